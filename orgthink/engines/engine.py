@@ -1,0 +1,110 @@
+"""Where tokens come from: one protocol, so that nothing else knows which engine it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from orgthink.episode import Message, Origin, Sampling, Span
+
+
+class EngineError(Exception):
+    """The engine could not go on with a request. Other requests and the engine itself may be fine."""
+
+
+class EngineUnavailable(EngineError):
+    """There is no engine: no server at the URL, no such model. The message says what to do."""
+
+
+class Finish(StrEnum):
+    """Why a stream ended."""
+
+    STOP = "stop"
+    """A stop text was completed; it is part of the output."""
+    EOS = "eos"
+    """The model ended its text."""
+    LENGTH = "length"
+    """`max_tokens`, or the end of the model's context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The next tokens of a stream."""
+
+    pieces: tuple[str, ...]
+    """Text of each token; a token that ends inside a character has an empty piece."""
+    token_ids: tuple[int, ...] | None = None
+    """One for each piece; `None` where the engine does not tell."""
+    logprobs: tuple[float, ...] | None = None
+    """One for each piece, under the distribution that was sampled from; `None` where unknown."""
+    finish: Finish | None = None
+    """Set on the last chunk."""
+    policy_version: str | None = None
+    """Weights that sampled these tokens."""
+    tokens: int | None = None
+    """On the last chunk: tokens of the whole stream by the server's count, where pieces are not tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an agent has seen so far, for engines that take ids, text or messages."""
+
+    messages: tuple[Message, ...]
+    """The prompt as turns."""
+    spans: list[Span] = field(default_factory=list)
+    """The prompt span, then what was sampled and injected. Read only for engines."""
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Exactly the ids the model has seen; ValueError if a span has none."""
+        ids: list[int] = []
+        for span in self.spans:
+            if span.token_ids is None:
+                raise ValueError(f"a {span.origin} span has no token ids")
+            ids.extend(span.token_ids)
+        return ids
+
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
+
+    @property
+    def turns(self) -> list[Message]:
+        """As a conversation: what was sampled is the assistant's, what was injected the user's."""
+        turns = list(self.messages)
+        for span in self.spans[1:]:
+            role = "assistant" if span.origin is Origin.SAMPLED else "user"
+            if turns and turns[-1].role == role:
+                turns[-1] = Message(role, turns[-1].content + span.text)
+            else:
+                turns.append(Message(role, span.text))
+        return turns
+
+
+class Engine(Protocol):
+    """Streams tokens. One engine serves any number of streams at once."""
+
+    model: str
+    """Name of the model, for the record."""
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        """The prompt span of these turns, as the model will see it."""
+        ...
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...] | None]:
+        """Text to append to a context, as the model will see it, and its ids."""
+        ...
+
+    def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        """Decode on from the context. Closing the generator aborts the request: when `aclose` has returned,
+        no further token is sampled for it.
+
+        Raises EngineError.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release what the engine holds; streams under way end with EngineError."""
+        ...

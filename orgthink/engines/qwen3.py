@@ -1,0 +1,204 @@
+"""A dense Qwen3-architecture model in plain torch: what `local` decodes with and the trainer trains.
+
+Query, key and value weights are kept fused, and gate and up; `from_hf` and `to_hf` translate to the names
+of Hugging Face folders, so vLLM, transformers and TRL open the same files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+# Shapes: B batch, T tokens, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
+
+
+@dataclass(frozen=True, slots=True)
+class Qwen3Config:
+    """The part of `config.json` that decides the computation."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10_000.0
+    tie_word_embeddings: bool = True
+
+    @classmethod
+    def load(cls, folder: Path) -> Qwen3Config:
+        """Read `config.json`; ValueError if it describes another architecture."""
+        raw = json.loads((folder / "config.json").read_text())
+        if raw.get("architectures") != ["Qwen3ForCausalLM"] or raw.get("use_sliding_window"):
+            raise ValueError(f"{folder} holds {raw.get('architectures')}: the local engine runs dense Qwen3 models")
+        rope = raw.get("rope_parameters") or raw
+        if rope.get("rope_type", "default") != "default" or raw.get("rope_scaling"):
+            raise ValueError(f"{folder} scales its rotary positions, which the local engine does not")
+        fields = {name: raw[name] for name in cls.__slots__ if name in raw}
+        return cls(**{**fields, "rope_theta": float(rope.get("rope_theta", 10_000.0))})
+
+    def save(self, folder: Path, *, eos_token_id: int, pad_token_id: int) -> None:
+        """Write a `config.json` that transformers and vLLM open."""
+        raw = asdict(self)
+        rope = {"rope_type": "default", "rope_theta": raw.pop("rope_theta")}
+        raw |= {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "use_sliding_window": False,
+            "rope_parameters": rope,
+            "dtype": "float32",
+            "eos_token_id": eos_token_id,
+            "pad_token_id": pad_token_id,
+        }
+        (folder / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
+
+
+def rotary_tables(config: Qwen3Config) -> tuple[Tensor, Tensor]:
+    """cos and sin of each position, [T, D/2] each."""
+    half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    angles = torch.outer(torch.arange(config.max_position_embeddings, dtype=torch.float32), config.rope_theta**-half)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of [..., D] by tables that broadcast to [..., D/2]."""
+    left, right = x.chunk(2, -1)
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
+
+
+class Layer(nn.Module):
+    """Attention and MLP, each with its norm before and its residual around."""
+
+    def __init__(self, config: Qwen3Config) -> None:
+        super().__init__()
+        heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
+        self.heads, self.head_dim = heads, config.head_dim
+        width, eps = config.hidden_size, config.rms_norm_eps
+        self.qkv = nn.Linear(width, sum(heads) * config.head_dim, bias=False)
+        self.output = nn.Linear(heads[0] * config.head_dim, width, bias=False)
+        self.gate_up = nn.Linear(width, 2 * config.intermediate_size, bias=False)
+        self.down = nn.Linear(config.intermediate_size, width, bias=False)
+        self.attention_norm = nn.RMSNorm(width, eps)
+        self.mlp_norm = nn.RMSNorm(width, eps)
+        self.query_norm = nn.RMSNorm(config.head_dim, eps)
+        self.key_norm = nn.RMSNorm(config.head_dim, eps)
+
+    def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of [..., C]: [..., heads, D] each, normed and rotated."""
+        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (-1, self.head_dim))
+        q, k, v = qkv.split(self.heads, -2)
+        return rotate(self.query_norm(q), cos, sin), rotate(self.key_norm(k), cos, sin), v
+
+    def mlp(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
+        return self.down(F.silu(gate) * up)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k, v = (heads.transpose(1, 2) for heads in self.project(x, cos, sin))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+        x = x + self.output(mixed.transpose(1, 2).flatten(2))
+        return x + self.mlp(x)
+
+
+class Qwen3(nn.Module):
+    """Token ids in, logits out."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, config: Qwen3Config) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.head = None if config.tie_word_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        cos, sin = rotary_tables(config)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """From-scratch weights: normal 0.02, scaled down by depth where residuals add up."""
+        for name, weight in self.named_parameters():
+            if weight.ndim == 2:
+                scaled = name.endswith(("output.weight", "down.weight"))
+                std = 0.02 / (2 * len(self.layers)) ** 0.5 if scaled else 0.02
+                nn.init.normal_(weight, std=0.05 if "embedding" in name else std, generator=generator)
+
+    def hidden(self, ids_BT: Tensor) -> Tensor:
+        """Final hidden states [B, T, C] of right-padded rows; causal, so the padding is not seen."""
+        length = ids_BT.shape[1]
+        cos, sin = self.cos[:length, None], self.sin[:length, None]
+        x = self.embedding(ids_BT)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., C] → [..., V]."""
+        return F.linear(hidden, self.embedding.weight if self.head is None else self.head.weight)
+
+    def forward(self, ids_BT: Tensor) -> Tensor:
+        return self.logits(self.hidden(ids_BT))
+
+    @classmethod
+    def load(cls, folder: Path) -> Qwen3:
+        """Open a Hugging Face folder (one or several safetensors files), in float32."""
+        model = cls(Qwen3Config.load(folder))
+        weights: dict[str, Tensor] = {}
+        for file in sorted(folder.glob("*.safetensors")):
+            weights |= load_file(file)
+        model.from_hf(weights)
+        return model
+
+    def save(self, folder: Path) -> None:
+        save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
+
+    def from_hf(self, weights: dict[str, Tensor]) -> None:
+        """Copy weights with Hugging Face names into this model."""
+        state = {"embedding.weight": weights["model.embed_tokens.weight"], "norm.weight": weights["model.norm.weight"]}
+        if self.head is not None:
+            state["head.weight"] = weights["lm_head.weight"]
+        for i in range(len(self.layers)):
+            for ours, theirs in _NAMES.items():
+                parts = [weights[f"model.layers.{i}.{name}.weight"] for name in theirs]
+                state[f"layers.{i}.{ours}.weight"] = torch.cat(parts) if len(parts) > 1 else parts[0]
+        self.load_state_dict(state)
+
+    def to_hf(self) -> dict[str, Tensor]:
+        """Weights under Hugging Face names."""
+        state = self.state_dict()
+        weights = {"model.embed_tokens.weight": state["embedding.weight"], "model.norm.weight": state["norm.weight"]}
+        if self.head is not None:
+            weights["lm_head.weight"] = state["head.weight"]
+        for i, layer in enumerate(self.layers):
+            for ours, theirs in _NAMES.items():
+                weight = state[f"layers.{i}.{ours}.weight"]
+                sizes = [n * layer.head_dim for n in layer.heads] if ours == "qkv" else [len(weight) // len(theirs)] * len(theirs)
+                for name, part in zip(theirs, weight.split(sizes), strict=True):
+                    weights[f"model.layers.{i}.{name}.weight"] = part.contiguous()
+        return weights
+
+
+_NAMES = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "output": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+    "attention_norm": ("input_layernorm",),
+    "mlp_norm": ("post_attention_layernorm",),
+    "query_norm": ("self_attn.q_norm",),
+    "key_norm": ("self_attn.k_norm",),
+}

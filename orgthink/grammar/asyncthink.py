@@ -1,0 +1,235 @@
+"""AsyncThink's protocol (section 2 of the paper): tags in a text stream ↔ actions, and its format errors.
+
+    … <FORK-1> sub-query </FORK-1> … <JOIN-1> returned text </JOIN-1> … <ANSWER> answer </ANSWER>
+    … <RETURN> takeaways </RETURN>
+
+The organizer samples everything but ` returned text </JOIN-1>`, which is injected and never parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from orgthink.episode import FormatError
+from orgthink.grammar.actions import Action, Answer, Event, Fork, Join, Malformed, Return, Think
+
+STOP_KEYS = range(1, 17)
+"""Keys whose Join tag engines are told to stop at; the runtime stops at every other key itself."""
+
+_LONGEST_TAG = 32
+"""A `<` this far back that is still open is text, not the start of a tag."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The spelling of the tags; `{}` is the key. Reading also accepts a keyed tag without its hyphen."""
+
+    fork: tuple[str, str] = ("<FORK-{}>", "</FORK-{}>")
+    join: str = "<JOIN-{}>"
+    joined: tuple[str, str] = ("", "</JOIN-{}>")
+    """What stands before and after the text that a Join injects."""
+    answer: tuple[str, str] = ("<ANSWER>", "</ANSWER>")
+    returns: tuple[str, str] = ("<RETURN>", "</RETURN>")
+
+    @cached_property
+    def patterns(self) -> dict[str, str]:
+        """Regular expression of each tag, by the name of its role; keyed ones capture the key."""
+        tags = {
+            "fork": self.fork[0],
+            "fork_end": self.fork[1],
+            "join": self.join,
+            "join_end": self.joined[1],
+            "answer": self.answer[0],
+            "answer_end": self.answer[1],
+            "return": self.returns[0],
+            "return_end": self.returns[1],
+        }
+        return {name: re.escape(tag).replace(r"\-\{\}", r"-?(\d{1,9})") for name, tag in tags.items()}
+
+    def compile(self, names: Iterable[str]) -> re.Pattern[str]:
+        """One pattern for the named tags; `lastgroup` tells which matched."""
+        return re.compile("|".join(f"(?P<{name}>{self.patterns[name]})" for name in names))
+
+    def key(self, tag: str) -> str:
+        """The key inside a keyed tag: digits without leading zeros."""
+        digits = re.search(r"\d+", tag)
+        return str(int(digits[0])) if digits else ""
+
+    def render(self, action: Action) -> str:
+        """The canonical text of an action."""
+        match action:
+            case Think(text) | Malformed(text):
+                return text
+            case Fork(key, query):
+                return f"{self.fork[0].format(key)}{query}{self.fork[1].format(key)}"
+            case Join(key):
+                return self.join.format(key)
+            case Answer(text):
+                return f"{self.answer[0]}{text}{self.answer[1]}"
+            case Return(text):
+                return f"{self.returns[0]}{text}{self.returns[1]}"
+
+    def injection(self, key: str, returned: str) -> str:
+        """What a Join appends to the organizer's context."""
+        return f"{self.joined[0].format(key)} {returned} {self.joined[1].format(key)}"
+
+
+DIALECT = Dialect()
+
+_CLOSES = {"fork": "fork_end", "answer": "answer_end", "return": "return_end"}
+
+
+class AsyncThinkScanner:
+    """Incremental reader of one role's stream. Think text is reported whole, before what follows it.
+
+    A tag starts with `<`. Inside an element any tag but its own end cuts it off: the element is `Malformed` and the tag is read
+    on its own, so a Join cannot hide in a sub-query.
+    """
+
+    def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
+        """`names` are those of the elements this role may use: fork, join, answer, return."""
+        ends = {"join": "join_end", **_CLOSES}
+        self._dialect = dialect
+        self._tags = dialect.compile([*names, *(ends[name] for name in names)])
+        self._text: list[str] = []
+        """Read, but not yet part of an event: think text, or an open element's tag and body."""
+        self._tail = ""
+        """Not yet read: may be the start of a tag."""
+        self._end = 0
+        """Characters read."""
+        self._open: re.Match[str] | None = None
+        self.stops = self._stops(names)
+
+    def _stops(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        joins = [self._dialect.join.format(key) for key in STOP_KEYS] if "join" in names else []
+        joins += [tag.replace("-", "") for tag in joins]
+        ends = {"answer": self._dialect.answer[1], "return": self._dialect.returns[1]}
+        return (*(end for name, end in ends.items() if name in names), *joins)
+
+    def feed(self, text: str) -> list[Event]:
+        self._tail += text
+        events: list[Event] = []
+        position = 0
+        if "<" in self._tail:
+            for tag in self._tags.finditer(self._tail):
+                self._take(self._tail[position : tag.start()])
+                position = tag.end()
+                self._tag(tag, events)
+        rest = self._tail[position:]
+        start = rest.rfind("<")
+        cut = start if start >= 0 and ">" not in rest[start:] and len(rest) - start < _LONGEST_TAG else len(rest)
+        self._take(rest[:cut])
+        self._tail = rest[cut:]
+        return events
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        self._take(self._tail)
+        self._tail = ""
+        self._flush(events)
+        return events
+
+    def _take(self, text: str) -> None:
+        if text:
+            self._text.append(text)
+            self._end += len(text)
+
+    def _flush(self, events: list[Event]) -> None:
+        """Report the text so far: think text, or the remains of an element that was cut off."""
+        text = "".join(self._text)
+        if text:
+            events.append(Event(Malformed(text) if self._open else Think(text), self._end))
+        self._text, self._open = [], None
+
+    def _tag(self, tag: re.Match[str], events: list[Event]) -> None:
+        name, written, opened = tag.lastgroup or "", tag[0], self._open
+        if opened and name == _CLOSES[opened.lastgroup or ""] and self._key(tag) == self._key(opened):
+            body = "".join(self._text)[len(opened[0]) :]
+            self._text, self._open = [], None
+            self._end += len(written)
+            events.append(Event(self._element(opened, body), self._end))
+            return
+        self._flush(events)
+        if name in _CLOSES:
+            self._open = tag
+            self._take(written)
+            return
+        self._end += len(written)
+        events.append(Event(Join(self._key(tag)) if name == "join" else Malformed(written), self._end))
+
+    def _key(self, tag: re.Match[str]) -> str:
+        return self._dialect.key(tag[0])
+
+    def _element(self, opened: re.Match[str], body: str) -> Action:
+        match opened.lastgroup:
+            case "fork":
+                return Fork(self._key(opened), body)
+            case "answer":
+                return Answer(body)
+            case _:
+                return Return(body)
+
+
+def organizer_scanner(dialect: Dialect = DIALECT) -> AsyncThinkScanner:
+    return AsyncThinkScanner("fork", "join", "answer", dialect=dialect)
+
+
+def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False) -> AsyncThinkScanner:
+    """A worker's reader; `forks` for one that may organize workers of its own."""
+    return AsyncThinkScanner(*(("fork", "join") if forks else ()), "return", dialect=dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """Text between a Join and the end of what it brought, that end included."""
+
+    text: str
+
+
+def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
+    """Read an organizer's whole context, injected text included. `render` of every part gives it back."""
+    parts: list[Action | Injected] = []
+    while True:
+        scanner = organizer_scanner(dialect)
+        events = scanner.feed(text) + scanner.close()
+        join = next((event for event in events if isinstance(event.action, Join)), None)
+        parts.extend(event.action for event in events if join is None or event.end <= join.end)
+        if join is None:
+            return parts
+        text = text[join.end :]
+        end = next((m for m in dialect.compile(["join_end"]).finditer(text) if dialect.key(m[0]) == join.action.key), None)
+        if end is not None:
+            parts.append(Injected(text[: end.end()]))
+            text = text[end.end() :]
+
+
+class Protocol:
+    """Which keys are taken, and so which actions are format errors (section 3.2 of the paper).
+
+    A key is taken from its Fork until its Join, then free again. An action that is an error changes nothing.
+    """
+
+    def __init__(self, capacity: int, *, queue: bool = False) -> None:
+        """`capacity` counts the organizer; with `queue` a Fork too many may wait instead of being an error."""
+        self._workers, self._queue = capacity - 1, queue
+        self.taken: set[str] = set()
+
+    def check(self, action: Action) -> FormatError | None:
+        """Account for an action, or say what is wrong with it."""
+        match action:
+            case Fork(key):
+                if key in self.taken:
+                    return FormatError.DUPLICATE_FORK
+                if len(self.taken) >= self._workers and not self._queue:
+                    return FormatError.POOL_OVERFLOW
+                self.taken.add(key)
+            case Join(key):
+                if key not in self.taken:
+                    return FormatError.UNKNOWN_JOIN
+                self.taken.remove(key)
+            case Malformed():
+                return FormatError.MALFORMED_TAG
+        return None

@@ -1,0 +1,53 @@
+"""Parallel thinking: independent traces and a vote (section 4 of AsyncThink). The stronger baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from orgthink.episode import Problem, Status
+from orgthink.grammar.asyncthink import DIALECT, Dialect
+from orgthink.organizations.prompts import prompt
+from orgthink.organizations.sequential import think
+from orgthink.runtime.agent import Agent, Result
+from orgthink.runtime.session import Session
+from orgthink.tasks import task_named
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """As many thinkers as the pool holds; the most frequent answer, or the first n_s most frequent solutions."""
+
+    prompts: str = "paper"
+    """Prompt style."""
+    dialect: Dialect = DIALECT
+    """Spelling of the tags."""
+    name: str = "parallel"
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        controller = session.controller()
+
+        async def work(thinker: Agent) -> Result:
+            answer = await think(thinker, session, self.dialect)
+            return Result("", Status.NO_RETURN) if answer is None else Result(answer)
+
+        keys = [str(i) for i in range(1, session.capacity + 1)]
+        for key in keys:
+            thinker = session.agent("thinker", prompt(self.prompts, "sequential", problem))
+            session.fork(controller, key, thinker, work)
+        results = [await session.join(controller, key) for key in keys]
+        return vote(problem, [result.text for result in results if result.status is Status.OK])
+
+
+def vote(problem: Problem, answers: list[str]) -> str | None:
+    """The n_s most frequent solutions of all answers; among equals the one that was offered first."""
+    votes: Counter[Hashable] = Counter()
+    texts: dict[Hashable, str] = {}
+    for answer in answers:
+        offered = {s.identity: s.text for s in reversed(task_named(problem.task).solutions(problem, answer))}
+        for identity in reversed(offered):  # in the order offered, one vote for each from each answer
+            votes[identity] += 1
+            texts.setdefault(identity, offered[identity])
+    winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
+    return "\n".join(winners) if winners else None

@@ -1,0 +1,30 @@
+"""Prompts are data: one TOML file a style, one template a role."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from orgthink.episode import Message, Problem
+
+STYLES = ("paper", "pocket")
+
+
+@cache
+def _templates(style: str) -> dict[str, str]:
+    if style not in STYLES:
+        raise ValueError(f"unknown prompt style {style!r}: one of {', '.join(STYLES)}")
+    return tomllib.loads((files(__package__) / f"{style}.toml").read_text())
+
+
+def prompt(style: str, role: str, problem: Problem, *, capacity: int = 1, query: str = "") -> tuple[Message, ...]:
+    """The prompt of a role for a problem. What is filled in is not searched for placeholders."""
+    values = {
+        "question": problem.text,
+        "terse": problem.terse,
+        "query": query,
+        "capacity": str(capacity),
+        "workers": str(capacity - 1),
+    }
+    return (Message("user", _templates(style)[role].strip().format_map(values)),)

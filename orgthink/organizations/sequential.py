@@ -1,0 +1,36 @@
+"""Sequential thinking: one agent, one trace. The baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orgthink.episode import FormatError, Problem, StopReason
+from orgthink.grammar.actions import Answer
+from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
+from orgthink.organizations.prompts import prompt
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Think to the end, then answer."""
+
+    prompts: str = "paper"
+    """Prompt style."""
+    dialect: Dialect = DIALECT
+    """Spelling of the tags."""
+    name: str = "sequential"
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        return await think(session.agent("thinker", prompt(self.prompts, "sequential", problem)), session, self.dialect)
+
+
+async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | None:
+    """Let an agent think until it answers; a trace without an answer is a format error."""
+    async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
+        if isinstance(action, Answer):
+            return action.text.strip()
+    truncated = thinker.stop in (StopReason.LENGTH, StopReason.BUDGET)
+    session.fault(thinker, FormatError.TRUNCATED if truncated else FormatError.NO_ANSWER)
+    return None

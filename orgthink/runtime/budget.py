@@ -1,0 +1,69 @@
+"""Budgets: what an episode may spend, inherited by forks and subtracted all the way up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of one agent and everything it forks; `None` is no limit."""
+
+    tokens: int | None = None
+    """Sampled tokens."""
+    turns: int | None = None
+    """Requests to an engine."""
+    cost: float | None = None
+    """Money or cost units, where they are known."""
+    forks: int | None = None
+    """Fan-out: agents forked, at any depth."""
+    depth: int = 1
+    """Levels of forks below: 1 lets an organizer have workers, 2 lets those have their own."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and value < 0:
+                raise ValueError(f"budget {item.name} is {value}: it cannot be negative")
+
+
+class BudgetExhausted(Exception):
+    """A budget ran out. The message names which."""
+
+
+class Account:
+    """What is left of a budget. Spending is charged to every account above it as well."""
+
+    def __init__(self, budget: Budget, parent: Account | None = None) -> None:
+        self._budget, self._parent = budget, parent
+        self._spent: dict[str, float] = {}
+
+    def inherit(self, budget: Budget | None = None) -> Account:
+        """The account of a fork: its own limits, if given, within what is left of these, one level deeper."""
+        if self.depth < 1:
+            raise BudgetExhausted("depth")
+        limits = budget or Budget(depth=self.depth - 1)
+        return Account(limits, self)
+
+    @property
+    def depth(self) -> int:
+        """Levels of forks that are still allowed."""
+        return self._budget.depth if self._parent is None else min(self._budget.depth, self._parent.depth - 1)
+
+    def left(self, name: str) -> float:
+        """What may still be spent; infinity where nothing limits it."""
+        limit = getattr(self._budget, name)
+        own = float("inf") if limit is None else limit - self._spent.get(name, 0)
+        return own if self._parent is None else min(own, self._parent.left(name))
+
+    def spend(self, name: str, amount: float) -> None:
+        """Record spending that has happened; it may overdraw."""
+        self._spent[name] = self._spent.get(name, 0) + amount
+        if self._parent is not None:
+            self._parent.spend(name, amount)
+
+    def require(self, name: str, amount: float = 1) -> None:
+        """Spend `amount` beforehand; raises BudgetExhausted if it is not left."""
+        if self.left(name) < amount:
+            raise BudgetExhausted(name)
+        self.spend(name, amount)

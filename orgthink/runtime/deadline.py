@@ -1,0 +1,53 @@
+"""Deadlines that hold: cancellation gets a bounded grace period, then the task is left behind.
+
+`asyncio.timeout` alone waits for however long a cancelled task takes to clean up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_left_behind: set[asyncio.Task[Any]] = set()
+"""Tasks that outlived their grace period, kept so that they are not collected half-way."""
+
+
+async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`; TimeoutError at most `seconds + grace` seconds from now.
+
+    Cancelling the caller cancels the work, with the same grace.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        await end({task}, grace)
+        raise
+    if not done:
+        await end({task}, grace)
+        if not task.done() or task.cancelled():
+            raise TimeoutError
+    return task.result()
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]], grace: float) -> None:
+    """Cancel tasks and wait for them, for `grace` seconds at most."""
+    pending = {task for task in tasks if not task.done()}
+    for task in pending:
+        task.cancel()
+    if not pending:
+        return
+    _, late = await asyncio.wait(pending, timeout=grace)
+    for task in late:
+        _left_behind.add(task)
+        task.add_done_callback(_reap)
+
+
+def _reap(task: asyncio.Task[Any]) -> None:
+    _left_behind.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        logging.getLogger(__name__).warning("a task left behind failed: %r", task.exception())

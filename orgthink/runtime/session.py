@@ -1,0 +1,208 @@
+"""A session: one episode while it happens. The primitives of every organization, which record themselves.
+
+`agent` makes an agent, `fork` sets one to work beside its parent, `join` waits for it, `call` is both.
+A worker's failure is a result with a status; only a bug ends its siblings. Whatever ends an episode ends
+its agents, and ending an agent aborts its request to the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from orgthink.engines.engine import EngineError
+from orgthink.episode import CONTROLLER, CancelSource, Edge, FormatError, FormatFault, Message, Problem, Status, StopReason
+from orgthink.runtime.agent import Agent, Result, Role, Watcher
+from orgthink.runtime.budget import Account, Budget, BudgetExhausted
+from orgthink.runtime.deadline import end, within
+
+Work = Callable[[Agent], Awaitable[Result]]
+"""What a forked agent does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an episode may use."""
+
+    capacity: int = 2
+    """c: agents that may decode at once; a root that decodes takes one place."""
+    budget: Budget = field(default_factory=Budget)
+    """Of the whole episode."""
+    episode_seconds: float | None = None
+    """Deadline of the episode."""
+    agent_seconds: float | None = None
+    """Deadline of each forked agent, from the moment it starts."""
+    grace: float = 1.0
+    """Seconds that whatever is cancelled gets to clean up."""
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
+        for name in ("episode_seconds", "agent_seconds", "grace"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} is {value}: it cannot be negative")
+
+
+@dataclass(slots=True)
+class _Fork:
+    """A fork under way."""
+
+    child: Agent
+    task: asyncio.Task[None]
+
+
+class Session:
+    """One episode while it happens. Made by `attempt`; organizations use it."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        default: Role,
+        *,
+        roles: Mapping[str, Role] | None = None,
+        limits: Limits | None = None,
+        sample: int = 0,
+        watch: Watcher | None = None,
+    ) -> None:
+        self.problem, self.limits, self.sample = problem, limits or Limits(), sample
+        self.agents: list[Agent] = []
+        """The root, then in the order they were forked."""
+        self.faults: list[FormatFault] = []
+        self._default, self._roles = default, dict(roles or {})
+        self._account = Account(self.limits.budget)
+        self._watch: Watcher = watch or (lambda kind, agent, text: None)
+        self._forks: dict[tuple[str, str], _Fork] = {}
+        self._names: Counter[str] = Counter()
+        self._tasks = asyncio.TaskGroup()
+        self._zero = asyncio.get_running_loop().time()
+        self._slots: asyncio.Semaphore | None = None
+
+    @property
+    def capacity(self) -> int:
+        """c, the organizer included."""
+        return self.limits.capacity
+
+    def clock(self) -> float:
+        """Seconds since the episode began."""
+        return asyncio.get_running_loop().time() - self._zero
+
+    def agent(self, role: str, messages: tuple[Message, ...]) -> Agent:
+        """A new agent. The first is the root; every other one is forked before it acts."""
+        return self._new(role, messages, self._roles.get(role, self._default))
+
+    def controller(self, role: str = CONTROLLER) -> Agent:
+        """An agent without a model: the organization's own code, or a tool. As root it forks and joins."""
+        return self._new(role, (), None)
+
+    def _new(self, role: str, messages: tuple[Message, ...], backing: Role | None) -> Agent:
+        salt = f"{self.problem.id}|{self.sample}"
+        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt)
+        if not self.agents:
+            self.agents.append(agent)
+            self._slots = asyncio.Semaphore(self.capacity - (backing is not None))
+            agent.started()
+        return agent
+
+    def fork(self, parent: Agent, key: str, child: Agent, work: Work, budget: Budget | None = None) -> None:
+        """Let `child` do `work` beside its parent, which may join it by the key. The key must be free.
+
+        Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted.
+        """
+        assert (parent.id, key) not in self._forks, f"{parent.id} has not joined {key} yet"
+        account = parent.account.inherit(budget)
+        account.require("forks")
+        name = f"{parent.id}/{key}"
+        self._names[name] += 1
+        child.id = name if self._names[name] == 1 else f"{name}#{self._names[name]}"
+        child.parent, child.account = parent.id, account
+        parent.forks.append(Edge(key, child.id, parent.steps))
+        self.agents.append(child)
+        self._watch("fork", parent, key)
+        self._forks[parent.id, key] = _Fork(child, self._tasks.create_task(self._work(child, work)))
+
+    async def join(self, parent: Agent, key: str) -> Result:
+        """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
+        fork = self._forks.pop((parent.id, key))
+        async with self._away(parent):
+            await asyncio.wait({fork.task})
+        parent.joins.append(Edge(key, fork.child.id, parent.steps))
+        self._watch("join", parent, key)
+        return fork.child.result or Result("", Status.CANCELLED)
+
+    async def call(self, parent: Agent, key: str, child: Agent, work: Work, budget: Budget | None = None) -> Result:
+        """Fork and join at once."""
+        self.fork(parent, key, child, work, budget)
+        return await self.join(parent, key)
+
+    async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
+        """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
+        fork = self._forks[parent.id, key]
+        fork.child.cancel = source
+        await end({fork.task}, 2 * self.limits.grace)
+
+    def fault(self, agent: Agent, kind: FormatError, detail: str = "") -> None:
+        """Record a format error."""
+        self.faults.append(FormatFault(kind, agent.id, agent.steps, detail))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """While it is open agents may be forked; leaving it ends those that are still at work."""
+        async with self._tasks:
+            try:
+                yield
+            finally:
+                await self._end_all()
+
+    async def _end_all(self) -> None:
+        for fork in self._forks.values():
+            if not fork.task.done():
+                fork.child.cancel = fork.child.cancel or CancelSource.PARENT
+        await end({fork.task for fork in self._forks.values()}, 2 * self.limits.grace)
+        for agent in self.agents:
+            await agent.rest()
+
+    async def _work(self, child: Agent, work: Work) -> None:
+        """Do the work of a fork in a slot of the pool; turn however it ends into a result."""
+        assert self._slots is not None
+        grace = self.limits.grace
+        try:
+            async with self._slots:
+                child.started()
+                result = await within(self.limits.agent_seconds, grace, _bounded(work, child))
+            child.ended(StopReason.DONE, result)
+        except TimeoutError:
+            child.cancel = CancelSource.LIMIT
+            child.ended(StopReason.DEADLINE, Result("", Status.TIMEOUT))
+        except BudgetExhausted as error:
+            child.error = f"budget exhausted: {error}"
+            child.ended(StopReason.BUDGET, Result("", Status.TRUNCATED))
+        except EngineError as error:
+            child.error = str(error)
+            child.ended(StopReason.ERROR, Result("", Status.ERROR))
+        except asyncio.CancelledError:
+            child.cancel = child.cancel or CancelSource.SYSTEM
+            child.ended(StopReason.CANCELLED, Result("", Status.CANCELLED))
+            raise
+
+    @asynccontextmanager
+    async def _away(self, parent: Agent) -> AsyncIterator[None]:
+        """Give up a forked parent's slot while it waits, so that its own forks cannot starve."""
+        if parent.parent is None or self._slots is None:
+            yield
+            return
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
+
+
+async def _bounded(work: Work, child: Agent) -> Result:
+    try:
+        return await work(child)
+    finally:
+        await child.rest()

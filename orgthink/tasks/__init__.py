@@ -1,0 +1,13 @@
+"""Tasks: problems and exact graders, by name."""
+
+from __future__ import annotations
+
+from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI
+from orgthink.tasks.task import Task
+
+TASKS: dict[str, Task] = {task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI)}
+
+
+def task_named(name: str) -> Task:
+    """The task of that name; KeyError without one."""
+    return TASKS[name]

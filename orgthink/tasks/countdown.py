@@ -1,0 +1,165 @@
+"""Multi-solution countdown (section 4.2 of AsyncThink): find n_s different expressions that make a target.
+
+Two solutions differ when they use different numbers or an operator a different number of times. All
+solutions of a set of numbers are built once, by a table over its subsets; every target that has enough
+of them is then a problem, so nothing is sampled in vain.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from orgthink.episode import Grade, Problem
+from orgthink.tasks.expression import Expression, ExpressionError, parse
+from orgthink.tasks.task import Solution, Split
+
+OPERATORS = "+-*/"
+_ONE = {operator: 1 << (8 * i) for i, operator in enumerate(OPERATORS)}
+"""An operator count is an int of four bytes, so that counts add with `+`."""
+
+Table = dict[int, dict[int, set[int]]]
+"""Subset of the numbers (bit mask) → value → operator counts that reach it."""
+
+
+def all_solutions(numbers: list[int], max_size: int) -> Table:
+    """Everything reachable from each subset of up to `max_size` numbers with positive integers on the way.
+
+    Multiplying and dividing by 1 are left out: they would count one solution as two.
+    """
+    table: Table = {1 << i: {number: {0}} for i, number in enumerate(numbers)}
+    masks = sorted(range(1, 1 << len(numbers)), key=int.bit_count)
+    for mask in masks:
+        if not 2 <= mask.bit_count() <= max_size:
+            continue
+        values: dict[int, set[int]] = defaultdict(set)
+        left = (mask - 1) & mask
+        while left > mask ^ left:  # each split once
+            _combine(table[left], table[mask ^ left], values)
+            left = (left - 1) & mask
+        table[mask] = dict(values)
+    return table
+
+
+def _combine(lefts: dict[int, set[int]], rights: dict[int, set[int]], values: dict[int, set[int]]) -> None:
+    for a, counts_a in lefts.items():
+        for b, counts_b in rights.items():
+            high, low = (a, b) if a >= b else (b, a)
+            results = [(high + low, "+")]
+            if high > low:
+                results.append((high - low, "-"))
+            if low > 1:
+                results.append((high * low, "*"))
+                if high % low == 0:
+                    results.append((high // low, "/"))
+            counts = {x + y for x in counts_a for y in counts_b}
+            for value, operator in results:
+                values[value].update(count + _ONE[operator] for count in counts)
+
+
+@dataclass(frozen=True, slots=True)
+class CountdownSize:
+    """The ranges problems are drawn from."""
+
+    largest: int
+    """Numbers are different and in 1..largest."""
+    given: int
+    """How many numbers a problem gives."""
+    targets: tuple[int, int]
+    """Smallest and largest target."""
+    held_out: int
+    """How many targets only `test` problems have."""
+    required: int = 4
+    """n_s: different solutions asked for."""
+    used: tuple[int, int] = (3, 6)
+    """How few and how many numbers a solution may use."""
+    guaranteed: int = 6
+    """A problem has `required` solutions that use at most this many numbers."""
+
+
+class Countdown:
+    """`countdown` (paper size) and `countdown-mini`, by their sizes."""
+
+    def __init__(self, name: str, size: CountdownSize) -> None:
+        self.name, self.size = name, size
+
+    @cached_property
+    def test_targets(self) -> frozenset[int]:
+        low, high = self.size.targets
+        return frozenset(random.Random(f"{self.name} targets").sample(range(low, high + 1), self.size.held_out))
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """Sets of numbers in the order of a seeded generator, one qualifying target of each."""
+        rng = random.Random(f"{self.name} {split} {seed}")
+        while True:
+            numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
+            targets = [t for t in self.qualifying(numbers) if (t in self.test_targets) == (split == "test")]
+            if targets:
+                yield self.problem(numbers, rng.choice(targets))
+
+    def qualifying(self, numbers: list[int]) -> list[int]:
+        """Targets with enough solutions from these numbers, sorted; never one of the numbers."""
+        found: Counter[int] = Counter()
+        low, high = self.size.targets
+        for mask, values in all_solutions(numbers, self.size.guaranteed).items():
+            if mask.bit_count() >= self.size.used[0]:
+                for value, counts in values.items():
+                    found[value] += len(counts)
+        return sorted(t for t, n in found.items() if low <= t <= high and n >= self.size.required and t not in numbers)
+
+    def problem(self, numbers: list[int], target: int) -> Problem:
+        few, many = self.size.used
+        return Problem(
+            id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
+            task=self.name,
+            text=(
+                f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n"
+                f"Find exactly {self.size.required} different solutions: expressions over + - * / and parentheses "
+                f"that equal the target, each using {few} to {min(many, len(numbers))} of the numbers, each number at "
+                "most once. Two solutions are different if they use different numbers or use an operator a "
+                "different number of times. Write one expression per line in the answer."
+            ),
+            terse=f"countdown {' '.join(map(str, numbers))} = {target}",
+            required=self.size.required,
+            data={"numbers": numbers, "target": target},
+        )
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """Different and correct among the first n_s expressions offered: offering more does not pay."""
+        offered = self._expressions(answer)[: problem.required]
+        found = {expression.key for _, expression in offered if expression and self._solves(problem, expression)}
+        return Grade(correct=len(found), required=problem.required)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        return [Solution(expression.key if expression else text, text) for text, expression in self._expressions(answer)]
+
+    def _expressions(self, answer: str) -> list[tuple[str, Expression | None]]:
+        """What the answer offers, split at lines, commas and semicolons; a trailing `= value` must be true."""
+        pieces = (piece.strip() for piece in re.split(r"[\n;,]", answer))
+        return [(piece, _read(piece)) for piece in pieces if piece]
+
+    def _solves(self, problem: Problem, expression: Expression) -> bool:
+        few, many = self.size.used
+        unused = Counter(problem.data["numbers"])
+        unused.subtract(expression.numbers)
+        fits = few <= len(expression.numbers) <= many and min(unused.values()) >= 0
+        return fits and expression.value == problem.data["target"]
+
+
+def _read(text: str) -> Expression | None:
+    left, equals, right = text.partition("=")
+    try:
+        expression = parse(left)
+        return expression if not equals or parse(right).value == expression.value else None
+    except ExpressionError:
+        return None
+
+
+COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
+COUNTDOWN_MINI = Countdown(
+    "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3)
+)

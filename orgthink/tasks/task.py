@@ -1,0 +1,40 @@
+"""What a task is: problems, an exact grader, and the reading of an answer as a list of solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from orgthink.episode import Grade, Problem
+
+Split = Literal["train", "test"]
+"""`test` problems are held out: nothing trained on `train` has seen their targets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """One solution that an answer offers, right or wrong."""
+
+    identity: Hashable
+    """Equal for two spellings of one solution; what a vote counts."""
+    text: str
+    """As it was written, trimmed."""
+
+
+class Task(Protocol):
+    """Problems and how they are graded. Graders are exact and total: any text gets a grade, none raises."""
+
+    name: str
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """An endless stream of problems, possibly with repetitions; the same for the same split and seed."""
+        ...
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """Grade the text of an answer. The text is data: parsed, never evaluated."""
+        ...
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        """The solutions that an answer offers, in order: one for an ordinary question."""
+        ...
