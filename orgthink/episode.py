@@ -145,6 +145,8 @@ class Edge:
     """Agent that was forked or joined."""
     at: int
     """Decoding steps the parent had done, the closing token of the tag included."""
+    after: int = 0
+    """For a fork: joins the parent had done at this same step before it. Only code forks again without decoding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,22 @@
+"""Organizations, by name. A new one is one file, and one line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orgthink.errors import pick
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime.attempt import Organization
+
+ORGANIZATIONS: dict[str, type[Organization]] = {
+    "sequential": Sequential,
+    "parallel": Parallel,
+    "asyncthink": AsyncThink,
+}
+
+
+def organization_named(name: str, **settings: Any) -> Organization:
+    """The organization of that name with these settings; UserError, with a suggestion, without one."""
+    return pick("organization", name, ORGANIZATIONS)(**settings)

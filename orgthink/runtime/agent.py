@@ -63,6 +63,7 @@ class Agent:
         clock: Callable[[], float],
         watch: Watcher,
         salt: str,
+        limit: int | None = None,
     ) -> None:
         self.role, self.account = role, account
         self.id = role
@@ -79,6 +80,7 @@ class Agent:
         self.result: Result | None = None
         self.turns = 0
         self._backing, self._clock, self._watch, self._salt = backing, clock, watch, salt
+        self._limit = float("inf") if limit is None else limit
         self._context = Context(messages)
         if backing is not None:
             self._context.spans.append(backing.engine.prompt(messages))
@@ -157,7 +159,7 @@ class Agent:
     def _next_sampling(self, scanner: Scanner) -> Sampling | None:
         """Settings of the next segment; `None` if the budget is spent."""
         assert self._backing is not None
-        tokens, base = self.account.left("tokens"), self._backing.sampling
+        tokens, base = self._tokens_left(), self._backing.sampling
         if tokens < 1 or self.account.left("turns") < 1 or self.account.left("cost") <= 0:
             return None
         self.account.spend("turns", 1)
@@ -166,6 +168,10 @@ class Agent:
         return replace(
             base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed, stop=(*base.stop, *scanner.stops)
         )
+
+    def _tokens_left(self) -> float:
+        """Of its own and of the episode."""
+        return min(self._limit - self.steps, self.account.left("tokens"))
 
     def _take(self, chunk: Chunk, i: int) -> None:
         assert self._draft is not None

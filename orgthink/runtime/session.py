@@ -31,6 +31,8 @@ class Limits:
     """c: agents that may decode at once; a root that decodes takes one place."""
     budget: Budget = field(default_factory=Budget)
     """Of the whole episode."""
+    agent_tokens: int | None = None
+    """Tokens that each agent may sample, over all its segments."""
     episode_seconds: float | None = None
     """Deadline of the episode."""
     agent_seconds: float | None = None
@@ -41,7 +43,7 @@ class Limits:
     def __post_init__(self) -> None:
         if self.capacity < 1:
             raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
-        for name in ("episode_seconds", "agent_seconds", "grace"):
+        for name in ("agent_tokens", "episode_seconds", "agent_seconds", "grace"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name} is {value}: it cannot be negative")
@@ -100,7 +102,7 @@ class Session:
 
     def _new(self, role: str, messages: tuple[Message, ...], backing: Role | None) -> Agent:
         salt = f"{self.problem.id}|{self.sample}"
-        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt)
+        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, self.limits.agent_tokens)
         if not self.agents:
             self.agents.append(agent)
             self._slots = asyncio.Semaphore(self.capacity - (backing is not None))
@@ -119,7 +121,8 @@ class Session:
         self._names[name] += 1
         child.id = name if self._names[name] == 1 else f"{name}#{self._names[name]}"
         child.parent, child.account = parent.id, account
-        parent.forks.append(Edge(key, child.id, parent.steps))
+        after = sum(join.at == parent.steps for join in parent.joins)
+        parent.forks.append(Edge(key, child.id, parent.steps, after))
         self.agents.append(child)
         self._watch("fork", parent, key)
         self._forks[parent.id, key] = _Fork(child, self._tasks.create_task(self._work(child, work)))

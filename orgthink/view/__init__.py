@@ -1,0 +1,57 @@
+"""Episodes as one self-contained HTML page: nothing is loaded, and model text is never markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from orgthink.episode import Episode
+from orgthink.view.pack import conditions, pack
+
+__all__ = ["render"]
+
+SCRIPTS = ("dom", "summary", "plot", "list", "lanes", "text", "episode", "main")
+"""Parts of the page's script, in order."""
+
+
+def render(
+    episodes: Iterable[Episode],
+    *,
+    title: str = "orgthink",
+    summary: Mapping[str, Mapping[str, Any]] | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> str:
+    """The page. `summary` is that of `summary.json`; `notes` are conditions the episodes do not tell, such as budgets."""
+    shown = list(episodes)
+    data = {"conditions": {**conditions(shown), **(notes or {})}, **pack(shown, summary)}
+    style = _part("page.css")
+    script = "(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "\n})();"
+    return Template(_part("page.html")).substitute(
+        title=escape(title),
+        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'",
+        style=style,
+        script=script,
+        data=_json(data),
+    )
+
+
+def _json(data: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _hash(text: str) -> str:
+    """A content security policy's name for an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _part(name: str) -> str:
+    return (files(__package__) / "page" / name).read_text(encoding="utf-8")

@@ -1,24 +1,28 @@
 """A programmatic teacher for `countdown-mini`: it scans pairs and writes down what it finds.
 
-One line of a scan is a pair, its value, and what the value still needs to reach the target; `!` marks a
-need that is among the remaining numbers, followed by the whole solution, so that answers and returns are
-verbatim copies:
+One line of a scan is a pair, its value, the target, and how the two are related by a number up to 15; `!`
+marks a relation whose number is still free, followed by the whole solution, so that answers and returns
+are verbatim copies:
 
-    scan * 2 * 9 18 + 11 ! ( 2 * 9 ) + 11 ; 2 * 11 22 + 7 ; …
+    scan * 2 * 9 18 29 up 11 ! ( 2 * 9 ) + 11 ; 2 * 11 22 29 up 7 ; …
 
-Needs are listed in a canonical form only, so every solution of three numbers is found exactly once.
+Value and target stand side by side so that relating them is arithmetic on neighbours. Such arithmetic is also
+drilled on its own (`facts`), for every integer: a model whose integers are single tokens knows nothing of one it
+has not seen. A *problem* with a held-out target is never shown.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 OPERATORS = ("+", "-", "*", "/")
 LARGEST = 15
-"""Needs above the largest number of the task are not written."""
+"""Relations by larger numbers are not written: the task has no such numbers."""
+
+WORDS = ("facts", "scan", "up", "down", "from", "into", "by", "!")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,11 @@ class Scan:
     text: str
     """The lines."""
     hits: tuple[str, ...]
-    """Solutions in the order they were found."""
+    """Solutions in the order they were found; each of three numbers is found once."""
 
 
-def scan(numbers: list[int], target: int, operators: list[str]) -> Scan:
-    """All pairs under the operators. `numbers` are sorted and different."""
+def scan(numbers: Sequence[int], target: int, operators: Sequence[str]) -> Scan:
+    """All pairs of `numbers`, which are sorted and different, under each operator in turn."""
     lines: list[str] = []
     hits: list[str] = []
     for operator in operators:
@@ -42,14 +46,35 @@ def scan(numbers: list[int], target: int, operators: list[str]) -> Scan:
             if value is None:
                 continue
             pair = f"{high} {operator} {low}" if operator in "-/" else f"{low} {operator} {high}"
-            line = f"{pair} {value}"
-            for form, need in _needs(low, operator, high, value, target):
-                line += f" {form} {need}"
-                if need in numbers and need not in (low, high):
-                    hits.append(f"{need} - ( {pair} )" if form == "from" else f"( {pair} ) {form} {need}")
+            line = f"{pair} {value} {target}"
+            for relation, number in related(value, target):
+                line += f" {relation} {number}"
+                free = number in numbers and number not in (low, high)
+                if free and _canonical(relation, number, low, operator, high):
+                    hits.append(_solution(pair, relation, number))
                     line += f" ! {hits[-1]}"
             lines.append(f"{line} ;")
     return Scan(" ".join(lines), tuple(hits))
+
+
+def related(value: int, target: int) -> Iterator[tuple[str, int]]:
+    """(relation, z) with z up to LARGEST: value `up` z, `down` z, z minus the value (`from`), `into` (times) z
+    and `by` (divided by) z make the target."""
+    candidates = [("up", target - value), ("down", value - target), ("from", target + value)]
+    yield from ((relation, z) for relation, z in candidates if 1 <= z <= LARGEST)
+    for relation, (z, rest) in (("into", divmod(target, value)), ("by", divmod(value, target))):
+        if rest == 0 and 2 <= z <= LARGEST:
+            yield relation, z
+
+
+def facts(rng: random.Random, target: int, count: int) -> list[tuple[str, str]]:
+    """A drill about one integer: (a value, that integer and how the two are related). No problem is around it."""
+    drill = []
+    for _ in range(count):
+        value = rng.randint(1, 75) if rng.random() < 0.7 else rng.randint(2, LARGEST) * rng.randint(2, LARGEST)
+        relations = "".join(f" {relation} {z}" for relation, z in related(value, target))
+        drill.append((f" {value}", f" {target}{relations} ;"))
+    return drill
 
 
 def _apply(low: int, operator: str, high: int) -> int | None:
@@ -65,25 +90,20 @@ def _apply(low: int, operator: str, high: int) -> int | None:
     return high // low if high % low == 0 else None
 
 
-def _needs(low: int, operator: str, high: int, value: int, target: int) -> Iterator[tuple[str, int]]:
-    """(form, number) that would complete the pair to the target, in canonical form.
-
-    `+ z`, `- z`, `* z`, `/ z` act on the value, `from z` is z minus the value. The other orders of one
-    solution, such as (y - x) + z for (y + z) - x, are left to the pair that names it first.
-    """
-    plus, minus, into = target - value, value - target, target + value
-    if operator == "*" or operator == "/" or (operator == "+" and plus > high):
-        if 1 <= plus <= LARGEST:
-            yield "+", plus
-    if 1 <= minus <= LARGEST and (operator != "-" or minus > low):
-        yield "-", minus
-    if into <= LARGEST and (operator != "-" or into > low):
-        yield "from", into
-    times, rest = divmod(target, value)
-    if rest == 0 and 2 <= times <= LARGEST and operator != "/" and (operator != "*" or times > high):
-        yield "*", times
-    over, rest = divmod(value, target)
-    if rest == 0 and 2 <= over <= LARGEST and operator in "+*":
-        yield "/", over
+def _canonical(relation: str, z: int, low: int, operator: str, high: int) -> bool:
+    """Of the orders in which one solution can be written, one is canonical: (y + z) - x, not (y - x) + z."""
+    match operator:
+        case "+":
+            return relation != "up" or z > high
+        case "-":
+            return relation != "up" and (relation not in ("down", "from") or z > low)
+        case "*":
+            return relation != "into" or z > high
+        case _:
+            return relation != "into" and relation != "by"
 
 
+def _solution(pair: str, relation: str, z: int) -> str:
+    if relation == "from":
+        return f"{z} - ( {pair} )"
+    return f"( {pair} ) {dict(up='+', down='-', into='*', by='/')[relation]} {z}"

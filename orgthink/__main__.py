@@ -1,0 +1,7 @@
+"""`python -m orgthink`."""
+
+import sys
+
+from orgthink.cli import main
+
+sys.exit(main())

@@ -1,0 +1,78 @@
+"""The command line: one file a verb. What the user can put right is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 if something failed on the way, 2 for bad input, 130 for Ctrl-C."""
+    _tame_threads()
+    from orgthink.engines.engine import EngineUnavailable
+    from orgthink.errors import UserError
+
+    try:
+        return _verb(sys.argv[1:] if argv is None else argv)()
+    except (UserError, EngineUnavailable) as error:
+        return _complain(str(error))
+    except OSError as error:
+        what = error.strerror or str(error)
+        return _complain(f"{error.filename}: {what}" if error.filename else what)
+    except KeyboardInterrupt:
+        _complain("stopped")
+        return INTERRUPTED
+
+
+def _verb(argv: Sequence[str]):
+    """The command that the arguments describe. tyro's frames become one line."""
+    import tyro
+
+    from orgthink.cli.demo import Demo
+    from orgthink.cli.eval import Eval
+    from orgthink.cli.measure import Measure
+    from orgthink.cli.run import Run
+    from orgthink.cli.train import Train
+    from orgthink.cli.view import View
+    from orgthink.errors import UserError
+
+    verbs = {"run": Run, "eval": Eval, "train": Train, "measure": Measure, "view": View, "demo": Demo}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.extras.subcommand_cli_from_dict(
+                verbs,
+                prog="orgthink",
+                description="Run, measure and train language models that organize themselves.",
+                args=list(argv) or ["--help"],
+                config=(tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UserError(_unframed(complaint.getvalue())) from None
+
+
+def _unframed(text: str) -> str:
+    """The words inside a frame, on one line."""
+    words = re.sub(r"[│╭╮╰╯]|─+", " ", text)
+    return re.sub(r"\s+", " ", words).strip()
+
+
+def _complain(line: str) -> int:
+    print(f"orgthink: {' '.join(line.split())}", file=sys.stderr)
+    return 2
+
+
+def _tame_threads() -> None:
+    """OpenMP threads that spin cost a factor of ten on a shared machine. What the user has set stays."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(min(cores, 8)))

@@ -1,0 +1,312 @@
+"""vLLM in this process, token in and token out, on a GPU or a CPU.
+
+One thread owns the engine: it is built, stepped, told and closed there, so an abort and an update of the weights
+fall between two tokens. Streams are asyncio queues that the thread fills, once a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import queue
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
+from orgthink.engines.stops import StopFinder
+from orgthink.engines.tokenizer import PieceStream, Tokenizer
+from orgthink.episode import Message, Sampling, Span
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    # Without it the OpenMP threads of a CPU spin at barriers: a busy machine decodes ten times slower.
+    "OMP_WAIT_POLICY": "passive",
+}
+_ALWAYS = {
+    "enable_prefix_caching": True,
+    # Log-probabilities after temperature and top-p: those of the distribution that was sampled from.
+    "logprobs_mode": "processed_logprobs",
+    # Asynchronous scheduling decodes a token ahead, also past an abort and with the weights of before.
+    "async_scheduling": False,
+    # Ids go in and out; stop texts are found here, in the text of exactly those ids.
+    "skip_tokenizer_init": True,
+    "disable_log_stats": True,
+    "use_tqdm_on_load": False,
+}
+_ON_CPU = {
+    "dtype": "float32",
+    "enforce_eager": True,
+    # The smallest that vLLM's CPU attention takes; its default of 128 keeps short prompts from being reused.
+    "block_size": 32,
+    "max_num_seqs": 128,
+    # Else vLLM claims a fixed share of all memory, and fails if that is not free.
+    "kv_cache_memory_bytes": 1 << 30,
+}
+
+
+class VllmEngine:
+    """Any model folder that vLLM opens."""
+
+    def __init__(self, model: str, tokenizer: Tokenizer, build: Callable[[], Any], version: str) -> None:
+        """`build` makes the `LLMEngine`. Most callers want `open`."""
+        self.model = model
+        self.policy_version = version
+        """Weights that sample now."""
+        self.computed_prompt_tokens = 0
+        """Prompt tokens that requests made the model read."""
+        self.reused_prompt_tokens = 0
+        """Prompt tokens that the prefix cache had."""
+        self._tokenizer = tokenizer
+        self._numbers = itertools.count()
+        self._live: dict[str, _Request] = {}
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._error: EngineError | None = None
+        """Why it takes no more requests."""
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(build, ready), name="vllm", daemon=True)
+        self._thread.start()
+        ready.result()
+
+    @classmethod
+    def open(cls, folder: Path, *, version: str = "0", **engine_args: Any) -> VllmEngine:
+        """Open a model folder; takes seconds. `engine_args` are vLLM's `EngineArgs` and win over the defaults here.
+
+        ValueError if the folder has no tokenizer; EngineUnavailable if vLLM is missing or cannot open the model.
+        """
+        tokenizer = Tokenizer(folder)
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            import torch
+            from vllm.engine.arg_utils import EngineArgs
+            from vllm.v1.engine.llm_engine import LLMEngine
+        except ImportError as error:
+            raise EngineUnavailable(f"vLLM cannot be imported ({error}): `make vllm` sets up an environment") from error
+        defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
+        settings = EngineArgs(model=str(folder), **(defaults | engine_args))
+        try:
+            return cls(folder.name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version)
+        except Exception as error:
+            raise EngineUnavailable(f"vLLM cannot open {folder}: {_line(error)}") from error
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        return self._tokenizer.prompt(messages)
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
+        return text, self._tokenizer.encode(text)
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        ids, room = context.token_ids, self._engine.model_config.max_model_len
+        if len(ids) >= room:
+            if len(context.spans) == 1:
+                raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {room}")
+            yield Chunk((), (), (), Finish.LENGTH, self.policy_version)
+            return
+        request = _Request(f"{next(self._numbers)}", ids, sampling, self._tokenizer)
+        try:
+            await self._call(lambda: self._add(request))
+            while not request.ended:
+                chunk = await request.chunks.get()
+                if isinstance(chunk, EngineError):
+                    raise EngineError(str(chunk))
+                request.ended = chunk.finish is not None
+                yield chunk
+        finally:
+            if not request.ended:
+                with suppress(EngineError):  # closed: nothing decodes any more
+                    await self._call(lambda: self._abort(request))
+
+    async def update_weights(self, state: Mapping[str, torch.Tensor], version: str) -> None:
+        """Decode on with other weights, under Hugging Face names; what was computed with the old ones is forgotten.
+
+        Requests under way go on with them: each chunk names the version that sampled it. If it fails the engine is
+        closed, for its weights are then neither the old nor the new ones.
+        """
+        await self._call(lambda: self._update(state, version))
+
+    async def aclose(self) -> None:
+        with self._lock:
+            if self._error is None:
+                self._calls.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        """Have the engine's thread do something between two steps. Cancelling the caller does not undo it."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._error is not None:
+                raise EngineError(str(self._error))
+            self._calls.put((work, future))
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    # What follows runs in the engine's thread.
+
+    def _run(self, build: Callable[[], Any], ready: Future[None]) -> None:
+        try:
+            self._engine = build()
+        except Exception as error:
+            ready.set_exception(error)
+            return
+        ready.set_result(None)
+        try:
+            while self._obey():
+                self._deal(self._engine.step())
+            self._end(EngineError("the engine was closed"))
+        except Exception as error:
+            self._end(EngineError(f"vLLM failed: {_line(error)}"))
+
+    def _obey(self) -> bool:
+        """Do what was asked, and wait for more if no request is live. False once asked to close."""
+        while True:
+            try:
+                call = self._calls.get(block=not self._live)
+            except queue.Empty:
+                return True
+            if call is None:
+                return False
+            work, future = call
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error if isinstance(error, EngineError) else EngineError(_line(error)))
+                if isinstance(error, _Broken):
+                    raise
+
+    def _add(self, request: _Request) -> None:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        sampling = request.sampling
+        parameters = SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=sampling.seed,
+            stop_token_ids=sorted(self._tokenizer.eos_ids),
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        self._engine.add_request(request.id, {"prompt_token_ids": request.ids}, parameters)
+        self._live[request.id] = request
+
+    def _abort(self, request: _Request) -> None:
+        if self._live.pop(request.id, None) is not None:
+            self._engine.abort_request([request.id])
+
+    def _deal(self, outputs: list[Any]) -> None:
+        """Hand the tokens of one step to their streams, and end the requests that said a stop text."""
+        dealt: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Chunk | EngineError]]] = {}
+        for output in outputs:
+            request = self._live.get(output.request_id)
+            if request is None:
+                continue
+            if not request.counted:
+                request.counted, reused = True, output.num_cached_tokens or 0
+                self.reused_prompt_tokens += reused
+                self.computed_prompt_tokens += len(request.ids) - reused
+            chunk = request.chunk(output.outputs[0], self.policy_version)
+            if isinstance(chunk, EngineError) or chunk.finish is not None:
+                del self._live[request.id]
+                if not output.finished:
+                    self._engine.abort_request([request.id])
+            dealt.setdefault(request.loop, []).append((request, chunk))
+        for loop, chunks in dealt.items():
+            _deliver(loop, chunks)
+
+    def _update(self, state: Mapping[str, torch.Tensor], version: str) -> None:
+        try:
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
+            self._engine.reset_prefix_cache(reset_running_requests=True)
+        except Exception as error:
+            raise _Broken(f"the weights of version {version} do not load: {_line(error)}") from error
+        self.policy_version = version
+
+    def _end(self, error: EngineError) -> None:
+        """Take nothing more, and tell all who wait."""
+        with self._lock:
+            self._error = error
+        while not self._calls.empty():
+            call = self._calls.get()
+            if call is not None:
+                call[1].set_exception(EngineError(str(error)))
+        for request in self._live.values():
+            _deliver(request.loop, [(request, error)])
+        self._live.clear()
+        self._engine.engine_core.shutdown()
+        del self._engine
+
+
+class _Broken(EngineError):
+    """The engine cannot go on after this."""
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    """A stream, seen from both threads."""
+
+    id: str
+    ids: list[int]
+    """The whole context."""
+    sampling: Sampling
+    tokenizer: Tokenizer
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    """Where its consumer runs."""
+    chunks: asyncio.Queue[Chunk | EngineError] = field(default_factory=asyncio.Queue)
+    ended: bool = False
+    """Its consumer has had the last chunk."""
+    counted: bool = False
+    """Its prompt is in the engine's counters."""
+    pieces: PieceStream = field(init=False)
+    stops: StopFinder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pieces, self.stops = self.tokenizer.pieces(), StopFinder(self.sampling.stop)
+
+    def chunk(self, output: Any, version: str) -> Chunk | EngineError:
+        """The new tokens of a vLLM output, up to the one that completes a stop text."""
+        if output.finish_reason not in (None, "stop", "length"):
+            return EngineError(f"vLLM ended the request: {output.finish_reason}")
+        pieces: list[str] = []
+        stopped = False
+        for token_id in output.token_ids:
+            pieces.append(self.pieces.piece(token_id))
+            if self.stops.feed(pieces[-1]) is not None:
+                stopped = True
+                break
+        ids = tuple(output.token_ids[: len(pieces)])
+        logprobs = tuple(found[i].logprob for i, found in zip(ids, output.logprobs or (), strict=False))
+        finish = Finish.LENGTH if output.finish_reason == "length" else None
+        if stopped:
+            finish = Finish.STOP
+        elif output.finish_reason == "stop":
+            finish = Finish.EOS
+        return Chunk(tuple(pieces), ids, logprobs, finish, version)
+
+
+def _deliver(loop: asyncio.AbstractEventLoop, chunks: list[tuple[_Request, Chunk | EngineError]]) -> None:
+    def put() -> None:
+        for request, chunk in chunks:
+            request.chunks.put_nowait(chunk)
+
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(put)
+
+
+def _line(error: Exception) -> str:
+    """What an exception says, on one line."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,45 @@
+"""How right the answers are. An episode without a grade is `None` everywhere, never a zero.
+
+An episode that failed and was graded is wrong like any other wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+
+from orgthink.episode import Episode
+
+
+def at_least(episode: Episode, a: int) -> bool | None:
+    """Whether `a` different correct solutions were found (`≥ a correct`); `None` if ungraded or fewer were asked for."""
+    grade = episode.grade
+    return None if grade is None or a > grade.required else grade.correct >= a
+
+
+def all_correct(episode: Episode) -> bool | None:
+    """Whether all n_s solutions were found."""
+    return None if episode.grade is None else episode.grade.all_correct
+
+
+def avg_at_k(samples: Sequence[Episode]) -> float | None:
+    """Share of the graded samples of one problem that are all correct (avg@k); `None` if none is graded."""
+    graded = _graded(samples)
+    return sum(graded) / len(graded) if graded else None
+
+
+def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:
+    """Chance that at least one of k samples of a problem is all correct; `None` if fewer than k are graded.
+
+    Unbiased from n ≥ k samples of which c are correct: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
+    Raises ValueError if k < 1.
+    """
+    if k < 1:
+        raise ValueError(f"k is {k}: pass@k needs at least one sample")
+    graded = _graded(samples)
+    n, c = len(graded), sum(graded)
+    return 1 - comb(n - c, k) / comb(n, k) if n >= k else None
+
+
+def _graded(samples: Sequence[Episode]) -> list[bool]:
+    return [episode.grade.all_correct for episode in samples if episode.grade is not None]

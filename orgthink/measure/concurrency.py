@@ -1,0 +1,22 @@
+"""Thinking concurrency η (Eq. 1 of AsyncThink): how many agents decode at once, on average over the critical path."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from orgthink.episode import Episode
+from orgthink.measure.latency import critical_path, timeline
+
+
+def concurrency(episode: Episode, count: Literal["pool", "workers"] = "pool") -> float | None:
+    """η in agents, not divided by c; `None` if nothing was decoded on the critical path.
+
+    `pool` counts every agent while it decodes, the organizer too: what the paper's tables fit. `workers` counts forked
+    agents only, as Eq. 1 is printed. An agent that waits at a join does not decode; a worker that nobody joins decodes
+    until it ends or the episode does.
+    """
+    steps = critical_path(episode)
+    if steps == 0:
+        return None
+    left_out = {episode.root.agent} if count == "workers" else set()
+    return sum(s.end - s.start for s in timeline(episode) if s.agent not in left_out) / steps

@@ -1,0 +1,176 @@
+"""Critical-path latency (Eq. 4 of AsyncThink): the decoding steps of an episode that cannot be done side by side.
+
+Only sampled tokens are steps: prompts, injections and code take none. A parent that joins waits until the child has
+ended. The size of the pool is not part of it: a Fork starts its child at once, so where forks had to queue the wall
+clock says more. `critical_path` is the paper's recurrence, `longest_path` the same on the graph of forks and joins;
+the two share no code.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from itertools import pairwise
+
+from orgthink.episode import Edge, Episode, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive decoding steps of one agent, placed on the episode's axis of global decoding steps."""
+
+    agent: str
+    """Who decodes."""
+    start: int
+    """Global steps before its first token."""
+    end: int
+    """Global steps after its last token."""
+    first: int
+    """Steps the agent itself had done before."""
+
+
+def critical_path(episode: Episode) -> int:
+    """Decoding steps on the critical path, by Eq. 4. A worker that is never joined does not lengthen it."""
+    return _recurrences(episode)[episode.root.agent].latency
+
+
+@dataclass(frozen=True, slots=True)
+class _Recurrence:
+    """Eq. 4 for one agent, whose trace is cut at its joins into fragments 1 … n_J + 1."""
+
+    cuts: list[int]
+    """Fragment i goes from the agent's own step cuts[i - 1] to cuts[i]; f_i is the difference."""
+    l: list[int]  # noqa: E741  (the paper's name)
+    """l_i: steps from the agent's start until fragment i is finished and what the Join asks for is there."""
+
+    @property
+    def latency(self) -> int:
+        """l_{n_J + 1}; of a child, f^query."""
+        return self.l[-1]
+
+    def forked(self, fork: Edge) -> tuple[int, int]:
+        """j and f_j^before-fork: the fragment that forks, and its steps up to the end of the Fork's tags."""
+        j = bisect_left(self.cuts, fork.at, 1, len(self.cuts) - 1) + fork.after
+        return j, fork.at - self.cuts[j - 1]
+
+    def starts(self, fork: Edge) -> int:
+        """Steps from the agent's start until the child starts."""
+        j, before_fork = self.forked(fork)
+        return self.l[j - 1] + before_fork
+
+
+def _recurrences(episode: Episode) -> dict[str, _Recurrence]:
+    """Eq. 4 for every agent; a child's f^query is its own latency, so that forks may nest."""
+    agents: dict[str, _Recurrence] = {}
+    for trace in reversed(episode.traces):  # children come after their parents
+        agents[trace.agent] = _recurrence(trace, agents)
+    return agents
+
+
+def _recurrence(trace: Trace, children: dict[str, _Recurrence]) -> _Recurrence:
+    cuts = [0, *(join.at for join in trace.joins), trace.steps]
+    f = [0, *(end - start for start, end in pairwise(cuts))]
+    l = [0]  # noqa: E741
+    agent = _Recurrence(cuts, l)
+    forks = {fork.child: fork for fork in trace.forks}
+    for i, join in enumerate(trace.joins, 1):
+        j, before_fork = agent.forked(forks[join.child])
+        query = children[join.child].latency
+        l.append(max(l[i - 1] + f[i], l[j - 1] + before_fork + query))
+    l.append(l[-1] + f[-1])
+    return agent
+
+
+def timeline(episode: Episode) -> tuple[Stretch, ...]:
+    """Where every agent decodes: one stretch a fragment, agents in the record's order; empty fragments left out.
+
+    The axis ends with the critical path. What a child that nobody joined decoded beyond that is cut off: its trace has
+    more steps than its stretches.
+    """
+    agents = _recurrences(episode)
+    starts = _starts(episode, agents)
+    end = agents[episode.root.agent].latency
+    stretches = (stretch for trace in episode.traces for stretch in _fragments(trace, agents, starts))
+    return tuple(Stretch(s.agent, s.start, min(s.end, end), s.first) for s in stretches if s.start < end)
+
+
+def _starts(episode: Episode, agents: dict[str, _Recurrence]) -> dict[str, int]:
+    """Global step at which each agent starts."""
+    starts = {episode.root.agent: 0}
+    for trace in episode.traces:
+        for fork in trace.forks:
+            starts[fork.child] = starts[trace.agent] + agents[trace.agent].starts(fork)
+    return starts
+
+
+def _fragments(trace: Trace, agents: dict[str, _Recurrence], starts: dict[str, int]) -> Iterator[Stretch]:
+    agent, start = agents[trace.agent], starts[trace.agent]
+    for begun, (first, last) in zip(agent.l, pairwise(agent.cuts), strict=False):
+        if first < last:
+            yield Stretch(trace.agent, start + begun, start + begun + last - first, first)
+
+
+def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
+    """The critical path itself, from first to last step: the lengths add up to `critical_path`.
+
+    Read backwards from the answer: at a join where the parent had to wait the path goes through the child, else it
+    stays with the parent.
+    """
+    agents = _recurrences(episode)
+    starts = _starts(episode, agents)
+    traces = {trace.agent: trace for trace in episode.traces}
+    path: list[Stretch] = []
+    trace, i, last = episode.root, len(episode.root.joins) + 1, episode.root.steps
+    while True:
+        agent = agents[trace.agent]
+        first, start = agent.cuts[i - 1], starts[trace.agent] + agent.l[i - 1]
+        if first < last:
+            path.append(Stretch(trace.agent, start, start + last - first, first))
+        if i > 1:  # what ended the fragment before: the parent itself, or the child it waited for
+            i -= 1
+            last = agent.cuts[i]
+            if agent.l[i - 1] + last - agent.cuts[i - 1] < agent.l[i]:
+                trace = traces[trace.joins[i - 1].child]
+                i, last = len(trace.joins) + 1, trace.steps
+        elif trace.parent is not None:  # back to the fork
+            fork = next(fork for fork in traces[trace.parent].forks if fork.child == trace.agent)
+            trace, last = traces[trace.parent], fork.at
+            i, _ = agents[trace.agent].forked(fork)
+        else:
+            return tuple(reversed(path))
+
+
+def longest_path(episode: Episode) -> int:
+    """The critical path as the longest path from the root's start to its end in the graph of forks and joins.
+
+    A node is an agent's start or end, a fork or a join; an edge costs the steps decoded between two of an agent's
+    nodes, and nothing from a fork to the child's start or from a child's end to the join.
+    """
+    before: dict[str, dict[str, int]] = {}
+    for trace in episode.traces:
+        node, done = f"start {trace.agent}", 0
+        before.setdefault(node, {})
+        for at, name in _events(trace):
+            before.setdefault(name, {})[node] = at - done
+            node, done = name, at
+        for edge in trace.forks:
+            before.setdefault(f"start {edge.child}", {})[f"fork {edge.child}"] = 0
+        for edge in trace.joins:
+            before[f"join {edge.child}"][f"end {edge.child}"] = 0
+    distance: dict[str, int] = {}
+    for node in TopologicalSorter(before).static_order():
+        distance[node] = max((distance[source] + cost for source, cost in before[node].items()), default=0)
+    return distance[f"end {episode.root.agent}"]
+
+
+def _events(trace: Trace) -> list[tuple[int, str]]:
+    """An agent's forks, joins and end in order of time, each with the steps done by then."""
+    forks = [(fork.at, fork.after, 0, f"fork {fork.child}") for fork in trace.forks]
+    joins = []
+    for n, join in enumerate(trace.joins):
+        same = sum(earlier.at == join.at for earlier in trace.joins[:n])
+        joins.append((join.at, same, 1, f"join {join.child}"))
+    events = [(at, name) for at, _, _, name in sorted(forks + joins)]
+    return [*events, (trace.steps, f"end {trace.agent}")]

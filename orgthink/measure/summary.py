@@ -1,0 +1,78 @@
+"""The summary of a run: every measure of every organization as a mean with its 95 % interval (`summary.json`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from orgthink.episode import Episode, FormatError, StopReason
+from orgthink.measure.accuracy import all_correct, at_least
+from orgthink.measure.concurrency import concurrency
+from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens
+
+Measure = Callable[[Episode], float | None]
+"""A number of an episode; `None` if it has none."""
+
+QUANTITIES: dict[str, Measure] = {
+    "critical_path_steps": critical_path,
+    "seconds": lambda episode: episode.seconds,
+    "sampled_tokens": sampled_tokens,
+    "concurrency_pool": concurrency,
+    "concurrency_workers": lambda episode: concurrency(episode, "workers"),
+}
+"""Measures that are averaged."""
+
+
+def summarise(episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
+    """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
+
+    Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share, `ungraded`
+    the number that no accuracy knows of. Shares have Wilson intervals, quantities t-intervals, both over problems
+    (see `orgthink.measure.estimate`).
+    """
+    by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        by_organization[episode.organization].append(episode)
+    return {organization: _summary(attempts) for organization, attempts in by_organization.items()}
+
+
+def compare(
+    first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct, seed: int = 0
+) -> Estimate:
+    """How much larger a measure is in the first episodes than in the second, on the problems that both attempted."""
+    return difference(_values(first, measure), _values(second, measure), seed)
+
+
+def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
+    def share(measure: Measure) -> dict[str, Any]:
+        return asdict(proportion(_values(episodes, measure)))
+
+    required = max(episode.problem.required for episode in episodes)
+    return {
+        "n": len(episodes),
+        "problems": len({episode.problem.id for episode in episodes}),
+        "ungraded": sum(episode.grade is None for episode in episodes),
+        "all_correct": share(all_correct),
+        "at_least": [share(lambda episode, a=a: at_least(episode, a)) for a in range(1, required + 1)],
+        **{name: asdict(average(_values(episodes, measure))) for name, measure in QUANTITIES.items()},
+        "format_error_rate": share(lambda episode: bool(episode.format_faults)),
+        "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
+        "errors": share(_failed),
+    }
+
+
+def _values(episodes: Iterable[Episode], measure: Measure) -> Values:
+    return [(episode.problem.id, measure(episode)) for episode in episodes]
+
+
+def _made(episode: Episode, kind: FormatError) -> bool:
+    return any(fault.kind is kind for fault in episode.format_faults)
+
+
+def _failed(episode: Episode) -> bool:
+    """Whether the engine or a tool failed, for the episode or for one of its agents."""
+    return StopReason.ERROR in (episode.stop, *(trace.stop for trace in episode.traces))

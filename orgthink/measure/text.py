@@ -1,0 +1,160 @@
+"""Measures of AsyncThink texts that did not come from this package: `orgthink measure FILE`.
+
+    {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>r</JOIN-1> … <ANSWER>x</ANSWER>",
+     "workers": {"1": ["… <RETURN>r</RETURN>"]}}
+
+A worker's list holds one text for each use of its id, in order. Without a tokenizer a token is a word: what white space
+separates, each tag being a word of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from orgthink.episode import Edge, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
+from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
+from orgthink.grammar.asyncthink import DIALECT, Injected, Protocol, read, worker_scanner
+from orgthink.measure.concurrency import concurrency
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens
+
+_FIELDS = ("capacity", "organizer", "workers")
+_TAG = DIALECT.compile(DIALECT.patterns)
+_ROOT = "organizer"
+
+
+def measure_text(data: Any) -> dict[str, Any]:
+    """The measures of one organizer's text and those of its workers; JSON values.
+
+    Forks that are format errors are read as if they had not been made. Raises ValueError, naming the field, if the
+    input is not as described above.
+    """
+    episode = episode_of_text(data)
+    return {
+        "critical_path_steps": critical_path(episode),
+        "sampled_tokens": sampled_tokens(episode),
+        "concurrency_pool": concurrency(episode),
+        "concurrency_workers": concurrency(episode, "workers"),
+        "forks": len(episode.root.forks),
+        "joins": len(episode.root.joins),
+        "format_errors": [fault.kind.value for fault in episode.format_faults],
+    }
+
+
+def episode_of_text(data: Any) -> Episode:
+    """The record of such texts, steps being words. Raises ValueError, naming the field."""
+    _check(data)
+    reading = _Reading(Protocol(data["capacity"]), data["workers"])
+    for part in read(data["organizer"]):
+        if isinstance(part, Injected):
+            reading.inject(part.text)
+        else:
+            reading.take(part)
+    return reading.episode(data["capacity"])
+
+
+def words(text: str) -> int:
+    """Length of a text in words, a tag being one whether or not spaces surround it."""
+    return len(_TAG.sub(r" \g<0> ", text).split())
+
+
+class _Reading:
+    """An organizer's text, read so far."""
+
+    def __init__(self, protocol: Protocol, workers: dict[str, list[str]]) -> None:
+        self._protocol, self._workers = protocol, workers
+        self._spans: list[Span] = []
+        self._forks: list[Edge] = []
+        self._joins: list[Edge] = []
+        self._faults: list[FormatFault] = []
+        self._children: dict[str, str] = {}
+        """The worker that holds a key, or did last."""
+        self._traces: list[Trace] = []
+        self._uses: Counter[str] = Counter()
+        self._steps = 0
+        self._answer: str | None = None
+
+    def inject(self, text: str) -> None:
+        """Text that the organizer did not write."""
+        self._spans.append(Span(Origin.INJECTED, text, words(text)))
+
+    def take(self, action: Action) -> None:
+        """Something that the organizer wrote."""
+        text = DIALECT.render(action)
+        self._spans.append(Span(Origin.SAMPLED, text, words(text)))
+        self._steps += words(text)
+        fault = self._protocol.check(action)
+        if fault is not None:
+            self._faults.append(FormatFault(fault, _ROOT, self._steps, text[:80]))
+            return
+        match action:
+            case Fork(key):
+                self._fork(key)
+            case Join(key):
+                self._joins.append(Edge(key, self._children[key], self._steps))
+            case Answer(text):
+                self._answer = text.strip()
+
+    def _fork(self, key: str) -> None:
+        texts, use = self._workers.get(key, []), self._uses[key]
+        if use >= len(texts):
+            raise ValueError(f"workers: id {key} is forked for the {use + 1}. time, but has {len(texts)} texts")
+        self._uses[key] += 1
+        child = f"{_ROOT}/{key}" + (f"#{use + 1}" if use else "")
+        self._children[key] = child
+        self._forks.append(Edge(key, child, self._steps))
+        self._traces.append(_worker(child, texts[use]))
+
+    def episode(self, capacity: int) -> Episode:
+        if self._answer is None:
+            self._faults.append(FormatFault(FormatError.NO_ANSWER, _ROOT, self._steps))
+        status = Status.NO_RETURN if self._answer is None else Status.OK
+        root = Trace(
+            _ROOT, "organizer", None, tuple(self._spans), tuple(self._forks), tuple(self._joins),
+            status=status, returned=self._answer,
+        )  # fmt: skip
+        return Episode(
+            id="text|asyncthink|0",
+            problem=Problem("text", "text", "", ""),
+            organization="asyncthink",
+            capacity=capacity,
+            traces=(root, *self._traces),
+            answer=self._answer,
+            format_faults=tuple(self._faults),
+        )
+
+
+def _worker(agent: str, text: str) -> Trace:
+    """A worker's trace: every word is a step, those after its Return too."""
+    scanner = worker_scanner()
+    events = scanner.feed(text) + scanner.close()
+    returned = next((event.action.text.strip() for event in events if isinstance(event.action, Return)), None)
+    spans = (Span(Origin.SAMPLED, text, words(text)),)
+    status = Status.NO_RETURN if returned is None else Status.OK
+    return Trace(agent, "worker", _ROOT, spans, status=status, returned=returned)
+
+
+def _check(data: Any) -> None:
+    if not isinstance(data, dict):
+        raise ValueError("the input is not a JSON object")
+    for name in _FIELDS:
+        if name not in data:
+            raise ValueError(f"{name}: missing")
+    for name in data:
+        if name not in _FIELDS:
+            raise ValueError(f"{name}: unknown field; known are {', '.join(_FIELDS)}")
+    capacity, workers = data["capacity"], data["workers"]
+    if type(capacity) is not int or capacity < 1:
+        raise ValueError(f"capacity: must be a whole number of at least 1, not {capacity!r}")
+    if not isinstance(data["organizer"], str):
+        raise ValueError("organizer: must be a text")
+    if not isinstance(workers, dict):
+        raise ValueError("workers: must be an object of lists of texts")
+    for key, texts in workers.items():
+        if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
+            raise ValueError(f"workers: {key!r} is not an id, which is a number")
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"workers: id {key} must have a list of texts")

@@ -1,0 +1,74 @@
+"""What an episode used: tokens, calls, seconds, cost and share of the critical path, by role."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orgthink.episode import Episode, Origin, Trace
+from orgthink.measure.latency import critical_stretches
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the agents of one role used; one row of the table."""
+
+    role: str
+    """`organizer`, `worker`, …"""
+    agents: int
+    """Agents that had the role."""
+    calls: int
+    """Times they asked an engine."""
+    prompt_tokens: int
+    """Tokens of their prompts, each counted once however often it was sent."""
+    sampled_tokens: int
+    """Tokens they decoded."""
+    injected_tokens: int
+    """Tokens the runtime appended to their contexts."""
+    seconds: float
+    """From start to end of each agent, waiting included, added up."""
+    critical_steps: int
+    """Their decoding steps on the critical path."""
+    share: float | None
+    """Of the critical path, 0 to 1; `None` if that has no steps."""
+    cost: float | None
+    """Money or cost units; `None` unless it is known for every agent of the role."""
+
+
+def usage(episodes: Iterable[Episode]) -> list[Usage]:
+    """One row a role, in the order the roles first appear."""
+    traces: defaultdict[str, list[Trace]] = defaultdict(list)
+    critical: Counter[str] = Counter()
+    for episode in episodes:
+        roles = {trace.agent: trace.role for trace in episode.traces}
+        for trace in episode.traces:
+            traces[trace.role].append(trace)
+        for stretch in critical_stretches(episode):
+            critical[roles[stretch.agent]] += stretch.end - stretch.start
+    return [_row(role, of_role, critical[role], critical.total()) for role, of_role in traces.items()]
+
+
+def sampled_tokens(episode: Episode) -> int:
+    """Tokens that all agents decoded, on the critical path or not."""
+    return sum(trace.steps for trace in episode.traces)
+
+
+def _row(role: str, traces: list[Trace], critical: int, total: int) -> Usage:
+    costs = [trace.cost for trace in traces]
+    return Usage(
+        role=role,
+        agents=len(traces),
+        calls=sum(trace.turns for trace in traces),
+        prompt_tokens=_tokens(traces, Origin.PROMPT),
+        sampled_tokens=_tokens(traces, Origin.SAMPLED),
+        injected_tokens=_tokens(traces, Origin.INJECTED),
+        seconds=sum(trace.end - trace.start for trace in traces),
+        critical_steps=critical,
+        share=critical / total if total else None,
+        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+    )
+
+
+def _tokens(traces: list[Trace], origin: Origin) -> int:
+    return sum(span.tokens for trace in traces for span in trace.spans if span.origin is origin)

@@ -1,0 +1,286 @@
+"""A run is a folder: what decides the result, and what happened, appended as it happens.
+
+    config.json      everything that decides the result; never changes
+    episodes.jsonl   one episode a line, appended when it ends; a torn last line does not count
+    failed.jsonl     episodes that an engine broke, moved here when the run is resumed and they are done again
+    metrics.jsonl    one line of numbers a step, for plots of the run itself
+    summary.json     what the episodes say; computed again at will
+    view.html        pictures of it
+
+This is the file boundary: here, and only here, pydantic validates what is read. `python -m orgthink.store`
+prints the JSON Schema of a line of episodes.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+
+from orgthink.episode import (
+    SCHEMA_VERSION,
+    Edge,
+    Episode,
+    FormatFault,
+    Grade,
+    Message,
+    Problem,
+    Sampling,
+    Span,
+    Trace,
+)
+from orgthink.errors import UserError
+from orgthink.provenance import provenance
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+_FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
+
+_RECORD = (Message, Sampling, Span, Edge, Trace, Problem, Grade, FormatFault, Episode)
+
+
+class RunFolder:
+    """A run folder that exists. Get one from `create` or `open`."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        self.path, self.config = path, config
+
+    @classmethod
+    def create(cls, path: Path, kind: str, settings: Any, *, replace: bool = False) -> RunFolder:
+        """Make the folder, with its config.json. `replace` deletes an earlier run that is there.
+
+        Raises UserError if the folder holds anything else.
+        """
+        require_vacant(path, replace=replace)
+        path.mkdir(parents=True, exist_ok=True)
+        for name in _FILES:
+            (path / name).unlink(missing_ok=True)
+        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": plain(settings)}
+        folder = cls(path, config)
+        folder.write_json("config.json", config)
+        folder.episodes_file.touch()
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a run folder; UserError if it is none, or of another version."""
+        file = path / "config.json"
+        if not path.is_dir():
+            raise UserError(f"no run folder at {path}")
+        if not file.is_file():
+            raise UserError(f"{path} is not a run folder: it has no config.json")
+        try:
+            config = json.loads(file.read_bytes())
+        except ValueError as error:
+            raise UserError(f"{file} cannot be read: {error}") from error
+        if not isinstance(config, dict) or not {"orgthink", "schema_version", "settings"} <= config.keys():
+            raise UserError(f"{path} is not a run folder: its config.json was written by another program")
+        _require_version(config["schema_version"], file)
+        return cls(path, config)
+
+    @property
+    def episodes_file(self) -> Path:
+        return self.path / "episodes.jsonl"
+
+    def settings(self, cls: type[T]) -> T:
+        """What decides the result; UserError if it does not describe a `cls`."""
+        return typed(cls, self.config["settings"], self.path / "config.json")
+
+    def episodes(self) -> Iterator[Episode]:
+        """In the order they ended; UserError at a corrupt line, by its number."""
+        return (line.episode for line in _lines(self.episodes_file))
+
+    @contextmanager
+    def journal(self, redo: Callable[[Episode], bool] = lambda episode: False) -> Iterator[Journal]:
+        """Open the run for appending; only one process may. Cuts off a torn last line.
+
+        Episodes that `redo` names move to failed.jsonl, so that they can be done again.
+        """
+        with (self.path / "config.json").open("rb") as locked:
+            _lock(locked, self.path)
+            kept = self._settle(redo)
+            with _appending(self.episodes_file) as file, _appending(self.path / "metrics.jsonl") as metrics:
+                yield Journal(kept, file, metrics)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a JSON file all at once: a reader sees the old one or the new one."""
+        self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a text file all at once."""
+        write_whole(self.path / name, text.encode())
+        return self.path / name
+
+    def _settle(self, redo: Callable[[Episode], bool]) -> list[Episode]:
+        """Leave only whole lines of episodes that stay, and return those."""
+        lines = list(_lines(self.episodes_file))
+        kept = [line for line in lines if not redo(line.episode)]
+        if len(kept) < len(lines):
+            with _appending(self.path / "failed.jsonl") as file:
+                _append(file, b"".join(line.raw for line in lines if redo(line.episode)))
+            write_whole(self.episodes_file, b"".join(line.raw for line in kept))
+        elif self.episodes_file.exists():
+            os.truncate(self.episodes_file, sum(len(line.raw) for line in lines))
+        return [line.episode for line in kept]
+
+
+class Journal:
+    """A run folder open for appending."""
+
+    def __init__(self, kept: list[Episode], file: BinaryIO, metrics: BinaryIO) -> None:
+        self.kept = kept
+        """What was in it when it was opened."""
+        self._file, self._metrics = file, metrics
+
+    def append(self, episode: Episode) -> None:
+        """Add an episode; when this returns it is on the disk. OSError if it does not fit, and then nothing is added."""
+        _append(self._file, dump(episode))
+
+    def log(self, **numbers: Any) -> None:
+        """Add a line of numbers to metrics.jsonl."""
+        _append(self._metrics, json.dumps(numbers).encode() + b"\n")
+
+
+def require_vacant(path: Path, *, replace: bool = False) -> None:
+    """UserError unless a run can be made there: the folder is new or empty, or to be replaced and a run."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path} is a file: choose another folder")
+    if not path.is_dir() or all(entry.name.startswith(".") for entry in path.iterdir()):
+        return
+    if not (path / "config.json").is_file():
+        raise UserError(f"{path} is not empty and not a run folder: choose another folder")
+    if not replace:
+        raise UserError(f"{path} already holds a run: go on with `--resume {path}`, or choose another folder")
+    RunFolder.open(path)
+
+
+def load(line: bytes) -> Episode:
+    """An episode from a line of episodes.jsonl; ValueError says what is wrong."""
+    episode = _adapter(Episode).validate_json(line)
+    _require_version(episode.schema_version, "the line")
+    return episode
+
+
+def dump(episode: Episode) -> bytes:
+    """The line of an episode, with its newline. Half a surrogate pair, which JSON cannot hold, becomes `?`."""
+    try:
+        return _adapter(Episode).dump_json(episode) + b"\n"
+    except ValueError:
+        record = _adapter(Episode).dump_python(episode)
+        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as JSON values."""
+    return _adapter(type(value)).dump_python(value, mode="json")
+
+
+def typed(cls: type[T], data: Any, source: object) -> T:
+    """JSON values as a dataclass; UserError that names the source."""
+    try:
+        return _adapter(cls).validate_python(data)
+    except ValueError as error:
+        raise UserError(f"{source}: {_first(error)}") from error
+
+
+def episode_schema() -> dict[str, Any]:
+    """The published JSON Schema of one line of episodes.jsonl."""
+    from pydantic import ConfigDict, TypeAdapter, with_config
+
+    for cls in _RECORD:
+        with_config(ConfigDict(use_attribute_docstrings=True))(cls)
+    schema = TypeAdapter(Episode).json_schema(mode="serialization")
+    schema["properties"]["schema_version"]["const"] = SCHEMA_VERSION
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file under a temporary name and rename it."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class _Line(NamedTuple):
+    raw: bytes
+    episode: Episode
+
+
+def _lines(file: Path) -> Iterator[_Line]:
+    if not file.exists():
+        return
+    with file.open("rb") as stream:
+        for number, raw in enumerate(stream, 1):
+            if not raw.endswith(b"\n"):
+                return  # torn: the writer died in the middle of it
+            try:
+                yield _Line(raw, load(raw))
+            except ValueError as error:
+                raise UserError(f"{file}, line {number}: not an episode: {_first(error)}") from error
+
+
+def _appending(file: Path) -> BinaryIO:
+    return file.open("ab", buffering=0)  # type: ignore[return-value]  # RawIOBase
+
+
+def _append(file: BinaryIO, content: bytes) -> None:
+    """All of it on the disk, or none."""
+    size = os.fstat(file.fileno()).st_size
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), size)
+        raise
+
+
+@cache
+def _adapter(cls: type[T]) -> TypeAdapter[T]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(cls)
+
+
+def _require_version(version: object, source: object) -> None:
+    if version != SCHEMA_VERSION:
+        raise UserError(f"{source} has schema version {version}: this orgthink reads version {SCHEMA_VERSION}")
+
+
+def _first(error: ValueError) -> str:
+    """The first complaint of a pydantic error, or the message of another, on one line."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{path} is being written by another process") from None
+
+
+if __name__ == "__main__":
+    print(json.dumps(episode_schema(), indent=2, ensure_ascii=False))

@@ -1,0 +1,57 @@
+"""Checkpoints: a Hugging Face model folder, and beside it what exact resumption needs.
+
+    checkpoints/step-000500/model/{config.json, model.safetensors, tokenizer.json, …}
+    checkpoints/step-000500/trainer.pt     optimizer
+    checkpoints/step-000500/trainer.json   step, place in the data
+
+A checkpoint is written under a temporary name and renamed, so a name that exists is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from orgthink.engines.qwen3 import Qwen3
+
+KEPT = 2
+"""Older checkpoints are removed."""
+
+
+def save(
+    run: Path, step: int, model: Qwen3, optimizer: torch.optim.Optimizer, state: dict[str, Any], write: Callable[[Path], None]
+) -> Path:
+    """Write the checkpoint of a step. `write` adds everything of the model folder but the weights."""
+    folder = run / "checkpoints" / f"step-{step:06d}"
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    (temporary / "model").mkdir(parents=True)
+    write(temporary / "model")
+    model.save(temporary / "model")
+    torch.save(optimizer.state_dict(), temporary / "trainer.pt")
+    (temporary / "trainer.json").write_text(json.dumps({"step": step, **state}))
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.rename(folder)
+    for old in saved(run)[:-KEPT]:
+        shutil.rmtree(old)
+    return folder
+
+
+def saved(run: Path) -> list[Path]:
+    """Whole checkpoints of a run, oldest first."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def load(folder: Path, model: Qwen3, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Put a checkpoint's weights and optimizer back; returns its state. ValueError if it does not fit the model."""
+    other = Qwen3.load(folder / "model")
+    if other.config != model.config:
+        raise ValueError(f"{folder} holds a model of another shape: {other.config} instead of {model.config}")
+    model.load_state_dict(other.state_dict())
+    optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
+    return json.loads((folder / "trainer.json").read_text())

@@ -1,0 +1,142 @@
+"""The pocket model: its vocabulary, its architecture, and the stream of rows it is trained on.
+
+A Qwen3-architecture model of about a million parameters in the layout of Hugging Face, so every engine
+opens it unchanged. Every integer up to 399, every tag and every word is one token.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from orgthink.engines.qwen3 import Qwen3Config
+from orgthink.episode import Origin, Problem, Span, Trace
+from orgthink.grammar.actions import Answer
+from orgthink.grammar.asyncthink import DIALECT
+from orgthink.organizations.prompts import prompt
+from orgthink.tasks import COUNTDOWN_MINI, TASKS
+from orgthink.training import cold_start
+from orgthink.training.teachers import arithmetic, countdown, sudoku
+
+PAD, EOS, UNK = "<pad>", "<eos>", "<unk>"
+KEYS = range(1, 9)
+SYMBOLS = ("+", "-", "*", "/", "(", ")", "=", ";", ".", ",", ":", "!", "?")
+ROLES = ("sequential", "organizer", "worker", "subtask", "solver", "verifier", "corrector", "manager")
+TASK_WORDS = ("countdown", "sudoku", "arithmetic", "none", "correct", "wrong")
+RESERVED = 32
+"""Words left for what is taught later."""
+LARGEST_INTEGER = 399
+
+
+def vocabulary() -> list[str]:
+    """All tokens in the order of their ids."""
+    keyed = [tag.format(key) for tag in (*DIALECT.fork, DIALECT.join, DIALECT.joined[1]) for key in KEYS]
+    tags = [*keyed, *DIALECT.answer, *DIALECT.returns]
+    words = [*ROLES, *TASK_WORDS, *countdown.WORDS, *sudoku.WORDS, *arithmetic.WORDS]
+    reserved = [f"<reserved-{i}>" for i in range(RESERVED)]
+    integers = [str(i) for i in range(LARGEST_INTEGER + 1)]
+    return list(dict.fromkeys([PAD, EOS, UNK, *SYMBOLS, *tags, *words, *reserved, *integers]))
+
+
+def build_tokenizer() -> Tokenizer:
+    """One token a word. Each token's text starts with its space, so texts concatenate as tokens do."""
+    special = (PAD, EOS, UNK)
+    ids = {word if word in special else f"▁{word}": i for i, word in enumerate(vocabulary())}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
+    words = Regex(r"</?[A-Za-z]+(?:-\d+)?>|\d+|[a-z]+|[^\s]")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(words, "removed", invert=True),
+            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False),
+        ]
+    )
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="never")
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
+CONFIG = Qwen3Config(
+    vocab_size=len(vocabulary()),
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    max_position_embeddings=1024,
+)
+"""Head size 32 is the smallest that vLLM decodes."""
+
+
+def write_folder(folder: Path) -> None:
+    """Everything of a model folder but the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    build_tokenizer().save(str(folder / "tokenizer.json"))
+    words = vocabulary()
+    CONFIG.save(folder, eos_token_id=words.index(EOS), pad_token_id=words.index(PAD))
+    special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
+    _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
+    _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})
+    _write(folder / "orgthink.json", {"prompts": "pocket"})
+
+
+def _write(file: Path, content: dict[str, object]) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n")
+
+
+SHARES = {"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "sudoku": 0.11}
+"""Share of each kind of lesson."""
+
+CAPACITIES = (2, 3, 4)
+"""Pool sizes that organizers are shown."""
+
+
+def lessons(seed: str) -> Iterator[list[Trace]]:
+    """An endless stream of lessons: the traces of one problem, in one of the roles. Same seed, same lessons."""
+    rng = random.Random(seed)
+    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in SHARES if name in TASKS}
+    teachers = {"sudoku": sudoku.solve, "arithmetic-mini": arithmetic.solve}
+    while True:
+        (kind,) = rng.choices(list(SHARES), list(SHARES.values()))
+        if kind == "facts":
+            target = rng.randint(1, 75)
+            drill = countdown.facts(rng, target, 30)
+            spans = [span for value, fact in drill for span in ((value, Origin.INJECTED), (fact, Origin.SAMPLED))]
+            yield [_lesson(f"facts = {target}", *spans)]
+        elif kind == "countdown-mini":
+            yield _countdown(_any_problem(problems[kind], rng), rng)
+        else:
+            problem = next(problems[kind])
+            thinking, answer = teachers[kind](problem.data)
+            asked = prompt("pocket", "sequential", problem)[0].content
+            yield [_lesson(asked, (f" {thinking} {DIALECT.render(Answer(f' {answer} '))}", Origin.SAMPLED))]
+
+
+def _countdown(problem: Problem, rng: random.Random) -> list[Trace]:
+    """One role at a problem; an organizer comes with its workers."""
+    draw = rng.random()
+    if draw < 0.4:
+        return [cold_start.sequential(problem, rng)]
+    if draw < 0.7:
+        return cold_start.organizer(problem, rng.choice(CAPACITIES), rng)
+    return [cold_start.worker(problem, rng.sample(countdown.OPERATORS, rng.randint(1, 2)))]
+
+
+def _any_problem(qualifying: Iterator[Problem], rng: random.Random) -> Problem:
+    """Half of the problems have enough solutions, the others may have fewer: then fewer are found."""
+    task = COUNTDOWN_MINI
+    while rng.random() < 0.5:
+        numbers = sorted(rng.sample(range(1, task.size.largest + 1), task.size.given))
+        target = rng.randint(*task.size.targets)
+        if target not in numbers and target not in task.test_targets:
+            return task.problem(numbers, target)
+    return next(qualifying)
+
+
+def _lesson(prompted: str, *spans: tuple[str, Origin]) -> Trace:
+    parts = ((prompted, Origin.PROMPT), *spans)
+    return Trace("thinker", "thinker", None, tuple(Span(origin, text, len(text.split())) for text, origin in parts))

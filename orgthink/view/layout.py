@@ -1,0 +1,226 @@
+"""Where everything of an episode lies: over decoding steps (Eq. 4's account of time) and over seconds.
+
+Steps come from `orgthink.measure.latency`. Seconds are those of the record; inside a span they are spread
+evenly over its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from orgthink.episode import Edge, Episode, Origin, Trace
+from orgthink.measure.latency import Stretch, critical_stretches, timeline
+
+Range = tuple[float, float]
+"""Start and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch in which an agent decoded, within one sampled span."""
+
+    agent: str
+    """Who."""
+    span: int
+    """Index of the span in the agent's trace."""
+    own: tuple[int, int]
+    """Decoding steps the agent had done, before and after."""
+    steps: Range
+    """On the clock of decoding steps."""
+    seconds: Range
+    """From the start of the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A parent between a join and the return of the child."""
+
+    agent: str
+    """Who waited."""
+    child: str
+    """For whom."""
+    steps: Range
+    """On the clock of decoding steps; empty if the child was back already."""
+    seconds: Range
+    """From the start of the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A fork or a join."""
+
+    kind: Literal["fork", "join"]
+    """Which."""
+    parent: str
+    """Agent that forked or joined."""
+    child: str
+    """Agent that was forked or joined."""
+    key: str
+    """Name of the sub-query."""
+    steps: float
+    """When it happened, on the clock of decoding steps; a join happens when the parent goes on."""
+    seconds: float
+    """When it happened, from the start of the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """From an agent's first moment to its last."""
+
+    steps: Range
+    """On the clock of decoding steps."""
+    seconds: Range
+    """From the start of the episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An episode, ready to be drawn."""
+
+    lives: dict[str, Life]
+    """By agent."""
+    bars: tuple[Bar, ...]
+    """Agent by agent, in order of time."""
+    waits: tuple[Wait, ...]
+    """Agent by agent, in order of time."""
+    arrows: tuple[Arrow, ...]
+    """Agent by agent: forks, then joins."""
+    critical: tuple[Bar, ...]
+    """The critical path, from the first decoding step to the last."""
+
+
+def layout(episode: Episode) -> Layout:
+    """Lay an episode out over steps and seconds."""
+    traces = {trace.agent: trace for trace in episode.traces}
+    stretches = timeline(episode)
+    clock = _Clock(traces)
+    clock.run(episode.root, 0)
+    end = clock.lives[episode.root.agent][1]
+    lives = {
+        agent: Life(_clip(clock.lives[agent], end), (trace.start, max(trace.start, trace.end)))
+        for agent, trace in traces.items()
+    }
+    waits = {agent: tuple(_waits(trace, clock.waits[agent], end, traces)) for agent, trace in traces.items()}
+    return Layout(
+        lives=lives,
+        bars=tuple(_joined(bar for stretch in stretches for bar in _cut(traces[stretch.agent], stretch))),
+        waits=tuple(wait for agent in traces for wait in waits[agent]),
+        arrows=tuple(arrow for trace in episode.traces for arrow in _arrows(trace, lives, waits[trace.agent])),
+        critical=tuple(_joined(bar for s in critical_stretches(episode) for bar in _cut(traces[s.agent], s))),
+    )
+
+
+class _Clock:
+    """Walks through forks and joins on the clock of decoding steps, agents without tokens included."""
+
+    def __init__(self, traces: dict[str, Trace]) -> None:
+        self._traces = traces
+        self.lives: dict[str, tuple[int, int]] = {}
+        """When each agent begins and ends."""
+        self.waits: dict[str, list[tuple[int, int]]] = {}
+        """When each agent waits, one for each of its joins."""
+
+    def run(self, trace: Trace, begin: int) -> None:
+        at, done = begin, 0
+        self.waits[trace.agent] = waits = []
+        for kind, edge in _events(trace):
+            at, done = at + edge.at - done, edge.at
+            if kind == "fork":
+                self.run(self._traces[edge.child], at)
+            else:
+                waits.append((at, max(at, self.lives[edge.child][1])))
+                at = waits[-1][1]
+        self.lives[trace.agent] = begin, at + trace.steps - done
+
+
+def _events(trace: Trace) -> Iterator[tuple[Literal["fork", "join"], Edge]]:
+    """Forks and joins in order of time."""
+    forks = list(trace.forks)
+    for n, join in enumerate((*trace.joins, None)):
+        while forks and _joins_before(trace, forks[0]) <= n:
+            yield "fork", forks.pop(0)
+        if join is not None:
+            yield "join", join
+
+
+def _joins_before(trace: Trace, fork: Edge) -> int:
+    return sum(join.at < fork.at for join in trace.joins) + fork.after
+
+
+def _clip(steps: tuple[int, int], end: int) -> Range:
+    """The axis ends with the critical path."""
+    return min(steps[0], end), min(steps[1], end)
+
+
+def moment(trace: Trace, step: int) -> float:
+    """Seconds at which an agent had done so many decoding steps."""
+    done, at = 0, trace.start
+    for span in trace.spans:
+        if span.origin is Origin.SAMPLED and done < step:
+            part = min(step - done, span.tokens)
+            start, end = _seconds(trace, done, span.start, span.end, span.tokens)
+            at = start + (end - start) * part / span.tokens
+            done += part
+    return at
+
+
+def _seconds(trace: Trace, done: int, start: float | None, end: float | None, tokens: int) -> Range:
+    """When a span was decoded; its share of the agent's life where the record does not say."""
+    if start is not None and end is not None:
+        return start, end
+    rate = (trace.end - trace.start) / trace.steps
+    return trace.start + rate * done, trace.start + rate * (done + tokens)
+
+
+def _cut(trace: Trace, stretch: Stretch) -> Iterator[Bar]:
+    """A stretch, cut where a span ends."""
+    done, shift = 0, stretch.start - stretch.first
+    for index, span in enumerate(trace.spans):
+        if span.origin is not Origin.SAMPLED:
+            continue
+        first, last = max(stretch.first, done), min(stretch.end - shift, done + span.tokens)
+        if first < last:
+            start, end = _seconds(trace, done, span.start, span.end, span.tokens)
+            rate = (end - start) / span.tokens
+            seconds = start + rate * (first - done), start + rate * (last - done)
+            yield Bar(trace.agent, index, (first, last), (first + shift, last + shift), seconds)
+        done += span.tokens
+
+
+def _joined(bars: Iterable[Bar]) -> Iterator[Bar]:
+    """Bars of one span without a pause between them, as one."""
+    whole: Bar | None = None
+    for bar in bars:
+        if whole and (whole.agent, whole.span, whole.steps[1]) == (bar.agent, bar.span, bar.steps[0]):
+            whole = replace(
+                whole,
+                own=(whole.own[0], bar.own[1]),
+                steps=(whole.steps[0], bar.steps[1]),
+                seconds=(whole.seconds[0], bar.seconds[1]),
+            )
+            continue
+        if whole:
+            yield whole
+        whole = bar
+    if whole:
+        yield whole
+
+
+def _waits(trace: Trace, steps: Iterable[tuple[int, int]], end: int, traces: dict[str, Trace]) -> Iterator[Wait]:
+    second = trace.start
+    for join, wait in zip(trace.joins, steps, strict=True):
+        second = max(second, moment(trace, join.at))
+        back = max(second, traces[join.child].end)
+        yield Wait(trace.agent, join.child, _clip(wait, end), (second, back))
+        second = back
+
+
+def _arrows(trace: Trace, lives: dict[str, Life], waits: tuple[Wait, ...]) -> Iterator[Arrow]:
+    for fork in trace.forks:
+        child = lives[fork.child]
+        seconds = min(moment(trace, fork.at), child.seconds[0]) if fork.at else child.seconds[0]
+        yield Arrow("fork", trace.agent, fork.child, fork.key, child.steps[0], seconds)
+    for join, wait in zip(trace.joins, waits, strict=True):
+        yield Arrow("join", trace.agent, join.child, join.key, wait.steps[1], wait.seconds[1])

@@ -1,0 +1,131 @@
+"""Training learns, saves, and resumes exactly."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.training import checkpoint
+from orgthink.training.batches import Cursor, batches, collate
+from orgthink.training.losses import cross_entropy_sum
+from orgthink.training.rows import Row
+from orgthink.training.sft import Lesson, SftSettings, train
+
+CONFIG = Qwen3Config(16, 32, 32, 1, 1, 1, 32, 64)
+SETTINGS = SftSettings(steps=12, warmup=2, batch_tokens=400, save_every=4, learning_rate=1e-2)
+
+
+def rows(seed):
+    """Counting: each row goes up by one, modulo eight, from a random start."""
+    generator = torch.Generator().manual_seed(sum(map(ord, seed)))
+    while True:
+        first, length = torch.randint(0, 8, (2,), generator=generator).tolist()
+        ids = tuple((first + i) % 8 + 1 for i in range(length + 4))
+        yield Row(ids, (False,) + (True,) * (len(ids) - 1))
+
+
+def lesson():
+    model = Qwen3(CONFIG)
+    model.initialise(torch.Generator().manual_seed(0))
+
+    def write_folder(folder):
+        CONFIG.save(folder, eos_token_id=0, pad_token_id=0)
+
+    return Lesson(model, rows, write_folder, pad_id=0)
+
+
+def metrics(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(step, error):
+    def report(line):
+        if line["step"] == step:
+            raise error
+
+    return report
+
+
+def test_it_learns(tmp_path):
+    train(lesson(), replace(SETTINGS, steps=60), tmp_path, lambda line: None)
+    losses = [line["loss"] for line in metrics(tmp_path)]
+    assert losses[-1] < 0.3 * losses[0]
+
+
+@pytest.mark.parametrize(("step", "error"), [(6, Stop()), (6, KeyboardInterrupt()), (4, Stop())])
+def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, step, error):
+    train(lesson(), SETTINGS, tmp_path / "whole", lambda line: None)
+    with pytest.raises(type(error)):
+        train(lesson(), SETTINGS, tmp_path / "cut", stop_at(step, error))
+    train(lesson(), SETTINGS, tmp_path / "cut", lambda line: None)
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+    (whole, cut) = (Qwen3.load(checkpoint.saved(tmp_path / name)[-1] / "model") for name in ("whole", "cut"))
+    for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_kill_9_in_the_middle_loses_nothing_that_was_saved(tmp_path):
+    train(lesson(), SETTINGS, tmp_path / "whole", lambda line: None)
+    code = (
+        "import sys, time, pathlib; sys.path.insert(0, sys.argv[1]); import test_sft as t\n"
+        "t.train(t.lesson(), t.SETTINGS, pathlib.Path(sys.argv[2]), lambda line: time.sleep(0.2))"
+    )
+    run = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-c", code, os.path.dirname(__file__), str(run)])
+    while not checkpoint.saved(run) or len((run / "metrics.jsonl").read_text().splitlines()) < 6:
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    train(lesson(), SETTINGS, run, lambda line: None)
+    assert metrics(run) == metrics(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    train(lesson(), replace(SETTINGS, steps=1), tmp_path, lambda line: None)
+    other = Qwen3(replace(CONFIG, hidden_size=64))
+    with pytest.raises(ValueError, match="another shape"):
+        train(replace(lesson(), model=other), SETTINGS, tmp_path, lambda line: None)
+
+
+def test_batches_from_a_cursor_are_the_same_batches():
+    stream = batches(rows, 0, 300, Cursor())
+    first = [next(stream) for _ in range(120)]
+    again = batches(rows, 0, 300, first[70][1])
+    assert [next(again) for _ in range(49)] == first[71:]
+    assert {cursor.pool for _, cursor in first} >= {0, 1}
+
+
+def test_padding_is_little_and_nothing_exceeds_a_batch():
+    stream = batches(rows, 0, 300, Cursor())
+    for _ in range(50):
+        batch, _ = next(stream)
+        ids, trained = collate(batch, 0)
+        assert ids.numel() <= 300
+        assert trained.sum() == sum(sum(row.trained) for row in batch)
+
+
+def test_only_trained_tokens_count():
+    model = lesson().model
+    row = Row((1, 2, 3, 4), (False, True, False, True))
+    ids, trained = collate([row], 0)
+    logprobs = model(ids)[0].log_softmax(-1)
+    expected = -(logprobs[0, 2] + logprobs[2, 4])
+    assert torch.allclose(cross_entropy_sum(model, ids, trained), expected)
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="steps is 0"):
+        SftSettings(steps=0)
