@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -118,6 +119,11 @@ def broken(episode: Episode) -> bool:
     )
 
 
+def trouble(episode: Episode) -> str:
+    """What broke an episode, on one line."""
+    return episode.error or next((trace.error for trace in episode.traces if trace.error), "engine error")
+
+
 async def evaluate(
     plan: Evaluation,
     engine: Engine,
@@ -132,7 +138,7 @@ async def evaluate(
     folder holds episodes of another plan, OSError if it cannot be written; what was appended stays.
     """
     order = {job.id: job for job in jobs(plan)}
-    todo = dict(order)
+    todo, began = dict(order), time.perf_counter()
     with folder.journal(redo=broken) as journal:
         for episode in journal.kept:
             if todo.pop(episode.id, None) is None:
@@ -142,6 +148,8 @@ async def evaluate(
         def ended(episode: Episode) -> None:
             journal.append(episode)
             done[episode.id] = episode
+            tokens = sum(trace.steps for trace in episode.traces)
+            journal.log(done=len(done), elapsed=round(time.perf_counter() - began, 3), sampled_tokens=tokens)
             progress(episode)
 
         await _attempt_all(plan, todo.values(), engine, stop or asyncio.Event(), ended)

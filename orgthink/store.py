@@ -53,12 +53,12 @@ class RunFolder:
         self.path, self.config = path, config
 
     @classmethod
-    def create(cls, path: Path, kind: str, settings: Any, *, replace: bool = False) -> RunFolder:
-        """Make the folder, with its config.json. `replace` deletes an earlier run that is there.
+    def create(cls, path: Path, kind: str, settings: Any, *, overwrite: bool = False) -> RunFolder:
+        """Make the folder, with its config.json. `overwrite` deletes an earlier run that is there.
 
         Raises UserError if the folder holds anything else.
         """
-        require_vacant(path, replace=replace)
+        require_vacant(path, overwrite=overwrite)
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
@@ -148,15 +148,15 @@ class Journal:
         _append(self._metrics, json.dumps(numbers).encode() + b"\n")
 
 
-def require_vacant(path: Path, *, replace: bool = False) -> None:
-    """UserError unless a run can be made there: the folder is new or empty, or to be replaced and a run."""
+def require_vacant(path: Path, *, overwrite: bool = False) -> None:
+    """UserError unless a run can be made there: the folder is new or empty, or a run to be overwritten."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path} is a file: choose another folder")
     if not path.is_dir() or all(entry.name.startswith(".") for entry in path.iterdir()):
         return
     if not (path / "config.json").is_file():
         raise UserError(f"{path} is not empty and not a run folder: choose another folder")
-    if not replace:
+    if not overwrite:
         raise UserError(f"{path} already holds a run: go on with `--resume {path}`, or choose another folder")
     RunFolder.open(path)
 

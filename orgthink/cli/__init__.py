@@ -60,10 +60,12 @@ def _verb(argv: Sequence[str]):
         raise UserError(_unframed(complaint.getvalue())) from None
 
 
-def _unframed(text: str) -> str:
-    """The words inside a frame, on one line."""
-    words = re.sub(r"[│╭╮╰╯]|─+", " ", text)
-    return re.sub(r"\s+", " ", words).strip()
+def _unframed(frame: str) -> str:
+    """What a frame says, on one line: the complaint and the nearest option, without help texts."""
+    inner = " ".join(line.strip("│ ") for line in frame.splitlines() if line.startswith("│"))
+    complaint, *rest = re.split(r"─{5,}", inner)
+    near = re.search(r"Perhaps you meant: (--[\w-]+)", " ".join(" ".join(rest).split()))
+    return " ".join(complaint.split()) + (f": did you mean {near[1]}?" if near else "; see --help")
 
 
 def _complain(line: str) -> int:

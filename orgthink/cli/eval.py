@@ -13,15 +13,19 @@ from typing import Any, TypeVar
 
 from orgthink.cli.options import Options
 from orgthink.cli.progress import progress
-from orgthink.cli.table import print_table
+from orgthink.cli.table import conditions, print_table
 from orgthink.engines import open_engine
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, jobs
-from orgthink.store import RunFolder, require_vacant
+from orgthink.evaluate import Evaluation, broken, evaluate, jobs, trouble
+from orgthink.measure.summary import summarise
+from orgthink.store import RunFolder, plain, require_vacant
 from orgthink.tasks.task import Split
 
 T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,7 @@ class Eval(Options):
         with user_input():
             plan = Evaluation(
                 task=self.task,
-                organizations={name: self.settings(name, spec) for name in self.organizations},
+                organizations={name: plain(self.organize(name, spec)) for name in self.organizations},
                 n=self.n,
                 engine=spec,
                 sampling=self.sampling(),
@@ -80,5 +84,62 @@ class Eval(Options):
         return plan
 
 
-async def conduct(plan: Evaluation, target: RunFolder | Path, *, replace_run: bool = False) -> int:
-    """Make a new run at a path, or go on with one; print its table and return the exit code."""
+async def conduct(plan: Evaluation, target: RunFolder | Path, *, overwrite: bool = False) -> int:
+    """Make a new run at a path, or go on with one; print its table and return the exit code.
+
+    `overwrite` deletes an earlier run at the path.
+    """
+    if isinstance(target, Path):
+        require_vacant(target, overwrite=overwrite)
+    engine = await open_engine(plan.engine)
+    try:
+        if isinstance(target, Path):
+            plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
+            target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
+        folder = target
+        total, done = len(jobs(plan)), sum(not broken(episode) for episode in folder.episodes())
+
+        async def work(stop: asyncio.Event) -> list[Episode]:
+            with progress(done, total) as ended:
+                return await evaluate(plan, engine, folder, stop=stop, progress=ended)
+
+        episodes = await interruptible(work)
+    finally:
+        await engine.aclose()
+    return report(folder, plan, episodes, total)
+
+
+def report(folder: RunFolder, plan: Evaluation, episodes: list[Episode] | None, total: int) -> int:
+    """Print the table, and how to go on if something is missing; return the exit code."""
+    again = f"go on with: orgthink eval --resume {folder.path}"
+    if episodes is not None:
+        print_table(summarise(episodes), conditions(plan, folder.config))
+    done = sum(1 for _ in folder.episodes()) if episodes is None else len(episodes)
+    if done < total:
+        print(f"orgthink: stopped after {done} of {total} episodes; {again}", file=sys.stderr)
+        return INTERRUPTED
+    failed = [episode for episode in episodes or () if broken(episode)]
+    if failed:
+        print(f"orgthink: {len(failed)} of {total} episodes failed ({trouble(failed[0])}); {again}", file=sys.stderr)
+    return int(bool(failed))
+
+
+async def interruptible(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T | None:
+    """Do the work. Ctrl-C sets the event it is given, a second one cancels it and gives `None`."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    task = loop.create_task(work(stop))
+
+    def interrupt() -> None:
+        if stop.is_set():
+            task.cancel()
+            return
+        stop.set()
+        print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return None
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

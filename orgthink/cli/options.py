@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.organizations import ORGANIZATIONS, organization_named
 from orgthink.organizations.prompts import STYLES
+from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget
 from orgthink.runtime.session import Limits
-from orgthink.store import plain
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Whose tokens, how many, and how the organizations are set."""
 
-    model: str = "pocket"
-    """`pocket` (shipped), a model folder, `vllm:` and one of these, or a server's name for a model."""
+    model: str | None = None
+    """`pocket` (shipped), a model folder, `vllm:` and one of these, or a server's name for a model; without it
+    `pocket`, or the only model of the server."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that do not lie here.
     OPENAI_API_KEY is sent along."""
+    tokenizer: str | None = None
+    """Model folder whose tokenizer lets token ids go to the server and come back."""
     capacity: int = 2
     """c: agents that may be at work at once, the organizer included."""
     max_tokens: int = 512
@@ -46,7 +49,7 @@ class Options:
     """Seconds after which an episode is ended."""
 
     def spec(self) -> EngineSpec:
-        return engine_spec(self.model, self.url)
+        return engine_spec(self.model, self.url, self.tokenizer)
 
     def sampling(self) -> Sampling:
         if self.max_tokens < 1:
@@ -60,11 +63,10 @@ class Options:
             tokens = None if self.renew else self.max_tokens
             return Limits(self.capacity, Budget(depth=self.depth), tokens, self.deadline)
 
-    def settings(self, organization: str, spec: EngineSpec) -> dict[str, Any]:
-        """All settings of an organization, as JSON values: those given here, or else its own."""
-        known = {field.name for field in fields(pick("organization", organization, ORGANIZATIONS))}
+    def organize(self, name: str, spec: EngineSpec) -> Organization:
+        """The organization of that name, as these options set it."""
+        known = {field.name for field in fields(pick("organization", name, ORGANIZATIONS))}
         style = self.prompts or spec.prompts
         pick("prompt style", style, dict.fromkeys(STYLES))
         given = {"prompts": style, "tolerant": self.tolerant, "overflow": self.overflow}
-        chosen = {name: value for name, value in given.items() if name in known}
-        return plain(organization_named(organization, **chosen))
+        return organization_named(name, **{key: value for key, value in given.items() if key in known})

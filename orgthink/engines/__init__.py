@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from orgthink.engines.engine import Engine
+from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, user_input
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -23,25 +23,22 @@ MODELS = Path(__file__).parent.parent / "models"
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """Which engine, as a run folder remembers it."""
+    """Which engine, as a run folder remembers it. `engine_spec` makes one that is sure to mean something."""
 
-    model: str = "pocket"
-    """A shipped model, a folder, `vllm:` and one of these, or a server's name for a model."""
+    model: str | None = "pocket"
+    """A shipped model, a folder, `vllm:` and one of these, or a server's name for one; `None` is a server's only one."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
+    tokenizer: str | None = None
+    """Model folder whose tokenizer lets ids go to the server and come back."""
 
     @property
     def folder(self) -> Path | None:
-        """Where the model lies on this machine; `None` if a server has it. UserError if it lies nowhere."""
+        """Where the model's files lie on this machine; `None` if they do not."""
         if self.url is not None:
-            return None
-        name = self.model.removeprefix("vllm:")
-        folder = MODELS / name if name in _shipped() else Path(name)
-        if folder.is_dir():
-            return folder
-        near = get_close_matches(name, _shipped(), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else f"shipped: {', '.join(_shipped()) or 'none'};"
-        raise UserError(f"unknown model {name!r}: {hint} It is no folder, and no --url names a server that may have it")
+            return None if self.tokenizer is None else Path(self.tokenizer)
+        name = (self.model or "").removeprefix("vllm:")
+        return MODELS / name if name in _shipped() else Path(name)
 
     @property
     def prompts(self) -> str:
@@ -50,35 +47,63 @@ class EngineSpec:
         return json.loads(file.read_text())["prompts"] if file is not None and file.is_file() else "paper"
 
 
-def engine_spec(model: str, url: str | None = None) -> EngineSpec:
+def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str | None = None) -> EngineSpec:
     """What the words on the command line mean; UserError if there is no such model.
 
     Without a URL, OPENAI_BASE_URL names the server of every model that does not lie here.
     """
-    server = os.environ.get("OPENAI_BASE_URL")
-    here = model.startswith("vllm:") or model in _shipped() or Path(model).is_dir()
-    spec = EngineSpec(model, url or (server if server and not here else None))
-    if spec.folder is None or model in _shipped():
-        return spec
-    prefix = "vllm:" if model.startswith("vllm:") else ""
-    return spec if model.removeprefix("vllm:") in _shipped() else EngineSpec(f"{prefix}{spec.folder.resolve()}")
+    if tokenizer is not None:
+        tokenizer = str(_folder(tokenizer))
+    name = "pocket" if model is None else model
+    here = name.startswith("vllm:") or name in _shipped() or Path(name).is_dir()
+    url = url or (None if here or model is None else os.environ.get("OPENAI_BASE_URL"))
+    if url is not None:
+        return EngineSpec(model, url, tokenizer)
+    if tokenizer is not None:
+        raise UserError("--tokenizer goes with a server's --url: a model folder has its own")
+    prefix = "vllm:" if name.startswith("vllm:") else ""
+    return EngineSpec(prefix + _known(name.removeprefix("vllm:")))
+
+
+def _known(name: str) -> str:
+    """A shipped model's name, or the full path of a folder."""
+    return name if name in _shipped() else str(_folder(name))
+
+
+def _folder(name: str) -> Path:
+    if name in _shipped():
+        return MODELS / name
+    if Path(name).is_dir():
+        return Path(name).resolve()
+    near = get_close_matches(name, _shipped(), n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "no shipped model and no folder is called so."
+    raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url")
 
 
 async def open_engine(spec: EngineSpec) -> Engine:
-    """Open the engine. UserError if the folder holds no usable model, EngineUnavailable if no server answers."""
-    folder = spec.folder
-    if folder is None:
+    """Open the engine. UserError if the folder holds no usable model, EngineUnavailable if there is no such engine."""
+    if spec.url is not None:
         from orgthink.engines.endpoint import EndpointEngine
 
-        return await EndpointEngine.open(spec.url, spec.model)
-    with user_input():
-        if spec.model.startswith("vllm:"):
-            from orgthink.engines.vllm import VllmEngine
+        tokenizer = None
+        if spec.folder is not None:
+            from orgthink.engines.tokenizer import Tokenizer
 
-            return await VllmEngine.open(folder)
-        from orgthink.engines.local import LocalEngine
+            with user_input():
+                tokenizer = Tokenizer(spec.folder)
+        return await EndpointEngine.open(spec.url, spec.model, tokenizer=tokenizer)
+    assert spec.folder is not None and spec.model is not None
+    try:
+        with user_input():
+            if spec.model.startswith("vllm:"):
+                from orgthink.engines.vllm import VllmEngine
 
-        return LocalEngine.open(folder)
+                return VllmEngine.open(spec.folder)
+            from orgthink.engines.local import LocalEngine
+
+            return LocalEngine.open(spec.folder)
+    except ModuleNotFoundError as error:
+        raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
 
 
 def _shipped() -> list[str]:

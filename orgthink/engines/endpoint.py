@@ -8,7 +8,6 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import count
 from typing import Any, Literal
 
@@ -31,9 +30,9 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> tuple[str | Non
 
 
 class EndpointEngine:
-    """A model behind a URL. `open` finds out what the server can do.
+    """A model behind a URL.
 
-    Closing a stream closes its connection, at which a server stops decoding; how soon is the server's affair.
+    Closing a stream closes its connection: no further token is read, and the server stops decoding when it notices.
     """
 
     def __init__(
@@ -45,27 +44,31 @@ class EndpointEngine:
         patience: Patience | None = None,
         concurrency: int = 64,
     ) -> None:
-        """Most callers want `open`."""
-        self.url = _base(url)
+        """Use `open`, which finds out what the server can do."""
         self.model = ""
         self.mode = Mode.CHAT
-        self.models: tuple[str, ...] = ()
-        """Those the server has; empty if it does not tell."""
+        self.models: dict[str, int | None] = {}
+        """Models of the server and the tokens of their contexts, as far as it tells."""
         self.requests = 0
-        """Requests made, again ones included."""
+        """HTTP requests made, again ones included."""
         self.retries = 0
         """Of these, again ones."""
-        self._key, self._tokenizer, self._patience = api_key, tokenizer, patience or Patience()
-        self._room: int | None = None
-        """Context of the model in tokens, if the server tells."""
+        self._key, self._tokenizer, self._patience = api_key or "", tokenizer, patience or Patience()
         self._keeps_stops = False
-        """Whether a stop text that the server is told of stays in its answer."""
+        """Whether the server can leave a stop text in its answer. Those that cut it off are not told any."""
         self._refused: set[str] = set()
-        """Optional fields that the server does not take."""
+        """Fields that the server does not take."""
         self._places = asyncio.Semaphore(concurrency)
         timeout = httpx2.Timeout(self._patience.read, connect=self._patience.connect, pool=None)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency)
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._client = httpx2.AsyncClient(base_url=url_slash(url), headers=headers, timeout=timeout)
+        try:
+            base = httpx2.URL(url)
+            base = base if base.path.strip("/") else base.copy_with(path="/v1")
+            self._client = httpx2.AsyncClient(base_url=base, headers=headers, timeout=timeout, limits=limits)
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise EngineUnavailable(f"not a URL, or not a key: {self._clean(str(error))}") from error
+        self.url = str(base.copy_with(username=None, password=None)).rstrip("/")
 
     @classmethod
     async def open(
@@ -79,16 +82,249 @@ class EndpointEngine:
         patience: Patience | None = None,
         concurrency: int = 64,
     ) -> EndpointEngine:
-        """Ask a server for its models, and for one token in each mode that may do until one does.
+        """Ask the server for its models, and for one token in each mode that may do, until one does.
 
-        `model` may be left out where the server has one. `tokens` mode needs the model's tokenizer; `auto` prefers it,
-        then `chat`. At most `concurrency` streams are open at once, others wait.
-        Raises EngineUnavailable with what to do.
+        `model` may be left out where the server has one; `api_key` is `OPENAI_API_KEY` by default. `tokens` mode needs
+        the model's tokenizer, ValueError without; `auto` takes it where it can, else `chat`, else `completions`.
+        At most `concurrency` streams are open at once, others wait. EngineUnavailable says in a line what to do.
         """
-        engine = cls(url, api_key=api_key, tokenizer=tokenizer, patience=patience, concurrency=concurrency)
+        if mode == "tokens" and tokenizer is None:
+            raise ValueError("mode tokens needs the tokenizer of the model: give its folder")
+        key = api_key or from_environment()[1]
+        engine = cls(url, api_key=key, tokenizer=tokenizer, patience=patience, concurrency=concurrency)
         try:
-            await engine._meet(model, mode)
+            engine.model = await engine._choose(model)
+            engine.mode = await engine._probe(mode)
         except BaseException:
             await engine.aclose()
             raise
+        log.info("%s: model %s, mode %s", engine.url, engine.model, engine.mode)
         return engine
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        """By ids and the chat template in `tokens` mode; else just the texts, counted in words."""
+        if self._tokenizer is not None and self.mode is not Mode.CHAT:
+            span = self._tokenizer.prompt(messages)
+            return span if self.mode is Mode.TOKENS else replace(span, token_ids=None)
+        text = "\n\n".join(message.content for message in messages)
+        return Span(Origin.PROMPT, text, len(text.split()))
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...] | None]:
+        return text, self._tokenizer.encode(text) if self.mode is Mode.TOKENS and self._tokenizer else None
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        if self.mode is Mode.TOKENS and (room := self.models.get(self.model)):
+            left = room - len(context.token_ids)
+            if left < 1:
+                if len(context.spans) == 1:
+                    raise EngineError(f"the prompt of {room - left} tokens does not fit the model's context of {room}")
+                yield Chunk((), (), (), Finish.LENGTH)
+                return
+            sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
+        body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops)
+        reader = _Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
+        last: Chunk | None = None
+        async with self._places, aclosing(self._answer(body)) as answer:
+            async for event in answer:
+                if last is None:
+                    chunk = reader.chunk(event)
+                    if chunk.finish is not None:
+                        last = chunk
+                    elif chunk.pieces:
+                        yield chunk
+                if event.finish is None and last is not None and event.tokens is None:
+                    break  # a stop text that the server was not told
+                if last is not None and event.tokens is not None:
+                    last = replace(last, tokens=event.tokens)
+        if last is None:
+            raise EngineError(f"{self.url} ended its answer after {reader.read} tokens without saying why")
+        yield last
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def _choose(self, model: str | None) -> str:
+        """The model to use, after a look at those the server has."""
+        response = await self._ask("GET", "models")
+        if response.status_code == 200:
+            self.models = wire.models(response.text)
+        elif response.status_code not in (404, 405):  # some servers do not list models
+            raise self._refusal(response)
+        if model is None:
+            if len(self.models) != 1:
+                raise EngineUnavailable(f"name a model of {self.url}: {self._offer()}")
+            return next(iter(self.models))
+        if self.models and model not in self.models:
+            raise EngineUnavailable(f"{self.url} has no model {model!r}: {self._offer()}")
+        return model
+
+    async def _probe(self, wanted: str) -> Mode:
+        """The first mode in which the server gives a token."""
+        auto = [*([Mode.TOKENS] if self._tokenizer else []), Mode.CHAT, Mode.COMPLETIONS]
+        refusal: EngineError | None = None
+        for mode in auto if wanted == "auto" else [Mode(wanted)]:
+            ids = self._tokenizer.encode("Hi") if self._tokenizer else None
+            context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
+            body = wire.request(mode, self.model, context, Sampling(1), stops=False) | {"stream": False}
+            body.pop("stream_options", None)
+            response = await self._ask("POST", mode.path, body)
+            while response.status_code != 200 and self._learn(response, body):
+                response = await self._ask("POST", mode.path, body)
+            if response.status_code != 200:
+                refusal = refusal or self._refusal(response)
+                continue
+            choice = wire.choice(response.text)
+            self._keeps_stops = "stop_reason" in choice  # vLLM's sign: it takes include_stop_str_in_output
+            if mode is not Mode.TOKENS or choice.get("token_ids"):
+                return mode
+            refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat or completions")
+        raise EngineUnavailable(str(refusal))
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx2.Response:
+        """A plain request, made again while the server is busy."""
+        for attempt in count(1):
+            self.requests += 1
+            try:
+                response = await self._client.request(method, path, json=body and self._fit(body))
+            except httpx2.UnsupportedProtocol as error:
+                raise EngineUnavailable(f"{self.url} is not a URL with http:// or https://") from error
+            except httpx2.TransportError as error:
+                raise EngineUnavailable(str(self._failure(error))) from error
+            if not _busy(response):
+                return response
+            await self._wait(attempt, self._refusal(response), retry_after(response.headers.get("retry-after")))
+        raise AssertionError
+
+    async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[wire.Event]:
+        """Events of an answer. The request is made again where that may help, as long as none has come."""
+        attempt = 1
+        while True:
+            begun, asked = False, None
+            if self._client.is_closed:
+                raise EngineError("the engine was closed")
+            self.requests += 1
+            try:
+                path = self.mode.path
+                async with self._client.stream("POST", path, json=self._fit(body)) as response:
+                    if response.status_code == 200:
+                        _check_stream(response)
+                        async for event in httpx2.EventSource(response):
+                            begun = True
+                            if event.data.strip() == "[DONE]":
+                                return
+                            yield wire.event(event.data)
+                        return
+                    await response.aread()
+                if self._learn(response, body):
+                    continue
+                failure = self._refusal(response)
+                if not _busy(response):
+                    raise failure
+                asked = retry_after(response.headers.get("retry-after"))
+            except httpx2.TransportError as error:
+                failure = self._failure(error)
+                if begun:
+                    raise failure from error
+            await self._wait(attempt, failure, asked)
+            attempt += 1
+
+    async def _wait(self, attempt: int, failure: EngineError, asked: float | None = None) -> None:
+        """Wait before the next attempt, or raise the failure if there is none."""
+        delay = self._patience.delay(attempt, asked)
+        if delay is None:
+            raise failure
+        self.retries += 1
+        log.warning("%s (attempt %d of %d); again in %.1f s", failure, attempt, self._patience.attempts, delay)
+        await asyncio.sleep(delay)
+
+    def _fit(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body without the fields that the server does not take."""
+        fit = {name: value for name, value in body.items() if name not in self._refused}
+        if "max_tokens" in self._refused:
+            fit["max_completion_tokens"] = body["max_tokens"]
+        return fit
+
+    def _learn(self, response: httpx2.Response, body: dict[str, Any]) -> bool:
+        """Whether the server named a field that we can do without; it is left out from now on."""
+        said = response.text if response.status_code in (400, 403, 422) else ""
+        named = {name for name in wire.OPTIONAL if name in said and name in body}
+        if "max_completion_tokens" in said:
+            named.add("max_tokens")
+        if not named - self._refused:
+            return False
+        log.info("%s takes no %s", self.url, ", ".join(sorted(named)))
+        self._refused |= named
+        return True
+
+    def _refusal(self, response: httpx2.Response) -> EngineError:
+        said = self._clean(wire.complaint(response.text))
+        match response.status_code:
+            case 401 | 403 if self._key:
+                return EngineUnavailable(f"{self.url} refuses the API key: {said}")
+            case 401 | 403:
+                return EngineUnavailable(f"{self.url} asks for an API key: set OPENAI_API_KEY")
+            case 404:
+                offer = f"; it has {self._offer()}" if self.models else ""
+                return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {said}{offer}")
+            case status:
+                return EngineError(f"{self.url} answered {status}: {said}")
+
+    def _failure(self, error: httpx2.TransportError) -> EngineError:
+        match error:
+            case httpx2.ConnectError() | httpx2.ConnectTimeout():
+                return EngineUnavailable(f"no server at {self.url}: start one there, or name another URL")
+            case httpx2.TimeoutException():
+                return EngineError(f"{self.url} said nothing for {self._patience.read:g} s")
+            case _:
+                return EngineError(
+                    f"{self.url} broke off its answer: {self._clean(str(error)) or type(error).__name__}"
+                )
+
+    def _offer(self) -> str:
+        return ", ".join(self.models) or "it does not say which it has"
+
+    def _clean(self, text: str) -> str:
+        """Text without the key, which some servers repeat."""
+        return text.replace(self._key, "…") if self._key else text
+
+
+class _Reader:
+    """Turns the events of one answer into chunks, up to the token that completes a stop text."""
+
+    def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
+        """`tokenizer` in `tokens` mode, where the text is that of the ids."""
+        self.read = 0
+        self._pieces = tokenizer.pieces() if tokenizer else None
+        self._stops = StopFinder(sampling.stop)
+        # Servers give log-probabilities from before temperature and top-p; these are the same only so.
+        self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
+
+    def chunk(self, event: wire.Event) -> Chunk:
+        pieces, finish = event.pieces, event.finish
+        logprobs = event.logprobs if self._trusted else None
+        if self._pieces is not None:
+            if event.token_ids is None:
+                raise EngineError("the server gives no token ids any more")
+            pieces = tuple(self._pieces.piece(token_id) for token_id in event.token_ids)
+            if pieces and finish is Finish.EOS:
+                pieces = (*pieces[:-1], "")  # sampled, but no text
+        tokens_known = event.token_ids is not None or event.logprobs is not None
+        for i, piece in enumerate(pieces):
+            end = self._stops.feed(piece)
+            if end is not None:
+                pieces = (*pieces[:i], piece if tokens_known else piece[:end])
+                finish = Finish.STOP
+                break
+        self.read += len(pieces)
+        n = len(pieces)
+        return Chunk(pieces, event.token_ids and event.token_ids[:n], logprobs and logprobs[:n], finish)
+
+
+def _busy(response: httpx2.Response) -> bool:
+    return response.status_code in (408, 429) or response.status_code >= 500
+
+
+def _check_stream(response: httpx2.Response) -> None:
+    kind = response.headers.get("content-type", "nothing")
+    if not kind.startswith("text/event-stream"):
+        raise EngineError(f"{response.url.host} does not stream: it sent {kind}")

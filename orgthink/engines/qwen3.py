@@ -7,6 +7,7 @@ of Hugging Face folders, so vLLM, transformers and TRL open the same files.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -78,6 +79,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
 
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Attention of one layer over cached sequences: see `Qwen3.decode`."""
+
+
 class Layer(nn.Module):
     """Attention and MLP, each with its norm before and its residual around."""
 
@@ -144,6 +149,19 @@ class Qwen3(nn.Module):
         x = self.embedding(ids_BT)
         for layer in self.layers:
             x = layer(x, cos, sin)
+        return self.norm(x)
+
+    def decode(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states [..., C] of new tokens [...], each at its position of a sequence.
+
+        `attend` gets a layer's number and its queries, keys and values [..., heads, D]; it keeps the keys and values, and
+        returns what the queries see of the whole sequence so far, [..., H, D].
+        """
+        cos, sin = self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
+        x = self.embedding(ids)
+        for i, layer in enumerate(self.layers):
+            x = x + layer.output(attend(i, *layer.project(x, cos, sin)).flatten(-2))
+            x = x + layer.mlp(x)
         return self.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,16 @@ class Tokenizer:
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text as it stands in the middle of a context: nothing is put before or after it."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of some ids, special tokens included."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The text of each id alone; `\ufffd` stands for bytes that are no character by themselves."""
+        size = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        return self._tokenizer.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of some turns: by the chat template, or else just their texts."""

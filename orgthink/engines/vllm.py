@@ -82,11 +82,16 @@ class VllmEngine:
         ready.result()
 
     @classmethod
-    def open(cls, folder: Path, *, version: str = "0", **engine_args: Any) -> VllmEngine:
-        """Open a model folder; takes seconds. `engine_args` are vLLM's `EngineArgs` and win over the defaults here.
+    async def open(cls, folder: Path, *, version: str | None = None, **engine_args: Any) -> VllmEngine:
+        """Open a model folder; takes seconds. `version` names its weights, by default as the folder is called.
+        `engine_args` are vLLM's `EngineArgs` and win over the defaults here.
 
         ValueError if the folder has no tokenizer; EngineUnavailable if vLLM is missing or cannot open the model.
         """
+        return await asyncio.to_thread(cls._open, folder, version, engine_args)
+
+    @classmethod
+    def _open(cls, folder: Path, version: str | None, engine_args: dict[str, Any]) -> VllmEngine:
         tokenizer = Tokenizer(folder)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -99,7 +104,8 @@ class VllmEngine:
         defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
         settings = EngineArgs(model=str(folder), **(defaults | engine_args))
         try:
-            return cls(folder.name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version)
+            name = folder.resolve().name
+            return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name)
         except Exception as error:
             raise EngineUnavailable(f"vLLM cannot open {folder}: {_line(error)}") from error
 
@@ -295,6 +301,7 @@ class _Request:
             finish = Finish.STOP
         elif output.finish_reason == "stop":
             finish = Finish.EOS
+            pieces[-1] = ""  # sampled, but no text
         return Chunk(tuple(pieces), ids, logprobs, finish, version)
 
 

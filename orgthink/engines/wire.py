@@ -88,13 +88,30 @@ def event(data: str) -> Event:
         known = len(tokens) if tokens else len(ids or ())
         return Event(
             _cut(text or "", tokens, known),
-            None if ids is None else tuple(ids),
+            tuple(ids) if ids is not None and len(ids) == known else None,
             logprobs if tokens else None,
             _finish(choice),
             usage,
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise EngineError(f"the server sent what is not an event of an answer: {data[:80]!r}") from error
+
+
+def models(body: str) -> dict[str, int | None]:
+    """Names in a list of models, and their contexts in tokens where told; empty if it is no list."""
+    try:
+        return {model["id"]: model.get("max_model_len") for model in json.loads(body)["data"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def choice(body: str) -> dict[str, Any]:
+    """What a request without streaming brought; empty if it is nothing of the kind."""
+    try:
+        found = json.loads(body)["choices"][0]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
@@ -109,7 +126,9 @@ def _logprobs(raw: dict[str, Any] | None) -> tuple[list[str], tuple[float, ...]]
     if not raw:
         return [], ()
     if "content" in raw:
-        return [entry["token"] for entry in raw["content"] or ()], tuple(entry["logprob"] for entry in raw["content"] or ())
+        return [entry["token"] for entry in raw["content"] or ()], tuple(
+            entry["logprob"] for entry in raw["content"] or ()
+        )
     return list(raw["tokens"]), tuple(raw["token_logprobs"])
 
 

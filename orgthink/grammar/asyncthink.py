@@ -47,7 +47,8 @@ class Dialect:
             "return": self.returns[0],
             "return_end": self.returns[1],
         }
-        return {name: re.escape(tag).replace(r"\-\{\}", r"-?(\d{1,9})") for name, tag in tags.items()}
+        spelled = {name: re.escape(tag).replace(r"\-\{\}", r"-?\{\}") for name, tag in tags.items()}
+        return {name: tag.replace(r"\{\}", "([0-9]{1,9})") for name, tag in spelled.items()}
 
     def compile(self, names: Iterable[str]) -> re.Pattern[str]:
         """One pattern for the named tags; `lastgroup` tells which matched."""
@@ -55,7 +56,7 @@ class Dialect:
 
     def key(self, tag: str) -> str:
         """The key inside a keyed tag: digits without leading zeros."""
-        digits = re.search(r"\d+", tag)
+        digits = re.search("[0-9]+", tag)
         return str(int(digits[0])) if digits else ""
 
     def render(self, action: Action) -> str:
@@ -104,8 +105,9 @@ class AsyncThinkScanner:
         self.stops = self._stops(names)
 
     def _stops(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        joins = [self._dialect.join.format(key) for key in STOP_KEYS] if "join" in names else []
-        joins += [tag.replace("-", "") for tag in joins]
+        join = self._dialect.join
+        spellings = dict.fromkeys((join, join.replace("-{}", "{}"))) if "join" in names else ()
+        joins = [spelling.format(key) for spelling in spellings for key in STOP_KEYS]
         ends = {"answer": self._dialect.answer[1], "return": self._dialect.returns[1]}
         return (*(end for name, end in ends.items() if name in names), *joins)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from orgthink.episode import Edge, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
@@ -95,13 +94,13 @@ class _Reading:
                 self._fork(key)
             case Join(key):
                 self._joins.append(Edge(key, self._children[key], self._steps))
-            case Answer(text):
-                self._answer = text.strip()
+            case Answer(answer):
+                self._answer = answer.strip()
 
     def _fork(self, key: str) -> None:
         texts, use = self._workers.get(key, []), self._uses[key]
         if use >= len(texts):
-            raise ValueError(f"workers: id {key} is forked for the {use + 1}. time, but has {len(texts)} texts")
+            raise ValueError(f"workers: id {key} is forked more often than it has texts ({len(texts)})")
         self._uses[key] += 1
         child = f"{_ROOT}/{key}" + (f"#{use + 1}" if use else "")
         self._children[key] = child

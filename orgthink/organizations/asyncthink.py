@@ -43,8 +43,7 @@ class AsyncThink:
                 if not self.tolerant:
                     organizer.stop = StopReason.FORMAT
                     return None
-                if isinstance(action, Join):
-                    organizer.inject(self.dialect.injection(action.key, f"no subtask {action.key} to join"))
+                await self._notify(organizer, action, fault)
                 continue
             match action:
                 case Fork(key, query):
@@ -73,6 +72,14 @@ class AsyncThink:
             return Result(returned)
         truncated = worker.stop in (StopReason.LENGTH, StopReason.BUDGET)
         return Result("", Status.TRUNCATED if truncated else Status.NO_RETURN)
+
+    async def _notify(self, organizer: Agent, action: Action, fault: FormatError) -> None:
+        """Tell a tolerated organizer in one line that what it said was not done."""
+        notice = f"(not done: {fault.replace('_', ' ').lower()})"
+        if isinstance(action, Join):
+            organizer.inject(self.dialect.injection(action.key, notice))
+        else:
+            await organizer.interrupt(f" {notice} ")
 
     def _prompt(self, role: str, problem: Problem, session: Session, query: str = ""):
         return prompt(self.prompts, role, problem, capacity=session.capacity, query=query)

@@ -12,7 +12,8 @@ from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import think
 from orgthink.runtime.agent import Agent, Result
 from orgthink.runtime.session import Session
-from orgthink.tasks import task_named
+from orgthink.tasks import TASKS
+from orgthink.tasks.task import Solution
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,15 @@ def vote(problem: Problem, answers: list[str]) -> str | None:
     votes: Counter[Hashable] = Counter()
     texts: dict[Hashable, str] = {}
     for answer in answers:
-        offered = {s.identity: s.text for s in reversed(task_named(problem.task).solutions(problem, answer))}
+        offered = {s.identity: s.text for s in reversed(_solutions(problem, answer))}
         for identity in reversed(offered):  # in the order offered, one vote for each from each answer
             votes[identity] += 1
             texts.setdefault(identity, offered[identity])
     winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
+
+
+def _solutions(problem: Problem, answer: str) -> list[Solution]:
+    """What an answer offers; all of it, if the problem is no task's."""
+    task = TASKS.get(problem.task)
+    return [Solution(answer, answer)] if task is None else task.solutions(problem, answer)

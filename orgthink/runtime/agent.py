@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish
 from orgthink.episode import CancelSource, Edge, Message, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
+from orgthink.grammar.actions import Action, Answer, Event, Join, Malformed, Return, Scanner, Think
 from orgthink.runtime.budget import Account
 
 
@@ -86,7 +86,13 @@ class Agent:
             self._context.spans.append(backing.engine.prompt(messages))
         self._stream: AsyncGenerator[Chunk] | None = None
         self._draft: _Draft | None = None
+        self._paused = False
         self._start = self._end = clock()
+
+    @property
+    def decodes(self) -> bool:
+        """Whether a model stands behind it; not so for code and tools."""
+        return self._backing is not None
 
     async def act(self, scanner: Scanner) -> AsyncGenerator[Action]:
         """Decode, and yield what the agent does as soon as its text says so. Decoding goes on meanwhile.
@@ -95,11 +101,10 @@ class Agent:
         Return, at the end of the text, or at a limit; `stop` then says why. Raises EngineError.
         """
         while self.stop is None:
-            paused = False
+            self._paused = False
             async for action in self._segment(scanner):
-                paused = isinstance(action, Join)
                 yield action
-            if self.stop is None and not paused:
+            if self.stop is None and not self._paused:
                 self.stop = StopReason.DONE
 
     async def complete(self) -> str:
@@ -110,13 +115,26 @@ class Agent:
         return "".join(span.text for span in self._context.spans[first:])
 
     def inject(self, text: str, source: str | None = None) -> None:
-        """Append text that the model did not sample. It is never read as protocol."""
+        """Append text that the model did not sample. It is never read as protocol.
+
+        An agent that was done may act again after it, in a next round.
+        """
         assert self._backing is not None, "a controller has no context"
+        assert self._draft is None, "an agent that decodes is interrupted first: see interrupt"
         seen, ids = self._backing.engine.injection(text)
         now = self._clock()
         tokens = len(seen.split()) if ids is None else len(ids)
         span = Span(Origin.INJECTED, seen, tokens, ids, start=now, end=now, source=source)
         self._context.spans.append(span)
+        if self.stop is StopReason.DONE:
+            self.stop = None
+
+    async def interrupt(self, text: str, source: str | None = None) -> None:
+        """Stop decoding, inject, and decode on from there. Text that has come to its end is left alone."""
+        if self._stream is not None:
+            await self.rest()
+            self.inject(text, source)
+            self._paused = True
 
     async def _segment(self, scanner: Scanner) -> AsyncGenerator[Action]:
         """Decode up to the next pause or end."""
@@ -126,22 +144,28 @@ class Agent:
             self.stop = StopReason.BUDGET
             return
         self._draft = _Draft(sampling, self._clock())
-        self._stream = self._backing.engine.stream(self._context, sampling)
+        self._stream = stream = self._backing.engine.stream(self._context, sampling)
         finish: Finish | None = None
         try:
-            async for chunk in self._stream:
+            async for chunk in stream:
                 for i, piece in enumerate(chunk.pieces):
                     self._take(chunk, i)
                     for event in scanner.feed(piece):
                         if isinstance(event.action, Join | Answer | Return):
                             await self.rest()
-                            self.stop = None if isinstance(event.action, Join) else StopReason.DONE
+                            self._paused = isinstance(event.action, Join)
+                            self.stop = None if self._paused else StopReason.DONE
                             yield event.action
                             return
                         if not isinstance(event.action, Think):
                             yield event.action
+                            if self._stream is not stream:
+                                return
                 finish = chunk.finish or finish
                 self._draft.counted = chunk.tokens
+                if finish is None and self._tokens_left() < 1:  # others spent what this segment was promised
+                    finish = Finish.LENGTH
+                    break
             if finish is None:
                 raise EngineError("the stream ended without saying why")
         except EngineError as error:
@@ -149,11 +173,11 @@ class Agent:
             raise
         finally:
             await self.rest()
-        if finish is Finish.LENGTH:
-            exhausted = self.account.left("tokens") < 1
-            self.stop = StopReason.BUDGET if exhausted else StopReason.LENGTH
+        cut = finish is Finish.LENGTH
+        if cut:
+            self.stop = StopReason.BUDGET if self._tokens_left() < 1 else StopReason.LENGTH
         for event in scanner.close():
-            if not isinstance(event.action, Think):
+            if not isinstance(event.action, Think | Malformed if cut else Think):
                 yield event.action
 
     def _next_sampling(self, scanner: Scanner) -> Sampling | None:
@@ -165,9 +189,7 @@ class Agent:
         self.account.spend("turns", 1)
         self.turns += 1
         seed = None if base.seed is None else zlib.crc32(f"{base.seed}|{self._salt}|{self.id}|{self.turns}".encode())
-        return replace(
-            base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed, stop=(*base.stop, *scanner.stops)
-        )
+        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed, stop=(*base.stop, *scanner.stops))
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""
@@ -185,6 +207,10 @@ class Agent:
         if self._stream is not None:
             stream, self._stream = self._stream, None
             await stream.aclose()
+        self._keep()
+
+    def _keep(self) -> None:
+        """Make a span of what was sampled since the last one."""
         if self._draft is not None:
             draft, self._draft = self._draft, None
             span = draft.span(self._clock())
@@ -195,6 +221,7 @@ class Agent:
     def ended(self, stop: StopReason, result: Result) -> None:
         """Set how it ended, unless it already had."""
         if self.result is None:
+            self._keep()  # its request may still be aborting
             self.stop = self.stop or stop
             self.result = replace(result, source=self.id)
             self._end = self._clock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -39,11 +38,20 @@ async def attempt(
     session = Session(problem, default, roles=roles, limits=limits, sample=sample, watch=watch)
     end = _End()
     try:
-        # Children clean up within one grace period, the session waits two for them: three are enough for all.
-        await within(limits.episode_seconds, 3 * limits.grace, _run(organization, session, end))
+        # The session itself gives whatever it ends one grace period; the second is never reached.
+        await within(limits.episode_seconds, 2 * limits.grace, _run(organization, session, end))
     except TimeoutError:
         end.stop, end.cancel = StopReason.DEADLINE, CancelSource.LIMIT
     return _episode(organization, session, end)
+
+
+_STATUS = {
+    StopReason.ERROR: Status.ERROR,
+    StopReason.DEADLINE: Status.TIMEOUT,
+    StopReason.BUDGET: Status.TRUNCATED,
+    StopReason.LENGTH: Status.TRUNCATED,
+}
+"""Of a root without an answer."""
 
 
 class _End:
@@ -57,26 +65,20 @@ class _End:
 
 async def _run(organization: Organization, session: Session, end: _End) -> None:
     try:
-        async with session.open():
-            try:
-                end.answer = await organization.run(session.problem, session)
-            except EngineError as error:
-                end.stop, end.error = StopReason.ERROR, str(error)
-            except BudgetExhausted as error:
-                end.stop, end.error = StopReason.BUDGET, f"budget exhausted: {error}"
-            except asyncio.CancelledError:
-                for agent in session.agents:
-                    if agent.result is None:
-                        agent.cancel = agent.cancel or CancelSource.LIMIT
-                raise
+        end.answer = await session.run(lambda: organization.run(session.problem, session))
+    except EngineError as error:
+        end.stop, end.error = StopReason.ERROR, str(error)
+    except BudgetExhausted as error:
+        end.stop, end.error = StopReason.BUDGET, f"budget exhausted: {error}"
     except BaseExceptionGroup as group:  # a bug in a forked task: raise it as itself
         raise group.exceptions[0] from group
 
 
 def _episode(organization: Organization, session: Session, end: _End) -> Episode:
-    root = session.agents[0]
-    ok = Result(end.answer, Status.OK) if end.answer is not None else Result("", Status.NO_RETURN)
-    root.ended(end.stop, ok)
+    root = session.agents[0] if session.agents else session.controller()
+    stop = end.stop if end.stop is not StopReason.DONE else root.stop or StopReason.DONE
+    nothing = Result("", _STATUS.get(stop, Status.NO_RETURN))
+    root.ended(stop, nothing if end.answer is None else Result(end.answer))
     return Episode(
         id=f"{session.problem.id}|{organization.name}|{session.sample}",
         problem=session.problem,
@@ -86,7 +88,7 @@ def _episode(organization: Organization, session: Session, end: _End) -> Episode
         sample=session.sample,
         answer=end.answer,
         format_faults=tuple(session.faults),
-        stop=end.stop if end.stop is not StopReason.DONE else root.stop or StopReason.DONE,
+        stop=stop,
         cancel=end.cancel,
         error=end.error,
         seconds=session.clock(),

@@ -10,7 +10,7 @@ class Budget:
     """Limits of one agent and everything it forks; `None` is no limit."""
 
     tokens: int | None = None
-    """Sampled tokens."""
+    """Sampled tokens; agents at work at once may overdraw it by a chunk each."""
     turns: int | None = None
     """Requests to an engine."""
     cost: float | None = None

@@ -26,6 +26,8 @@ async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, 
         done, _ = await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
         await end({task}, grace)
+        if task.done() and not task.cancelled():
+            task.exception()  # it failed at the same moment: seen, and of no interest any more
         raise
     if not done:
         await end({task}, grace)

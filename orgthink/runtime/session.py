@@ -8,16 +8,28 @@ its agents, and ending an agent aborts its request to the engine.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from orgthink.engines.engine import EngineError
-from orgthink.episode import CONTROLLER, CancelSource, Edge, FormatError, FormatFault, Message, Problem, Status, StopReason
+from orgthink.episode import (
+    CONTROLLER,
+    CancelSource,
+    Edge,
+    FormatError,
+    FormatFault,
+    Message,
+    Problem,
+    Status,
+    StopReason,
+)
 from orgthink.runtime.agent import Agent, Result, Role, Watcher
 from orgthink.runtime.budget import Account, Budget, BudgetExhausted
 from orgthink.runtime.deadline import end, within
+
+T = TypeVar("T")
 
 Work = Callable[[Agent], Awaitable[Result]]
 """What a forked agent does."""
@@ -77,11 +89,14 @@ class Session:
         self._default, self._roles = default, dict(roles or {})
         self._account = Account(self.limits.budget)
         self._watch: Watcher = watch or (lambda kind, agent, text: None)
-        self._forks: dict[tuple[str, str], _Fork] = {}
+        self._forks: defaultdict[str, dict[str, _Fork]] = defaultdict(dict)
+        """By parent and key, until they are joined."""
         self._names: Counter[str] = Counter()
         self._tasks = asyncio.TaskGroup()
         self._zero = asyncio.get_running_loop().time()
-        self._slots: asyncio.Semaphore | None = None
+        self._free = asyncio.Semaphore(self.capacity)
+        """Places in the pool."""
+        self._placed: set[Agent] = set()
 
     @property
     def capacity(self) -> int:
@@ -105,7 +120,9 @@ class Session:
         agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, self.limits.agent_tokens)
         if not self.agents:
             self.agents.append(agent)
-            self._slots = asyncio.Semaphore(self.capacity - (backing is not None))
+            if agent.decodes:
+                self._free = asyncio.Semaphore(self.capacity - 1)
+                self._placed.add(agent)
             agent.started()
         return agent
 
@@ -114,7 +131,7 @@ class Session:
 
         Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted.
         """
-        assert (parent.id, key) not in self._forks, f"{parent.id} has not joined {key} yet"
+        assert key not in self._forks[parent.id], f"{parent.id} has not joined {key} yet"
         account = parent.account.inherit(budget)
         account.require("forks")
         name = f"{parent.id}/{key}"
@@ -125,13 +142,16 @@ class Session:
         parent.forks.append(Edge(key, child.id, parent.steps, after))
         self.agents.append(child)
         self._watch("fork", parent, key)
-        self._forks[parent.id, key] = _Fork(child, self._tasks.create_task(self._work(child, work)))
+        self._forks[parent.id][key] = _Fork(child, self._tasks.create_task(self._work(child, work)))
 
     async def join(self, parent: Agent, key: str) -> Result:
         """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
-        fork = self._forks.pop((parent.id, key))
-        async with self._away(parent):
-            await asyncio.wait({fork.task})
+        fork = self._forks[parent.id][key]
+        lent = self._lend(parent)
+        await asyncio.wait({fork.task})
+        if lent:
+            await self._place(parent)
+        del self._forks[parent.id][key]
         parent.joins.append(Edge(key, fork.child.id, parent.steps))
         self._watch("join", parent, key)
         return fork.child.result or Result("", Status.CANCELLED)
@@ -143,39 +163,57 @@ class Session:
 
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
         """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
-        fork = self._forks[parent.id, key]
-        fork.child.cancel = source
-        await end({fork.task}, 2 * self.limits.grace)
+        fork = self._forks[parent.id][key]
+        await self._end([fork, *self._below(fork.child)], source)
 
     def fault(self, agent: Agent, kind: FormatError, detail: str = "") -> None:
         """Record a format error."""
         self.faults.append(FormatFault(kind, agent.id, agent.steps, detail))
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """While it is open agents may be forked; leaving it ends those that are still at work."""
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the root's work. However it ends, those who are still at work end with it, all at once."""
         async with self._tasks:
+            lead = asyncio.ensure_future(self._lead(work))
+            source = CancelSource.PARENT
             try:
-                yield
+                await asyncio.wait({lead})
+            except asyncio.CancelledError:
+                source = CancelSource.LIMIT
+                for root in self.agents[:1]:
+                    root.cancel = root.cancel or source
+                raise
             finally:
-                await self._end_all()
+                await self._end([fork for root in self.agents[:1] for fork in self._below(root)], source, lead)
+        return lead.result()
 
-    async def _end_all(self) -> None:
-        for fork in self._forks.values():
+    async def _lead(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await work()
+        finally:
+            for root in self.agents[:1]:
+                await root.rest()
+
+    def _below(self, parent: Agent) -> list[_Fork]:
+        """The forks of an agent that nobody joined yet, and theirs."""
+        forks = list(self._forks[parent.id].values())
+        return forks + [below for fork in forks for below in self._below(fork.child)]
+
+    async def _end(self, forks: list[_Fork], source: CancelSource, *others: asyncio.Task[Any]) -> None:
+        """End forks that are still at work, and other tasks, all at once."""
+        for fork in forks:
             if not fork.task.done():
-                fork.child.cancel = fork.child.cancel or CancelSource.PARENT
-        await end({fork.task for fork in self._forks.values()}, 2 * self.limits.grace)
-        for agent in self.agents:
-            await agent.rest()
+                fork.child.cancel = fork.child.cancel or source
+        await end({*others, *(fork.task for fork in forks)}, self.limits.grace)
 
     async def _work(self, child: Agent, work: Work) -> None:
-        """Do the work of a fork in a slot of the pool; turn however it ends into a result."""
-        assert self._slots is not None
-        grace = self.limits.grace
+        """Do the work of a fork in a place of the pool and turn however it ends into a result.
+
+        Its own forks end with it.
+        """
         try:
-            async with self._slots:
-                child.started()
-                result = await within(self.limits.agent_seconds, grace, _bounded(work, child))
+            await self._place(child)
+            child.started()
+            result = await within(self.limits.agent_seconds, self.limits.grace, _bounded(work, child))
             child.ended(StopReason.DONE, result)
         except TimeoutError:
             child.cancel = CancelSource.LIMIT
@@ -190,18 +228,30 @@ class Session:
             child.cancel = child.cancel or CancelSource.SYSTEM
             child.ended(StopReason.CANCELLED, Result("", Status.CANCELLED))
             raise
-
-    @asynccontextmanager
-    async def _away(self, parent: Agent) -> AsyncIterator[None]:
-        """Give up a forked parent's slot while it waits, so that its own forks cannot starve."""
-        if parent.parent is None or self._slots is None:
-            yield
-            return
-        self._slots.release()
-        try:
-            yield
         finally:
-            await self._slots.acquire()
+            self._leave(child)
+            await self._end(self._below(child), CancelSource.PARENT)
+
+    async def _place(self, agent: Agent) -> None:
+        """Wait for a place in the pool; code and tools need none."""
+        if agent.decodes:
+            await self._free.acquire()
+            self._placed.add(agent)
+
+    def _leave(self, agent: Agent) -> None:
+        if agent in self._placed:
+            self._placed.remove(agent)
+            self._free.release()
+
+    def _lend(self, parent: Agent) -> bool:
+        """Give up the place of a parent that waits, so that its own forks cannot starve.
+
+        The root keeps its place, for no other worker may delay it, unless there is but one.
+        """
+        lends = parent in self._placed and (parent.parent is not None or self.capacity == 1)
+        if lends:
+            self._leave(parent)
+        return lends
 
 
 async def _bounded(work: Work, child: Agent) -> Result:

@@ -13,6 +13,7 @@ from string import Template
 from typing import Any
 
 from orgthink.episode import Episode
+from orgthink.measure.summary import summarise
 from orgthink.view.pack import conditions, pack
 
 __all__ = ["render"]
@@ -28,9 +29,9 @@ def render(
     summary: Mapping[str, Mapping[str, Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> str:
-    """The page. `summary` is that of `summary.json`; `notes` are conditions the episodes do not tell, such as budgets."""
+    """The page. `summary` is that of `summary.json`; `notes` are conditions no episode tells, such as budgets."""
     shown = list(episodes)
-    data = {"conditions": {**conditions(shown), **(notes or {})}, **pack(shown, summary)}
+    data = {"conditions": {**conditions(shown), **(notes or {})}, **pack(shown, summarise(shown) if summary is None else summary)}
     style = _part("page.css")
     script = "(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "\n})();"
     return Template(_part("page.html")).substitute(

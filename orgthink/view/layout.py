@@ -94,10 +94,10 @@ class Layout:
 def layout(episode: Episode) -> Layout:
     """Lay an episode out over steps and seconds."""
     traces = {trace.agent: trace for trace in episode.traces}
-    stretches = timeline(episode)
     clock = _Clock(traces)
     clock.run(episode.root, 0)
     end = clock.lives[episode.root.agent][1]
+    stretches = _whole(episode, end)
     lives = {
         agent: Life(_clip(clock.lives[agent], end), (trace.start, max(trace.start, trace.end)))
         for agent, trace in traces.items()
@@ -105,10 +105,10 @@ def layout(episode: Episode) -> Layout:
     waits = {agent: tuple(_waits(trace, clock.waits[agent], end, traces)) for agent, trace in traces.items()}
     return Layout(
         lives=lives,
-        bars=tuple(_joined(bar for stretch in stretches for bar in _cut(traces[stretch.agent], stretch))),
+        bars=tuple(_joined(bar for stretch in stretches for bar in _cut(traces[stretch.agent], stretch, end))),
         waits=tuple(wait for agent in traces for wait in waits[agent]),
         arrows=tuple(arrow for trace in episode.traces for arrow in _arrows(trace, lives, waits[trace.agent])),
-        critical=tuple(_joined(bar for s in critical_stretches(episode) for bar in _cut(traces[s.agent], s))),
+        critical=tuple(_joined(bar for s in critical_stretches(episode) for bar in _cut(traces[s.agent], s, end))),
     )
 
 
@@ -174,7 +174,18 @@ def _seconds(trace: Trace, done: int, start: float | None, end: float | None, to
     return trace.start + rate * done, trace.start + rate * (done + tokens)
 
 
-def _cut(trace: Trace, stretch: Stretch) -> Iterator[Bar]:
+def _whole(episode: Episode, end: int) -> Iterator[Stretch]:
+    """The timeline, and what was decoded beyond the end of its axis, which still took seconds."""
+    stretches = timeline(episode)
+    for trace in episode.traces:
+        own = [stretch for stretch in stretches if stretch.agent == trace.agent]
+        yield from own
+        done = own[-1].first + own[-1].end - own[-1].start if own else 0
+        if done < trace.steps:
+            yield Stretch(trace.agent, end, end + trace.steps - done, done)
+
+
+def _cut(trace: Trace, stretch: Stretch, end: int) -> Iterator[Bar]:
     """A stretch, cut where a span ends."""
     done, shift = 0, stretch.start - stretch.first
     for index, span in enumerate(trace.spans):
@@ -182,10 +193,10 @@ def _cut(trace: Trace, stretch: Stretch) -> Iterator[Bar]:
             continue
         first, last = max(stretch.first, done), min(stretch.end - shift, done + span.tokens)
         if first < last:
-            start, end = _seconds(trace, done, span.start, span.end, span.tokens)
-            rate = (end - start) / span.tokens
+            start, stop = _seconds(trace, done, span.start, span.end, span.tokens)
+            rate = (stop - start) / span.tokens
             seconds = start + rate * (first - done), start + rate * (last - done)
-            yield Bar(trace.agent, index, (first, last), (first + shift, last + shift), seconds)
+            yield Bar(trace.agent, index, (first, last), _clip((first + shift, last + shift), end), seconds)
         done += span.tokens
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.episode import Episode, FormatError, FormatFault, Origin, Trace
+from orgthink.measure.concurrency import concurrency
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens
 from orgthink.view.layout import Arrow, Layout, Range, layout, moment
 
 COLUMNS = ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate")
@@ -29,11 +32,11 @@ class Texts:
         return self._known[text]
 
 
-def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
+def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Everything the page shows."""
     texts = Texts()
     return {
-        "summary": [_row(name, numbers) for name, numbers in (summary or {}).items()],
+        "summary": [_row(name, numbers) for name, numbers in summary.items()],
         "episodes": [_episode(episode, texts) for episode in episodes],
         "texts": texts.all,
     }
@@ -86,8 +89,9 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
         "cancel": episode.cancel,
         "error": episode.error,
         "seconds": round(episode.seconds, 4),
-        "steps": drawn.critical[-1].steps[1] if drawn.critical else 0,
-        "sampled": sum(trace.steps for trace in episode.traces),
+        "steps": critical_path(episode),
+        "sampled": sampled_tokens(episode),
+        "concurrency": concurrency(episode),
         "agents": [_agent(trace, drawn, number, texts) for trace in episode.traces],
         "arrows": [
             [a.kind, number[a.parent], number[a.child], a.key, a.steps, round(a.seconds, 4), _hot(a, drawn)]

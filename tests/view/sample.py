@@ -139,9 +139,10 @@ def errored(number: int = 102) -> Episode:
 def faulty(number: int = 103) -> Episode:
     """Forks past the pool and joins what it never forked; tolerated, with a notice."""
     turns = [
-        Turn(f"<FORK-1>one</FORK-1>{scan(6)}<FORK-2>two</FORK-2>{scan(6)}<JOIN-7>", seconds=0.02),
+        Turn(f"<FORK-1>one</FORK-1>{scan(6)}<FORK-2>two</FORK-2>", seconds=0.02),
+        Turn(f"{scan(6)}<JOIN-7>", "pool overflow", 0.02),
         Turn(f"{scan(24, 1)}<RETURN>{SOLUTIONS[0]}</RETURN>", "one", 0.02),
-        Turn("Never mind.<JOIN-1>", "no subtask 7", 0.02),
+        Turn("Never mind.<JOIN-1>", "unknown join", 0.02),
         Turn(f"{scan(6, 2)}{answer(SOLUTIONS[:1])}", "</JOIN-1>", 0.02),
     ]
     return run(AsyncThink(tolerant=True), turns, number=number, capacity=2)

@@ -31,6 +31,12 @@ function short(value) {
   return value.toFixed(size >= 10 ? 1 : 2);
 }
 
+/** Prints numbers of one column, so that their decimal points align. */
+const digits = (count) => {
+  const format = new Intl.NumberFormat("en", { minimumFractionDigits: count, maximumFractionDigits: count });
+  return (value) => (value === null || value === undefined ? "–" : format.format(value));
+};
+
 const percent = (value) => (value === null || value === undefined ? "–" : (100 * value).toFixed(1));
 
 /** Round values that cut 0…high into about `count` parts. */
@@ -41,6 +47,12 @@ function ticks(high, count) {
   const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= raw * 0.999);
   return Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, i) => Number((i * step).toPrecision(12)));
 }
+
+/** Tick labels with the same number of decimals. */
+const tickLabels = (values) => {
+  const places = values.map((value) => (String(value).split(".")[1] || "").length);
+  return values.map(digits(Math.max(...places)));
+};
 
 /** A labelled choice; `change` gets the value. */
 function choice(label, options, change, attributes) {

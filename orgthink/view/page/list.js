@@ -51,6 +51,7 @@ function filterRows() {
   byId("rows").style.height = `${view.rows.length * ROW}px`;
   byId("list").scrollTop = 0;
   reveal();
+  if (byId("heading")) byId("heading").replaceWith(heading(current.episode));
 }
 
 function drawRows() {

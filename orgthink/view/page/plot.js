@@ -24,15 +24,17 @@ function chart() {
   const far = Math.max(0, ...rows.map((row) => Math.max(...row[plotState.x].filter((v) => v !== null)))) * 1.08 || 1;
   const x = (value) => left + (value / far) * (width - left - right);
   const y = (value) => height - bottom - value * (height - bottom - top);
+  const marks = ticks(far, 5);
+  const names = tickLabels(marks);
   const label = `${rows.length} organizations: ` + rows.map((row) =>
     `${row.organization} ${percent(plotY(row)[0])} % at ${short(row[plotState.x][0])}`).join(", ");
   return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
     [0, 0.25, 0.5, 0.75, 1].map((value) => [
       s("line", { class: value ? "grid" : "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
       s("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, String(100 * value))]),
-    ticks(far, 5).map((value) => [
+    marks.map((value, i) => [
       s("line", { class: "axis", x1: x(value), x2: x(value), y1: y(0), y2: y(0) + 4 }),
-      s("text", { class: "tick", x: x(value), y: y(0) + 18, "text-anchor": "middle" }, short(value))]),
+      s("text", { class: "tick", x: x(value), y: y(0) + 18, "text-anchor": "middle" }, names[i])]),
     rows.map((row) => plotMark(row, x, y)));
 }
 

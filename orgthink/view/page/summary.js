@@ -6,10 +6,10 @@ data.organizations = [...new Set([...data.summary.map((row) => row.organization)
 const COLUMNS = [
   ["all_correct", "all correct", "%", percent],
   ["at_least", "≥ $ correct", "%", percent],
-  ["critical_path_steps", "critical path", "steps", short],
-  ["seconds", "time", "seconds", short],
-  ["sampled_tokens", "sampled", "tokens", short],
-  ["concurrency_pool", "concurrency", "agents", short],
+  ["critical_path_steps", "critical path", "steps", digits(1)],
+  ["seconds", "time", "seconds", digits(2)],
+  ["sampled_tokens", "sampled", "tokens", digits(1)],
+  ["concurrency_pool", "concurrency", "agents", digits(2)],
   ["format_error_rate", "format errors", "%", percent],
 ];
 
@@ -17,7 +17,7 @@ function interval(values, print) {
   if (!values) return h("td", { class: "number" }, "–");
   const [mean, low, high] = values;
   return h("td", { class: "number" }, h("b", {}, print(mean)),
-    low === null || high === null ? null : h("small", {}, `${print(low)} – ${print(high)}`));
+    low === null || high === null ? null : h("small", {}, `${print(low)}–${print(high)}`));
 }
 
 function drawSummary() {

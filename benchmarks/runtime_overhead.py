@@ -1,0 +1,100 @@
+"""What the runtime costs on top of an engine: the scripted engine alone ÷ with agents around its streams."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import time
+from pathlib import Path
+
+from benchmarks.report import Line
+from orgthink.engines.engine import Context
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Message, Problem, Sampling
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.runtime import Limits, Role, attempt
+from orgthink.runtime.clock import run_virtual
+
+WORDS = 60
+"""Tokens of each agent, about."""
+
+PROBLEM = Problem("p", "countdown-mini", "question", "question")
+ORGANIZER = (" w" * (WORDS // 2) + " <FORK-1> q </FORK-1>" + " w" * (WORDS // 2) + " <JOIN-1>", " <ANSWER> a </ANSWER>")
+WORKER = " w" * WORDS + " <RETURN> r </RETURN>"
+
+
+def run() -> list[Line]:
+    lines = []
+    per_agent = {}
+    for agents in (1_000, 10_000):
+        seconds, chunks, per_agent[agents] = _organizations(agents // 2)
+        bare = _bare(agents // 2)
+        lines.append(
+            Line(
+                f"runtime overhead, {agents:,} live agents",
+                (seconds - bare) / chunks * 1e6,
+                "≤ 50 µs per chunk",
+                (seconds - bare) / chunks * 1e6 <= 50,
+                f"{chunks:,} chunks, scripted engine in virtual time; the engine alone takes {bare / chunks * 1e6:.0f} µs",
+            )
+        )
+    ratio = per_agent[10_000] / per_agent[1_000]
+    lines.append(
+        Line(
+            "memory per agent, 10,000 ÷ 1,000 live agents",
+            ratio,
+            "≤ 1.1 (linear)",
+            ratio <= 1.1,
+            f"peak {per_agent[10_000] / 1024:.0f} KiB an agent, its record included",
+        )
+    )
+    return lines
+
+
+def _engine(episodes: int) -> ScriptedEngine:
+    """Turns in the order in which the episodes, all in step, ask for them."""
+    says = [ORGANIZER[0]] * episodes + [WORKER] * episodes + [ORGANIZER[1]] * episodes
+    return ScriptedEngine([Turn(text) for text in says])
+
+
+def _organizations(episodes: int) -> tuple[float, int, float]:
+    """Seconds and chunks of episodes that all live at once, and the bytes by which the process's peak grew, per agent."""
+
+    async def main(engine: ScriptedEngine) -> list[object]:
+        role = Role(engine, Sampling(10 * WORDS))
+        jobs = (attempt(AsyncThink(), PROBLEM, role, limits=Limits(capacity=2), sample=i) for i in range(episodes))
+        return await asyncio.gather(*jobs)
+
+    engine = _engine(episodes)
+    gc.collect()
+    before = _resident()
+    started = time.perf_counter()
+    run_virtual(main(engine))
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the larger run comes second, so it is its own
+    return seconds, len(engine.sampled), (peak - before) / (2 * episodes)
+
+
+def _resident() -> int:
+    """Bytes of memory the process holds now (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _bare(episodes: int) -> float:
+    """Seconds that the same streams take without agents."""
+
+    async def drain(engine: ScriptedEngine, context: Context) -> None:
+        async for _ in engine.stream(context, Sampling(10 * WORDS)):
+            pass
+
+    async def main(engine: ScriptedEngine) -> None:
+        for _ in range(3):
+            context = Context((Message("user", "q"),), [engine.prompt((Message("user", "q"),))])
+            await asyncio.gather(*(drain(engine, context) for _ in range(episodes)))
+
+    engine = _engine(episodes)
+    gc.collect()
+    started = time.perf_counter()
+    run_virtual(main(engine))
+    return time.perf_counter() - started

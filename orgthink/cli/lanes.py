@@ -1,0 +1,88 @@
+"""Agents at work, as they fork and join: live lanes on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from orgthink.runtime.agent import Agent, Watcher
+
+_WORDS = {"start": "starts", "fork": "forks", "join": "joins", "end": "ends:"}
+
+
+@contextmanager
+def lanes() -> Iterator[Watcher]:
+    """Shows what the watcher that it gives is told."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        story = Story()
+        yield story.watch
+        return
+    picture = Picture(console.width)
+    with Live(picture, console=console, refresh_per_second=12):
+        yield picture.watch
+
+
+class Story:
+    """One line an event; what an agent said in between stands before its next event."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def watch(self, kind: str, agent: Agent, text: str) -> None:
+        if kind == "text":
+            self._said[agent.id] = self._said.get(agent.id, "") + text
+            return
+        for line in self._said.pop(agent.id, "").strip().splitlines():
+            self._line(agent, f"│ {line.strip()}")
+        self._line(agent, f"{_WORDS[kind]} {text}".rstrip())
+
+    def _line(self, agent: Agent, text: str) -> None:
+        print(f"{agent.steps:5d}  {agent.id:<14} {text}", flush=True)
+
+
+@dataclass(slots=True)
+class _Lane:
+    steps: int = 0
+    state: str = "queued"
+    said: str = ""
+
+
+class Picture:
+    """A lane for each agent: its steps, what it does, and the end of what it said."""
+
+    def __init__(self, width: int) -> None:
+        self._lanes: dict[str, _Lane] = {}
+        self._width = max(20, width - 40)
+
+    def watch(self, kind: str, agent: Agent, text: str) -> None:
+        lane = self._lanes.setdefault(agent.id, _Lane())
+        lane.steps = agent.steps
+        match kind:
+            case "start":
+                lane.state = "thinks"
+            case "text":
+                lane.state, lane.said = "thinks", (lane.said + text)[-4 * self._width :]
+            case "fork":
+                self._lanes.setdefault(f"{agent.id}/{text}", _Lane())
+            case "join":
+                lane.state = f"joined {text}"
+            case "end":
+                lane.state = text
+
+    def __rich__(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for header in ("agent", "steps", "", "says"):
+            table.add_column(header, justify="right" if header == "steps" else "left", no_wrap=True)
+        for name, lane in self._lanes.items():
+            said = " ".join(lane.said.split())[-self._width :]
+            table.add_row(name, str(lane.steps), Text(lane.state), Text(said))
+        return table

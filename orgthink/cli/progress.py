@@ -1,0 +1,52 @@
+"""How far a run is, on standard error: a bar on a terminal, a line every so often elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from orgthink.episode import Episode
+
+LINES = 20
+"""About so many lines a run, where there is no terminal."""
+
+
+@contextmanager
+def progress(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
+    """Gives a function to call with every episode that ends."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with _bar(console, done, total) if console.is_terminal else _lines(done, total) as ended:
+        yield ended
+
+
+@contextmanager
+def _bar(console, done: int, total: int) -> Iterator[Callable[[Episode], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("episodes", total=total, completed=done)
+        yield lambda episode: bar.update(task, advance=1, description=describe(episode))
+
+
+@contextmanager
+def _lines(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
+    every = max(1, total // LINES)
+
+    def ended(episode: Episode) -> None:
+        nonlocal done
+        done += 1
+        if done % every == 0 or done == total:
+            print(f"{done}/{total}  {describe(episode)}", file=sys.stderr, flush=True)
+
+    yield ended
+
+
+def describe(episode: Episode) -> str:
+    """What came of an episode, in a few words."""
+    grade = episode.grade
+    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {episode.error or 'engine error'}"
+    return f"{episode.organization}  {episode.problem.id}  {result}"

@@ -1,0 +1,74 @@
+"""The table of a run: one row an organization, every number with its 95 % interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from orgthink.evaluate import Evaluation
+
+
+def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: str) -> None:
+    """To standard output: framed on a terminal, aligned columns elsewhere."""
+    header, rows = cells(summary)
+    console = Console()
+    if console.is_terminal:
+        table = Table(*header, box=box.SIMPLE_HEAD, caption=conditions, caption_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        return
+    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
+    for line in (header, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print(conditions)
+
+
+def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table."""
+    most = max((len(row["at_least"]) for row in summary.values()), default=1)
+    partly = [f"≥ {a}" for a in range(1, most)]
+    header = ["organization", "n", "all correct %", *partly, "critical path", "tokens", "seconds", "η", "format errors %"]
+    rows = []
+    for name, row in summary.items():
+        shares = [row["all_correct"], *row["at_least"][: most - 1]]
+        shares += [{"mean": None}] * (most - len(shares))
+        numbers = [_show(row[key], 1, digits) for key, digits in _QUANTITIES]
+        faults = _show(row["format_error_rate"], 100, 0)
+        rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, faults])
+    return header, rows
+
+
+def conditions(plan: Evaluation, config: Mapping[str, Any]) -> str:
+    """Under which conditions the numbers were measured, on one line."""
+    drawn = f"temperature {plan.sampling.temperature:g}" if plan.sampling.temperature else "greedy"
+    budget = "an agent" if plan.limits.agent_tokens is not None else "a segment, renewed at each join"
+    parts = [
+        f"{plan.n} {plan.split} problems of {plan.task}, seed {plan.seed}, {plan.samples} sample(s)",
+        f"model {plan.engine.model}, {drawn}",
+        f"{plan.sampling.max_tokens} tokens {budget}",
+        f"capacity {plan.limits.capacity}",
+        f"orgthink {config['orgthink']} {config['commit'] or ''}".rstrip(),
+    ]
+    return "; ".join(parts) + ". [95 % interval]. critical path and tokens in decoding steps."
+
+
+_QUANTITIES: Sequence[tuple[str, int]] = (
+    ("critical_path_steps", 0),
+    ("sampled_tokens", 0),
+    ("seconds", 2),
+    ("concurrency_pool", 2),
+)
+
+
+def _show(estimate: Mapping[str, Any], factor: float, digits: int) -> str:
+    if estimate["mean"] is None:
+        return "–"
+    mean = f"{factor * estimate['mean']:.{digits}f}"
+    if estimate["low"] is None or estimate["high"] is None:
+        return mean
+    return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"

@@ -1,0 +1,62 @@
+"""`orgthink view`: pictures of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from orgthink.errors import pick
+from orgthink.evaluate import Evaluation
+from orgthink.measure.summary import summarise
+from orgthink.store import RunFolder, write_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Write a run as one self-contained HTML page; it opens in any browser, without a server."""
+
+    folder: Annotated[Positional[Path], arg(metavar="DIR")]
+    """Run folder."""
+    out: Path | None = None
+    """HTML file; without it view.html in the run folder."""
+    perfetto: Path | None = None
+    """Also write one episode as a trace for ui.perfetto.dev."""
+    episode: str | None = None
+    """Id of the episode for Perfetto; without it the first one."""
+
+    def __call__(self) -> int:
+        folder = RunFolder.open(self.folder)
+        print(page(folder, self.out))
+        if self.perfetto is not None:
+            from orgthink.export.perfetto import trace
+
+            episodes = {episode.id: episode for episode in folder.episodes()}
+            chosen = pick("episode", self.episode or next(iter(episodes), ""), episodes)
+            write_whole(self.perfetto, json.dumps(trace(chosen)).encode())
+            print(self.perfetto)
+        return 0
+
+
+def page(folder: RunFolder, out: Path | None = None) -> Path:
+    """Write the page of a run, and return where it is."""
+    from orgthink.view import render
+
+    episodes = list(folder.episodes())
+    out = out or folder.path / "view.html"
+    text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=_notes(folder))
+    write_whole(out, text.encode())
+    return out
+
+
+def _notes(folder: RunFolder) -> dict[str, str]:
+    """Conditions that the episodes do not tell."""
+    notes = {"orgthink": f"{folder.config['orgthink']} {folder.config['commit'] or ''}".rstrip()}
+    if folder.config["kind"] == "eval":
+        plan = folder.settings(Evaluation)
+        renewed = "" if plan.limits.agent_tokens is not None else ", renewed at each join"
+        notes |= {"budget": f"{plan.sampling.max_tokens} tokens an agent{renewed}", "split": plan.split, "seed": str(plan.seed)}
+    return notes

@@ -1,0 +1,51 @@
+"""Drawing tokens for a batch in which every row has its own settings, without a loop over the rows.
+
+One uniform number decides a token, and it depends only on the request's seed and on how many tokens it
+has sampled, so a request draws the same alone and in any company.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Shapes: B rows, V vocabulary.
+
+
+def uniforms(seeds_B: np.ndarray, counts_B: np.ndarray) -> Tensor:
+    """Numbers in [0, 1), the `count`-th of each seed: splitmix64, which can jump to any position."""
+    with np.errstate(over="ignore"):
+        x = seeds_B + (counts_B + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+    return torch.from_numpy((x >> np.uint64(11)) * 2.0**-53)
+
+
+def draw(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Ids and their log-probabilities under the distribution they were drawn from.
+
+    Temperature 0 takes the likeliest token, with its log-probability at temperature 1.
+    """
+    greedy = temperature_B == 0
+    probabilities = torch.softmax(logits_BV / temperature_B.masked_fill(greedy, 1.0)[:, None], -1)
+    if greedy.all():
+        ids = logits_BV.argmax(-1)
+    else:
+        if (top_p_B < 1).any():
+            probabilities = _nucleus(probabilities, top_p_B.masked_fill(greedy, 1.0))
+        # In double precision, so that a large vocabulary's tail is not rounded away.
+        cumulative = probabilities.cumsum(-1, dtype=torch.float64)
+        ids = torch.searchsorted(cumulative, uniform_B[:, None] * cumulative[:, -1:], right=True)[:, 0]
+        ids = torch.where(greedy, logits_BV.argmax(-1), ids) if greedy.any() else ids
+    return ids, probabilities.gather(1, ids[:, None])[:, 0].log()
+
+
+def _nucleus(probabilities_BV: Tensor, top_p_B: Tensor) -> Tensor:
+    """Keep the likeliest tokens that together have mass `top_p`, at least one, and make them sum to 1."""
+    ranked, order = probabilities_BV.sort(-1, descending=True)
+    before = ranked.cumsum(-1) - ranked
+    ranked = ranked.masked_fill((before >= top_p_B[:, None]) & (top_p_B < 1)[:, None], 0.0)
+    kept = torch.zeros_like(ranked).scatter_(1, order, ranked)
+    return kept / kept.sum(-1, keepdim=True)

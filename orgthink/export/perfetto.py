@@ -1,0 +1,138 @@
+"""Episodes as Chrome trace events, for ui.perfetto.dev: where the seconds went.
+
+A process is an episode, a track an agent; slices on a track never overlap. Arrows are forks and joins, a counter
+shows how many agents decode, and the critical path (in decoding steps, Eq. 4) has a track of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import Any
+
+from orgthink.episode import Episode, Trace
+from orgthink.view.layout import Arrow, Bar, Layout, layout
+
+Event = dict[str, Any]
+
+CRITICAL = 0
+"""Track of the critical path; agents follow from 1."""
+
+_EXCERPT = 400
+"""Characters of its text that a slice carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch on a track."""
+
+    name: str
+    """What it shows."""
+    category: str
+    """`decode`, `wait`, `none` (an agent that decoded nothing) or `critical`."""
+    start: int
+    """Microseconds."""
+    end: int
+    """Microseconds, later than the start."""
+    args: dict[str, Any]
+    """What a click shows."""
+
+
+def trace(episodes: Iterable[Episode]) -> dict[str, Any]:
+    """A JSON object in the trace-event format; every episode begins at 0 microseconds."""
+    events = [event for pid, episode in enumerate(episodes, 1) for event in _events(episode, pid)]
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _events(episode: Episode, pid: int) -> Iterator[Event]:
+    drawn = layout(episode)
+    tracks = {t.agent: list(_apart(_slices(t, drawn))) for t in episode.traces}
+    number = {t.agent: tid for tid, t in enumerate(episode.traces, 1)}
+    traces = {t.agent: t for t in episode.traces}
+    critical = list(_apart(_decode(traces[bar.agent], bar, bar.agent, "critical") for bar in drawn.critical))
+    yield _meta("process_name", pid, CRITICAL, episode.id)
+    yield _meta("thread_name", pid, CRITICAL, "critical path")
+    for agent, tid in number.items():
+        yield _meta("thread_name", pid, tid, agent)
+    for tid, slices in ((CRITICAL, critical), *((number[agent], tracks[agent]) for agent in number)):
+        yield _event("M", pid, tid, name="thread_sort_index", args={"sort_index": tid})
+        for s in slices:
+            times = {"ts": s.start, "dur": s.end - s.start}
+            yield _event("X", pid, tid, name=s.name, cat=s.category, args=s.args, **times)
+    for n, arrow in enumerate(drawn.arrows):
+        yield from _flow(arrow, pid, number, tracks, f"{pid}.{n}")
+    yield from _active(tracks, pid)
+
+
+def _slices(trace: Trace, drawn: Layout) -> list[Slice]:
+    """An agent's decoding and waiting, in order of time; something for an agent that did neither."""
+    slices = [_decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode") for bar in drawn.bars if bar.agent == trace.agent]
+    for wait in drawn.waits:
+        start, end = map(_micro, wait.seconds)
+        if wait.agent == trace.agent and start < end:
+            slices.append(Slice(f"wait for {wait.child}", "wait", start, end, {}))
+    if not slices:
+        start, end = map(_micro, drawn.lives[trace.agent].seconds)
+        slices.append(Slice(trace.error or str(trace.status), "none", start, end, {"stop": str(trace.stop)}))
+    return sorted(slices, key=lambda s: (s.start, s.end))
+
+
+def _decode(trace: Trace, bar: Bar, name: str, category: str) -> Slice:
+    start, end = map(_micro, bar.seconds)
+    args = {"steps": f"{bar.own[0]}–{bar.own[1]}", "tokens": bar.own[1] - bar.own[0]}
+    if category == "decode":
+        args["text"] = trace.spans[bar.span].text[:_EXCERPT]
+    return Slice(name, category, start, end, args)
+
+
+def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
+    """The slices, each at least a microsecond long and none before the end of the one before."""
+    free = 0
+    for s in slices:
+        start = max(s.start, free)
+        free = max(s.end, start + 1)
+        yield Slice(s.name, s.category, start, free, s.args)
+
+
+def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list[Slice]], key: str) -> Iterator[Event]:
+    """An arrow's two ends, each inside a slice of its track."""
+    parent, child, at = tracks[arrow.parent], tracks[arrow.child], _micro(arrow.seconds)
+    if arrow.kind == "fork":
+        source = number[arrow.parent], _inside([s for s in parent if s.start <= at] or parent[:1], at)
+        target = number[arrow.child], child[0].start
+    else:
+        source = number[arrow.child], child[-1].end - 1
+        later = [s.start for s in parent if s.start >= at]
+        target = number[arrow.parent], later[0] if later else _inside(parent, at)
+    shared = {"name": f"{arrow.kind} {arrow.key}", "cat": arrow.kind, "id": key}
+    yield _event("s", pid, source[0], ts=min(source[1], target[1]), **shared)
+    yield _event("f", pid, target[0], ts=target[1], bp="e", **shared)
+
+
+def _inside(slices: list[Slice], at: int) -> int:
+    """The moment, moved into the last slice."""
+    return max(slices[-1].start, min(at, slices[-1].end - 1))
+
+
+def _active(tracks: dict[str, list[Slice]], pid: int) -> Iterator[Event]:
+    """How many agents decode, whenever it changes."""
+    decoding = [s for slices in tracks.values() for s in slices if s.category == "decode"]
+    changes = sorted([(s.start, 1) for s in decoding] + [(s.end, -1) for s in decoding])
+    moments = [(at, sum(change for _, change in group)) for at, group in groupby(changes, key=lambda c: c[0])]
+    counts = accumulate(change for _, change in moments)
+    for (at, change), count in zip(moments, counts, strict=True):
+        if change:
+            yield _event("C", pid, CRITICAL, name="agents decoding", ts=at, args={"agents": count})
+
+
+def _meta(name: str, pid: int, tid: int, text: str) -> Event:
+    return _event("M", pid, tid, name=name, args={"name": text})
+
+
+def _event(phase: str, pid: int, tid: int, **fields: Any) -> Event:
+    return {"ph": phase, "pid": pid, "tid": tid, **fields}
+
+
+def _micro(seconds: float) -> int:
+    return round(seconds * 1e6)

@@ -1,0 +1,85 @@
+"""Small random models in Hugging Face folders, for tests of engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+
+TAGS = ["<ANSWER>", "</ANSWER>", "<RETURN>", "</RETURN>"]
+TAGS += [tag for i in range(1, 9) for tag in (f"<FORK-{i}>", f"</FORK-{i}>", f"<JOIN-{i}>", f"</JOIN-{i}>")]
+WORDS = ["organizer", "worker", "sequential", "subtask", "scan", *"+-*/()=;!"]
+EOS = "<eos>"
+
+
+def tiny_model(
+    folder: Path,
+    tokenizer: Literal["words", "bytes"] = "words",
+    *,
+    seed: int = 0,
+    hidden: int = 32,
+    layers: int = 2,
+    heads: tuple[int, int] = (4, 2),
+    head_dim: int = 16,
+    intermediate: int = 48,
+    context: int = 512,
+) -> Path:
+    """Write a random model with its tokenizer and return the folder. Its greedy output varies.
+
+    `words` has one token for each tag, integer and word; in `bytes` most tags span several tokens.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = _words() if tokenizer == "words" else _bytes()
+    texts.save(str(folder / "tokenizer.json"))
+    size = texts.get_vocab_size()
+    config = Qwen3Config(
+        vocab_size=size,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
+        head_dim=head_dim,
+        max_position_embeddings=context,
+    )
+    eos = texts.token_to_id(EOS)
+    config.save(folder, eos_token_id=eos, pad_token_id=eos)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    random_model(config, seed).save(folder)
+    return folder
+
+
+def random_model(config: Qwen3Config, seed: int = 0) -> Qwen3:
+    """Random weights, large enough that greedy decoding does not repeat one token for ever."""
+    model = Qwen3(config)
+    generator = torch.Generator().manual_seed(seed)
+    for name, weight in model.named_parameters():
+        if weight.ndim == 2:
+            std = 0.15 if "embedding" in name else 1.5 / weight.shape[1] ** 0.5
+            torch.nn.init.normal_(weight, std=std, generator=generator)
+        else:
+            torch.nn.init.normal_(weight, mean=1.0, std=0.2, generator=generator)
+    return model
+
+
+def _words() -> Tokenizer:
+    vocabulary = [EOS, "<unk>", *TAGS, *WORDS, *map(str, range(100))]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
+    return tokenizer
+
+
+def _bytes() -> Tokenizer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("J", "O"), ("JO", "I"), ("JOI", "N"), (">", "Ċ"), ("<", "/")]
+    vocabulary = [EOS, *alphabet, *(left + right for left, right in merges)]
+    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(vocabulary)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
+    return tokenizer

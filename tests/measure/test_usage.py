@@ -1,0 +1,67 @@
+"""The table by role, against an episode counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from random_episodes import Program, episode_of, programs
+
+from orgthink.episode import CONTROLLER, Edge, Episode, Origin, Problem, Span, Trace
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens, usage
+
+
+def spans(*parts: tuple[Origin, int]) -> tuple[Span, ...]:
+    return tuple(Span(origin, "", tokens) for origin, tokens in parts)
+
+
+ORGANIZER = Trace(
+    "organizer", "organizer", None,
+    spans((Origin.PROMPT, 30), (Origin.SAMPLED, 8), (Origin.INJECTED, 4), (Origin.SAMPLED, 2)),
+    forks=(Edge("1", "organizer/1", 2), Edge("2", "organizer/2", 4)), joins=(Edge("1", "organizer/1", 8),),
+    start=0.0, end=15.0, turns=2, cost=0.5,
+)  # fmt: skip
+WORKERS = (
+    Trace("organizer/1", "worker", "organizer", spans((Origin.PROMPT, 20), (Origin.SAMPLED, 11)), start=2.0, end=13.0,
+          turns=1, cost=0.25),
+    Trace("organizer/2", "worker", "organizer", spans((Origin.PROMPT, 20), (Origin.SAMPLED, 3)), start=4.0, end=7.0,
+          turns=1, cost=0.125),
+)  # fmt: skip
+EPISODE = Episode("p|asyncthink|0", Problem("p", "t", "", ""), "asyncthink", 3, (ORGANIZER, *WORKERS))
+
+
+def test_by_hand() -> None:
+    organizer, workers = usage([EPISODE])
+    assert (organizer.role, organizer.agents, organizer.calls) == ("organizer", 1, 2)
+    assert (organizer.prompt_tokens, organizer.sampled_tokens, organizer.injected_tokens) == (30, 10, 4)
+    assert (organizer.seconds, organizer.critical_steps, organizer.cost) == (15.0, 4, 0.5)
+    assert organizer.share == pytest.approx(4 / 15)
+    assert (workers.role, workers.agents, workers.calls) == ("worker", 2, 2)
+    assert (workers.prompt_tokens, workers.sampled_tokens, workers.injected_tokens) == (40, 14, 0)
+    assert (workers.seconds, workers.critical_steps, workers.cost) == (14.0, 11, 0.375)
+    assert workers.share == pytest.approx(11 / 15)
+    assert sampled_tokens(EPISODE) == 24
+
+
+def test_several_episodes_add_up() -> None:
+    _, workers = usage([EPISODE, EPISODE])
+    assert (workers.agents, workers.critical_steps, workers.share) == (4, 22, pytest.approx(11 / 15))
+
+
+def test_a_cost_that_is_unknown_for_one_is_unknown() -> None:
+    episode = replace(EPISODE, traces=(ORGANIZER, WORKERS[0], replace(WORKERS[1], cost=None)))
+    assert [row.cost for row in usage([episode])] == [0.5, None]
+
+
+def test_no_steps_no_share() -> None:
+    episode = replace(EPISODE, traces=(Trace(CONTROLLER, CONTROLLER, None, ()),))
+    assert [(row.role, row.share, row.cost) for row in usage([episode])] == [(CONTROLLER, None, None)]
+    assert usage([]) == []
+
+
+@given(programs())
+def test_shares_cover_the_critical_path(program: Program) -> None:
+    episode = episode_of(program)
+    assert sum(row.critical_steps for row in usage([episode])) == critical_path(episode)

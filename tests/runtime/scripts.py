@@ -1,0 +1,78 @@
+"""Play an organization on a script, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orgthink.engines.engine import Context
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Problem, Sampling
+from orgthink.runtime.agent import Role
+from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.session import Limits
+
+PROBLEM = Problem("countdown-mini/test", "countdown-mini", "main question", "main question")
+
+LONG_AFTER = 10_000.0
+"""Seconds that go by after an episode, in which a request that was not aborted would go on sampling."""
+
+
+class RecordingEngine(ScriptedEngine):
+    """Also keeps what each request saw."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        super().__init__(turns)
+        self.seen: list[tuple[str, list[int]]] = []
+
+    def stream(self, context: Context, sampling: Sampling):
+        self.seen.append((context.text, context.token_ids))
+        return super().stream(context, sampling)
+
+
+@dataclass(frozen=True)
+class Play:
+    """An episode, and what the engine says about it."""
+
+    episode: Episode
+    engine: RecordingEngine
+
+    def times(self, word: str) -> list[float]:
+        """When this word was sampled."""
+        return [time for time, piece in self.engine.sampled if piece.strip() == word]
+
+    @property
+    def busiest(self) -> int:
+        """Most tokens sampled at one moment: every agent takes a second for each."""
+        times = [time for time, _ in self.engine.sampled]
+        return max(map(times.count, times), default=0)
+
+
+def play(
+    organization: Organization,
+    turns: Sequence[Turn],
+    limits: Limits | None = None,
+    *,
+    max_tokens: int = 1000,
+    consumed: bool = True,
+) -> Play:
+    """One attempt, and then a long time in which nothing may be sampled any more."""
+    engine = RecordingEngine(turns)
+
+    async def run() -> Episode:
+        episode = await attempt(organization, PROBLEM, Role(engine, Sampling(max_tokens)), limits=limits)
+        await asyncio.sleep(LONG_AFTER)
+        return episode
+
+    episode = run_virtual(run())
+    if consumed:
+        run_virtual(engine.aclose())
+    assert all(time <= episode.seconds for time, _ in engine.sampled), "a token was sampled after the end"
+    assert len(engine.sampled) == sum(trace.steps for trace in episode.traces), "a sampled token is not on the record"
+    return Play(episode, engine)
+
+
+def words(word: str, n: int) -> str:
+    return " ".join([word] * n)

@@ -1,0 +1,224 @@
+"""Evaluations: every episode once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rule_engine import RuleEngine, countdown, failing
+
+from orgthink.engines.engine import EngineError
+from orgthink.episode import Episode, Grade, Sampling, StopReason, Trace
+from orgthink.errors import UserError
+from orgthink.evaluate import Evaluation, broken, distinct, evaluate, jobs, trouble
+from orgthink.measure.summary import summarise
+from orgthink.organizations import ORGANIZATIONS, organization_named
+from orgthink.runtime.session import Limits
+from orgthink.store import RunFolder, plain
+from orgthink.tasks import TASKS
+
+
+def plan(**changes: object) -> Evaluation:
+    organizations = {name: plain(organization_named(name, prompts="pocket")) for name in ORGANIZATIONS}
+    made = Evaluation("countdown-mini", organizations, n=4, sampling=Sampling(100, 0.0), limits=Limits(2, agent_tokens=100))
+    return replace(made, **changes)
+
+
+def only(name: str, **changes: object) -> Evaluation:
+    return plan(organizations={name: plan().organizations[name]}, **changes)
+
+
+def new(path: Path, what: Evaluation) -> RunFolder:
+    return RunFolder.create(path / "run", "eval", what)
+
+
+def timeless(episodes: list[Episode]) -> list[Episode]:
+    def still(trace: Trace) -> Trace:
+        spans = tuple(replace(span, start=None, end=None) for span in trace.spans)
+        return replace(trace, spans=spans, start=0, end=0)
+
+    return [replace(e, seconds=0, traces=tuple(map(still, e.traces))) for e in episodes]
+
+
+async def test_every_job_becomes_one_graded_episode(tmp_path: Path):
+    what = plan(samples=2)
+    folder = new(tmp_path, what)
+    episodes = await evaluate(what, RuleEngine(countdown), folder)
+    assert [e.id for e in episodes] == [job.id for job in jobs(what)]
+    assert len({e.id for e in episodes}) == 4 * 3 * 2
+    assert sorted(e.id for e in folder.episodes()) == sorted(e.id for e in episodes)
+    for e in episodes:
+        assert e.grade == TASKS["countdown-mini"].grade(e.problem, e.answer or "")
+    assert any(len(e.traces) == 2 and e.root.joins for e in episodes if e.organization == "asyncthink")
+    assert json.loads((folder.path / "summary.json").read_text()) == json.loads(json.dumps(summarise(episodes)))
+    metrics = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["done"] for line in metrics] == list(range(1, 25))
+
+
+async def test_the_order_and_the_number_alive_do_not_change_the_episodes(tmp_path: Path):
+    runs = []
+    for concurrency in (1, 3, 50):
+        what = plan(concurrency=concurrency)
+        runs.append(timeless(await evaluate(what, RuleEngine(countdown), new(tmp_path / str(concurrency), what))))
+    assert runs[0] == runs[1] == runs[2]
+
+
+async def test_at_most_so_many_episodes_are_alive(tmp_path: Path):
+    what = only("sequential", n=12, concurrency=5)
+    engine = RuleEngine(countdown)
+    await evaluate(what, engine, new(tmp_path, what))
+    assert engine.most_live == 5
+
+
+async def test_no_answer_is_wrong_and_an_engine_error_is_not(tmp_path: Path):
+    what = only("sequential")
+    mute = await evaluate(what, RuleEngine(lambda text: " hm"), new(tmp_path / "mute", what))
+    assert {e.grade for e in mute} == {Grade(0, 4)}
+    fault = await evaluate(only("asyncthink"), RuleEngine(lambda text: " <JOIN-3>"), new(tmp_path / "f", only("asyncthink")))
+    assert {(e.stop, e.grade) for e in fault} == {(StopReason.FORMAT, Grade(0, 4))}
+    gone = await evaluate(what, RuleEngine(failing), new(tmp_path / "gone", what))
+    assert {e.grade for e in gone} == {None}
+    assert all(map(broken, gone))
+    assert trouble(gone[0]) == "the server is gone"
+
+
+@pytest.mark.parametrize("organization", ["parallel", "asyncthink"])
+async def test_an_engine_error_in_a_worker_says_nothing_about_the_organization(tmp_path: Path, organization: str):
+    def rule(text: str) -> str:
+        if not text.startswith("organizer"):
+            raise EngineError("gone")
+        return countdown(text)
+
+    what = only(organization)
+    episodes = await evaluate(what, RuleEngine(rule), new(tmp_path, what))
+    assert all(map(broken, episodes))
+    assert {e.grade for e in episodes} == {None}
+    assert trouble(episodes[0]) == "gone"
+
+
+async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
+    what, bad = only("sequential", n=6), {p.terse for p in distinct("countdown-mini", "test", 0, 6)[2:4]}
+
+    def rule(text: str) -> str:
+        return failing(text) if any(terse in text for terse in bad) else countdown(text)
+
+    folder = new(tmp_path, what)
+    first = await evaluate(what, RuleEngine(rule), folder)
+    assert sum(map(broken, first)) == 2
+    lines = folder.episodes_file.read_bytes().splitlines(keepends=True)
+    folder.episodes_file.write_bytes(b"".join(lines[:-1]) + lines[-1][:30])
+    engine = RuleEngine(countdown)
+    again = await evaluate(what, engine, RunFolder.open(folder.path))
+    assert engine.requests == 3
+    assert [e.id for e in again] == [job.id for job in jobs(what)]
+    assert not any(map(broken, again))
+    assert len(list(folder.episodes())) == 6
+    assert len((folder.path / "failed.jsonl").read_bytes().splitlines()) == 2
+    untouched = [e for e in first if not broken(e) and e != first[-1]]
+    assert [e for e in again if e in untouched] == untouched
+    assert json.loads((folder.path / "summary.json").read_text())["sequential"]["n"] == 6
+
+
+async def test_a_stop_finishes_what_is_under_way(tmp_path: Path):
+    what, stop = only("sequential", n=20, concurrency=3), asyncio.Event()
+    folder = new(tmp_path, what)
+    count = _after(4, stop.set)
+    engine = RuleEngine(countdown)
+    episodes = await evaluate(what, engine, folder, stop=stop, progress=lambda e: count())
+    assert 4 <= len(episodes) <= 4 + 2
+    assert engine.requests == len(episodes), "an episode began after the stop, or one was thrown away"
+    assert json.loads((folder.path / "summary.json").read_text())["sequential"]["n"] == len(episodes)
+    assert len(await evaluate(what, RuleEngine(countdown), folder)) == 20
+
+
+async def test_a_cancel_keeps_what_has_ended(tmp_path: Path):
+    what = only("sequential", n=20, concurrency=3)
+    folder = new(tmp_path, what)
+    engine = RuleEngine(countdown)
+    task = asyncio.create_task(evaluate(what, engine, folder, progress=lambda e: count()))
+    count = _after(4, task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.live == 0
+    assert 4 <= len(list(folder.episodes())) < 8
+    assert len(await evaluate(what, RuleEngine(countdown), folder)) == 20
+
+
+async def test_a_bug_is_raised_as_itself(tmp_path: Path):
+    what = plan()
+
+    def bug(text: str) -> str:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        await evaluate(what, RuleEngine(bug), new(tmp_path, what))
+
+
+async def test_episodes_of_another_plan_are_refused(tmp_path: Path):
+    folder = new(tmp_path, plan())
+    await evaluate(plan(), RuleEngine(countdown), folder)
+    before = folder.episodes_file.read_bytes()
+    with pytest.raises(UserError, match="does not ask for"):
+        await evaluate(plan(seed=5), RuleEngine(countdown), folder)
+    assert folder.episodes_file.read_bytes() == before
+
+
+async def test_every_agent_has_the_same_budget_unless_it_is_renewed(tmp_path: Path):
+    def long(text: str) -> str:
+        return countdown(text).replace("thinking", " ".join("w" * 8)).replace("so", " ".join("v" * 8))
+
+    def steps(episodes: list[Episode]) -> int:
+        return max(trace.steps for e in episodes for trace in e.traces)
+
+    what = only("asyncthink", sampling=Sampling(16, 0.0), limits=Limits(2, agent_tokens=16))
+    episodes = await evaluate(what, RuleEngine(long), new(tmp_path / "a", what))
+    assert steps(episodes) == 16
+    assert all(e.answer is None for e in episodes)
+    renewed = replace(what, limits=Limits(2))
+    episodes = await evaluate(renewed, RuleEngine(long), new(tmp_path / "b", renewed))
+    assert steps(episodes) > 20
+    assert all(e.answer is not None for e in episodes)
+
+
+def test_a_plan_survives_its_config(tmp_path: Path):
+    what = plan(limits=Limits(3, episode_seconds=2.5))
+    new(tmp_path, what)
+    assert RunFolder.open(tmp_path / "run").settings(Evaluation) == what
+
+
+def test_problems_are_different_and_always_the_same():
+    problems = distinct("countdown-mini", "test", 3, 200)
+    assert len({p.id for p in problems}) == 200
+    distinct.cache_clear()
+    assert distinct("countdown-mini", "test", 3, 200) == problems
+    assert distinct("countdown-mini", "test", 3, 50) == problems[:50]
+
+
+def test_a_task_with_too_few_problems_says_so(monkeypatch: pytest.MonkeyPatch):
+    class Three:
+        name = "three"
+
+        def problems(self, split: str, seed: int):
+            while True:
+                yield from distinct("countdown-mini", "test", 0, 3)
+
+    monkeypatch.setitem(TASKS, "three", Three())
+    with pytest.raises(UserError, match="only 3 different"):
+        distinct("three", "test", 0, 4)
+
+
+def _after(times: int, then: Callable[[], object]) -> Callable[[], None]:
+    """Something that calls `then` the n-th time that it is called."""
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == times:
+            then()
+
+    return call

@@ -1,0 +1,253 @@
+"""The run folder: the record survives the disk, torn lines, foreign files and a full disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink import store
+from orgthink.episode import (
+    Edge,
+    Episode,
+    FormatError,
+    FormatFault,
+    Grade,
+    Origin,
+    Problem,
+    Sampling,
+    Span,
+    StopReason,
+    Trace,
+)
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+
+HERE = Path(__file__).parent
+SCHEMA = HERE.parent / "orgthink" / "schema" / "episode.schema.json"
+GOLDEN = HERE / "golden" / "episodes.jsonl"
+
+
+def episode(number: int = 0, **changes: object) -> Episode:
+    prompt = Span(Origin.PROMPT, "think", 1, (7,))
+    said = Span(Origin.SAMPLED, " né <JOIN-1>", 2, (1, 2), (-0.1, -1e-9), "v3", Sampling(9, stop=("a",)), 0.5, 1.25)
+    back = Span(Origin.INJECTED, " 3 </JOIN-1>", 2, source="organizer/1")
+    organizer = Trace("organizer", "organizer", None, (prompt, said, back), (Edge("1", "organizer/1", 1),))
+    worker = Trace("organizer/1", "worker", "organizer", (), stop=StopReason.ERROR, error="gone", cost=0.25)
+    made = Episode(
+        id=f"p{number}|asyncthink|0",
+        problem=Problem(f"p{number}", "countdown", "q", "t", 4, {"numbers": [1, 2], "nested": {"a": None}}),
+        organization="asyncthink",
+        capacity=2,
+        traces=(organizer, worker),
+        answer="line\nbreak \u2028",
+        format_faults=(FormatFault(FormatError.UNKNOWN_JOIN, "organizer", 2, "1"),),
+        grade=Grade(1, 4),
+    )
+    return replace(made, **changes)
+
+
+def new(path: Path, episodes: int = 0) -> RunFolder:
+    folder = RunFolder.create(path, "eval", Sampling(5))
+    with folder.journal() as journal:
+        for number in range(episodes):
+            journal.append(episode(number))
+    return folder
+
+
+def test_an_episode_comes_back_equal():
+    assert store.load(store.dump(episode())) == episode()
+
+
+@given(st.text(), st.lists(st.floats(-50, 0)), st.integers(0, 2**40))
+def test_any_text_and_number_comes_back(text: str, logprobs: list[float], tokens: int):
+    span = Span(Origin.SAMPLED, text, tokens, logprobs=tuple(logprobs))
+    made = episode(traces=(Trace("a", "a", None, (span,)),), answer=text)
+    line = store.dump(made)
+    assert store.load(line) == made
+    assert line.count(b"\n") == 1
+
+
+def test_half_a_surrogate_pair_does_not_lose_the_episode():
+    back = store.load(store.dump(episode(answer="smile \ud83d!")))
+    assert back == episode(answer="smile ?!")
+
+
+def test_the_published_schema_is_in_step():
+    published = json.loads(SCHEMA.read_text())
+    assert published == store.episode_schema(), "python -m orgthink.store > orgthink/schema/episode.schema.json"
+
+
+def test_the_schema_describes_every_field_and_refuses_other_versions():
+    from jsonschema import Draft202012Validator, ValidationError
+
+    schema = json.loads(SCHEMA.read_text())
+    validator = Draft202012Validator(schema)
+    record = json.loads(store.dump(episode()))
+    validator.validate(record)
+    with pytest.raises(ValidationError):
+        validator.validate(record | {"schema_version": 99})
+    for name, part in {"Episode": schema, **schema["$defs"]}.items():
+        cls = getattr(sys.modules["orgthink.episode"], name)
+        if is_dataclass(cls):
+            assert [key for key, value in part["properties"].items() if not value.get("description")] == [], name
+            assert part["properties"].keys() == {field.name for field in fields(cls)}
+
+
+def test_the_golden_file_reads_and_writes_back_unchanged():
+    """A change of the record that breaks stored files must raise SCHEMA_VERSION."""
+    from jsonschema import Draft202012Validator
+
+    validator = Draft202012Validator(json.loads(SCHEMA.read_text()))
+    lines = GOLDEN.read_bytes().splitlines(keepends=True)
+    assert len(lines) >= 4
+    for line in lines:
+        assert store.dump(store.load(line)) == line
+        validator.validate(json.loads(line))
+
+
+def test_a_run_keeps_what_was_appended(tmp_path: Path):
+    new(tmp_path / "run", 3)
+    folder = RunFolder.open(tmp_path / "run")
+    assert list(folder.episodes()) == [episode(0), episode(1), episode(2)]
+    assert folder.settings(Sampling) == Sampling(5)
+    assert {"orgthink", "commit", "versions", "schema_version", "kind"} <= folder.config.keys()
+
+
+def test_a_torn_last_line_does_not_count_and_is_cut_off(tmp_path: Path):
+    folder = new(tmp_path / "run", 2)
+    whole = folder.episodes_file.read_bytes()
+    for cut in (1, 100, len(store.dump(episode(2))) - 1):
+        folder.episodes_file.write_bytes(whole + store.dump(episode(2))[:cut])
+        assert len(list(folder.episodes())) == 2
+        with folder.journal() as journal:
+            assert len(journal.kept) == 2
+            assert folder.episodes_file.read_bytes() == whole
+    with folder.journal() as journal:
+        journal.append(episode(2))
+    assert [e.problem.id for e in folder.episodes()] == ["p0", "p1", "p2"]
+
+
+@pytest.mark.parametrize(
+    "line", [b"{\n", b"\n", b"[]\n", b'{"id": "x"}\n', b"\xff\xfe\n", b"\0" * 50 + b"\n"], ids=repr
+)
+def test_a_corrupt_line_is_named_and_nothing_is_changed(tmp_path: Path, line: bytes):
+    folder = new(tmp_path / "run", 3)
+    lines = folder.episodes_file.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([lines[0], line, *lines[2:]])
+    folder.episodes_file.write_bytes(damaged)
+    with pytest.raises(UserError, match=r"episodes\.jsonl, line 2"):
+        list(folder.episodes())
+    with pytest.raises(UserError, match="line 2"), folder.journal():
+        pass
+    assert folder.episodes_file.read_bytes() == damaged
+
+
+def test_an_episode_of_another_version_is_refused(tmp_path: Path):
+    folder = new(tmp_path / "run", 1)
+    with folder.episodes_file.open("ab") as file:
+        file.write(store.dump(episode(1, schema_version=2)))
+    with pytest.raises(UserError, match="line 2.*version 2"):
+        list(folder.episodes())
+
+
+def test_episodes_to_be_done_again_move_away(tmp_path: Path):
+    folder = new(tmp_path / "run", 4)
+    with folder.journal(redo=lambda e: e.problem.id in ("p1", "p2")) as journal:
+        assert [e.problem.id for e in journal.kept] == ["p0", "p3"]
+        journal.append(episode(1, answer="second try"))
+    assert [e.problem.id for e in folder.episodes()] == ["p0", "p3", "p1"]
+    moved = [store.load(line) for line in (folder.path / "failed.jsonl").read_bytes().splitlines()]
+    assert moved == [episode(1), episode(2)]
+
+
+def test_only_one_process_appends(tmp_path: Path):
+    folder = new(tmp_path / "run")
+    with folder.journal():
+        with pytest.raises(UserError, match="another process"), folder.journal():
+            pass
+    with folder.journal():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "it has no config.json"),
+        ("not json", "cannot be read"),
+        ('{"model_type": "qwen3"}', "another program"),
+        ("[1]", "another program"),
+        ('{"orgthink": "9", "schema_version": 2, "settings": {}}', "version 2: this orgthink reads version 1"),
+    ],
+)
+def test_a_foreign_folder_is_refused(tmp_path: Path, content: str | None, message: str):
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=message) as caught:
+        RunFolder.open(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_is_only_made_where_nothing_is(tmp_path: Path):
+    new(tmp_path / "run", 1)
+    with pytest.raises(UserError, match="--resume"):
+        RunFolder.create(tmp_path / "run", "eval", Sampling(1))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="not empty"):
+            RunFolder.create(tmp_path / "mine", "eval", Sampling(1), overwrite=overwrite)
+    assert len(list(RunFolder.open(tmp_path / "run").episodes())) == 1
+    fresh = RunFolder.create(tmp_path / "run", "eval", Sampling(1), overwrite=True)
+    assert list(fresh.episodes()) == []
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from test_store import RunFolder, episode
+folder = RunFolder.open(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+with folder.journal() as journal:
+    for number in range(100):
+        try:
+            journal.append(episode(number))
+        except OSError:
+            sys.exit(number)
+"""
+
+
+def test_on_a_full_disk_what_was_written_stays_whole(tmp_path: Path):
+    folder = new(tmp_path / "run")
+    room = int(5.5 * len(store.dump(episode())))
+    path = os.pathsep.join((str(HERE), str(HERE.parent)))
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(folder.path), str(room)], env=os.environ | {"PYTHONPATH": path}
+    )
+    assert done.returncode == 5
+    assert folder.episodes_file.read_bytes() == b"".join(store.dump(episode(number)) for number in range(5))
+    with folder.journal() as journal:
+        journal.append(episode(5))
+    assert len(list(folder.episodes())) == 6
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = new(tmp_path / "run")
+    folder.write_json("summary.json", {"a": 1})
+    before = sorted(tmp_path.rglob("*"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        folder.write_json("summary.json", {"a": 2})
+    assert json.loads((folder.path / "summary.json").read_text()) == {"a": 1}
+    assert sorted(tmp_path.rglob("*")) == before
