@@ -52,6 +52,8 @@ class Evaluation:
     """Episodes alive at once; it decides the seconds, and nothing else."""
 
     def __post_init__(self) -> None:
+        if not self.organizations:
+            raise ValueError("no organization: name at least one")
         for name in ("n", "samples", "concurrency"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
@@ -137,12 +139,10 @@ async def evaluate(
     Once `stop` is set, no more episodes begin and those under way are finished. Raises UserError if the
     folder holds episodes of another plan, OSError if it cannot be written; what was appended stays.
     """
-    order = {job.id: job for job in jobs(plan)}
-    todo, began = dict(order), time.perf_counter()
+    todo, began = {job.id: job for job in jobs(plan)}, time.perf_counter()
+    for episode in finished(plan, folder):
+        del todo[episode.id]
     with folder.journal(redo=broken) as journal:
-        for episode in journal.kept:
-            if todo.pop(episode.id, None) is None:
-                raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")
         done = {episode.id: episode for episode in journal.kept}
 
         def ended(episode: Episode) -> None:
@@ -153,9 +153,25 @@ async def evaluate(
             progress(episode)
 
         await _attempt_all(plan, todo.values(), engine, stop or asyncio.Event(), ended)
-    episodes = [done[id] for id in order if id in done]
+    episodes = in_order(plan, done.values())
     folder.write_json("summary.json", summarise(episodes))
     return episodes
+
+
+def in_order(plan: Evaluation, episodes: Iterable[Episode]) -> list[Episode]:
+    """Episodes in the order of the plan, whenever they ended."""
+    place = {job.id: place for place, job in enumerate(jobs(plan))}
+    return sorted(episodes, key=lambda episode: place[episode.id])
+
+
+def finished(plan: Evaluation, folder: RunFolder) -> list[Episode]:
+    """What need not be done again. Raises UserError if the folder holds episodes of another plan."""
+    ids = {job.id for job in jobs(plan)}
+    episodes = list(folder.episodes())
+    for episode in episodes:
+        if episode.id not in ids:
+            raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")
+    return [episode for episode in episodes if not broken(episode)]
 
 
 async def _attempt_all(

@@ -15,6 +15,9 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 if something failed on the way, 2 for bad input, 130 for Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # where "≥" cannot be printed
     _tame_threads()
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.errors import UserError
@@ -62,10 +65,10 @@ def _verb(argv: Sequence[str]):
 
 def _unframed(frame: str) -> str:
     """What a frame says, on one line: the complaint and the nearest option, without help texts."""
-    inner = " ".join(line.strip("│ ") for line in frame.splitlines() if line.startswith("│"))
-    complaint, *rest = re.split(r"─{5,}", inner)
-    near = re.search(r"Perhaps you meant: (--[\w-]+)", " ".join(" ".join(rest).split()))
-    return " ".join(complaint.split()) + (f": did you mean {near[1]}?" if near else "; see --help")
+    lines = "\n".join(line.strip("│ ") for line in frame.splitlines())
+    _title, complaint, *rest = re.split(r".*[─-]{5,}.*", lines)
+    near = re.search(r"Perhaps you meant:\s*(--[\w-]+)", " ".join(rest))
+    return " ".join(complaint.split()).rstrip(".") + (f": did you mean {near[1]}?" if near else "; see --help")
 
 
 def _complain(line: str) -> int:

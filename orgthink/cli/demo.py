@@ -32,5 +32,6 @@ class Demo:
         print()
         plan = Eval(model=self.model, n=self.n, capacity=CAPACITY, max_tokens=TOKENS).plan()
         code = asyncio.run(conduct(plan, self.out, overwrite=True))
-        print(f"\nsee every episode: {page(RunFolder.open(self.out))}")
+        folder = RunFolder.open(self.out)
+        print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")
         return code

@@ -9,20 +9,18 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from orgthink.cli.options import Options
 from orgthink.cli.progress import progress
 from orgthink.cli.table import conditions, print_table
 from orgthink.engines import open_engine
-from orgthink.episode import Episode
+from orgthink.engines.engine import Engine
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, jobs, trouble
+from orgthink.evaluate import Evaluation, broken, evaluate, finished, in_order, jobs, trouble
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, plain, require_vacant
 from orgthink.tasks.task import Split
-
-T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -91,41 +89,49 @@ async def conduct(plan: Evaluation, target: RunFolder | Path, *, overwrite: bool
     """
     if isinstance(target, Path):
         require_vacant(target, overwrite=overwrite)
+    elif len(finished(plan, target)) == len(jobs(plan)):
+        return report(plan, target)
     engine = await open_engine(plan.engine)
     try:
         if isinstance(target, Path):
             plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
             target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
-        folder = target
-        total, done = len(jobs(plan)), sum(not broken(episode) for episode in folder.episodes())
-
-        async def work(stop: asyncio.Event) -> list[Episode]:
-            with progress(done, total) as ended:
-                return await evaluate(plan, engine, folder, stop=stop, progress=ended)
-
-        episodes = await interruptible(work)
+        await interruptible(lambda stop: _evaluate(plan, engine, target, stop))
     finally:
         await engine.aclose()
-    return report(folder, plan, episodes, total)
+    return report(plan, target)
 
 
-def report(folder: RunFolder, plan: Evaluation, episodes: list[Episode] | None, total: int) -> int:
+async def _evaluate(plan: Evaluation, engine: Engine, folder: RunFolder, stop: asyncio.Event) -> None:
+    try:
+        with progress(len(finished(plan, folder)), len(jobs(plan))) as ended:
+            await evaluate(plan, engine, folder, stop=stop, progress=ended)
+    except OSError as error:
+        again = f"what was written is whole; {_again(folder)}"
+        raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
+
+
+def report(plan: Evaluation, folder: RunFolder) -> int:
     """Print the table, and how to go on if something is missing; return the exit code."""
-    again = f"go on with: orgthink eval --resume {folder.path}"
-    if episodes is not None:
-        print_table(summarise(episodes), conditions(plan, folder.config))
-    done = sum(1 for _ in folder.episodes()) if episodes is None else len(episodes)
-    if done < total:
-        print(f"orgthink: stopped after {done} of {total} episodes; {again}", file=sys.stderr)
+    episodes, total = list(folder.episodes()), len(jobs(plan))
+    if episodes:
+        print_table(summarise(in_order(plan, episodes)), conditions(plan, folder.config))
+    failed = [episode for episode in episodes if broken(episode)]
+    if len(episodes) < total:
+        print(f"orgthink: stopped after {len(episodes)} of {total} episodes; {_again(folder)}", file=sys.stderr)
         return INTERRUPTED
-    failed = [episode for episode in episodes or () if broken(episode)]
     if failed:
-        print(f"orgthink: {len(failed)} of {total} episodes failed ({trouble(failed[0])}); {again}", file=sys.stderr)
+        why = f"{len(failed)} of {total} episodes failed ({trouble(failed[0])})"
+        print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
     return int(bool(failed))
 
 
-async def interruptible(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T | None:
-    """Do the work. Ctrl-C sets the event it is given, a second one cancels it and gives `None`."""
+def _again(folder: RunFolder) -> str:
+    return f"go on with: orgthink eval --resume {folder.path}"
+
+
+async def interruptible(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Do the work. Ctrl-C sets the event it is given, a second one cancels it."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
 
@@ -138,8 +144,9 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]])
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
-        return await task
+        await task
     except asyncio.CancelledError:
-        return None
+        if not task.cancelled():
+            raise
     finally:
         loop.remove_signal_handler(signal.SIGINT)

@@ -51,7 +51,7 @@ def conditions(plan: Evaluation, config: Mapping[str, Any]) -> str:
         f"{plan.n} {plan.split} problems of {plan.task}, seed {plan.seed}, {plan.samples} sample(s)",
         f"model {plan.engine.model}, {drawn}",
         f"{plan.sampling.max_tokens} tokens {budget}",
-        f"capacity {plan.limits.capacity}",
+        f"capacity {plan.limits.capacity}, {plan.concurrency} episodes at once",
         f"orgthink {config['orgthink']} {config['commit'] or ''}".rstrip(),
     ]
     return "; ".join(parts) + ". [95 % interval]. critical path and tokens in decoding steps."

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.episode import Episode
 from orgthink.errors import pick
 from orgthink.evaluate import Evaluation
 from orgthink.measure.summary import summarise
@@ -24,28 +25,28 @@ class View:
     out: Path | None = None
     """HTML file; without it view.html in the run folder."""
     perfetto: Path | None = None
-    """Also write one episode as a trace for ui.perfetto.dev."""
+    """Also write a trace for ui.perfetto.dev."""
     episode: str | None = None
-    """Id of the episode for Perfetto; without it the first one."""
+    """Id of the only episode to show; without it all are."""
 
     def __call__(self) -> int:
         folder = RunFolder.open(self.folder)
-        print(page(folder, self.out))
+        episodes = list(folder.episodes())
+        if self.episode is not None:
+            episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
+        print(page(folder, episodes, self.out))
         if self.perfetto is not None:
             from orgthink.export.perfetto import trace
 
-            episodes = {episode.id: episode for episode in folder.episodes()}
-            chosen = pick("episode", self.episode or next(iter(episodes), ""), episodes)
-            write_whole(self.perfetto, json.dumps(trace(chosen)).encode())
+            write_whole(self.perfetto, json.dumps(trace(episodes)).encode())
             print(self.perfetto)
         return 0
 
 
-def page(folder: RunFolder, out: Path | None = None) -> Path:
-    """Write the page of a run, and return where it is."""
+def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:
+    """Write the page of a run's episodes, and return where it is."""
     from orgthink.view import render
 
-    episodes = list(folder.episodes())
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=_notes(folder))
     write_whole(out, text.encode())

@@ -311,9 +311,13 @@ class Batch(Generic[R]):
         request.over = finish is not None
         return Token(i, logprob, self.version, finish)
 
+    @torch.inference_mode()
     def _sweep(self) -> None:
         """Keep the caches of requests that are over, and move rows that have outgrown their block."""
         for block in list(self._blocks.values()):
+            outgrown = sum(row.length == block.width and not row.over for row in block.rows)
+            if outgrown:
+                self._block(block.width).reserve(outgrown)
             for i in reversed(range(len(block.rows))):
                 request = block.rows[i]
                 if request.over:

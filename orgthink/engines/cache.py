@@ -55,21 +55,28 @@ class Block(Generic[R]):
     def _allocate(self, capacity: int) -> None:
         c, n = self._config, len(self.rows)
         shape = (c.num_hidden_layers, capacity, c.num_key_value_heads)
-        # Zeros: what lies behind a row's end is masked, but must be finite.
-        keys = torch.zeros(*shape, self.width, c.head_dim)
-        values = torch.zeros(*shape, c.head_dim, self.width)
+        keys = torch.empty(*shape, self.width, c.head_dim)
+        values = torch.empty(*shape, c.head_dim, self.width)
         if n:
             keys[:, :n], values[:, :n] = self._keys[:, :n], self._values[:, :n]
         self._keys, self._values = keys, values
 
+    def reserve(self, rows: int) -> None:
+        """Make room for some more rows."""
+        wanted, capacity = len(self.rows) + rows, self._keys.shape[1]
+        if wanted > capacity:
+            self._allocate(max(4, wanted, 3 * capacity // 2))
+
     def put(self, row: R, cache: KeysValues | None) -> None:
         """Add a row, with the cache of its first tokens if there is one."""
-        i, capacity = len(self.rows), self._keys.shape[1]
-        if i == capacity:
-            self._allocate(max(4, 2 * capacity))
+        i = len(self.rows)
+        self.reserve(1)
+        length = 0
         if cache is not None:
             length = cache.keys_LKTD.shape[2]
             self._keys[:, i, :, :length], self._values[:, i, ..., :length] = cache
+        # What lies behind a row's end is masked, but must be finite.
+        self._keys[:, i, :, length:], self._values[:, i, ..., length:] = 0, 0
         self.rows.append(row)
 
     def get(self, i: int) -> KeysValues:

@@ -125,17 +125,21 @@ class EndpointEngine:
         reader = _Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
         last: Chunk | None = None
         async with self._places, aclosing(self._answer(body)) as answer:
-            async for event in answer:
-                if last is None:
+            try:
+                async for event in answer:
+                    if last is not None:  # the count comes after the end
+                        last = replace(last, tokens=event.tokens or last.tokens)
+                        continue
                     chunk = reader.chunk(event)
                     if chunk.finish is not None:
-                        last = chunk
+                        last = replace(chunk, tokens=event.tokens)
+                        if event.finish is None:
+                            break
                     elif chunk.pieces:
                         yield chunk
-                if event.finish is None and last is not None and event.tokens is None:
-                    break  # a stop text that the server was not told
-                if last is not None and event.tokens is not None:
-                    last = replace(last, tokens=event.tokens)
+            except EngineError:
+                if last is None:
+                    raise
         if last is None:
             raise EngineError(f"{self.url} ended its answer after {reader.read} tokens without saying why")
         yield last

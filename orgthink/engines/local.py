@@ -203,7 +203,7 @@ class LocalEngine:
     def _step(self) -> None:
         try:
             self._deliver(self._batch.step())
-        except Exception as error:  # whatever it was, everybody who waits for tokens must hear of it
+        except Exception as error:
             self._fail(EngineError(f"decoding failed: {error!r}"))
 
     def _fail(self, error: EngineError) -> None:

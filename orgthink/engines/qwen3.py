@@ -102,9 +102,12 @@ class Layer(nn.Module):
 
     def project(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of [..., C]: [..., heads, D] each, normed and rotated."""
+        query, key, value = self.heads
         qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (-1, self.head_dim))
-        q, k, v = qkv.split(self.heads, -2)
-        return rotate(self.query_norm(q), cos, sin), rotate(self.key_norm(k), cos, sin), v
+        qk, v = qkv.split((query + key, value), -2)
+        scale = torch.cat([self.query_norm.weight.expand(query, -1), self.key_norm.weight.expand(key, -1)])
+        qk = rotate(F.rms_norm(qk, qk.shape[-1:], eps=self.query_norm.eps) * scale, cos, sin)
+        return *qk.split((query, key), -2), v
 
     def mlp(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)

@@ -60,16 +60,20 @@ _ON_CPU = {
 class VllmEngine:
     """Any model folder that vLLM opens."""
 
-    def __init__(self, model: str, tokenizer: Tokenizer, build: Callable[[], Any], version: str) -> None:
-        """`build` makes the `LLMEngine`. Most callers want `open`."""
+    def __init__(
+        self, model: str, tokenizer: Tokenizer, build: Callable[[], Any], version: str, weights: frozenset[str]
+    ) -> None:
+        """Use `open`. `build` makes the `LLMEngine`; `weights` are the names of the model's weights."""
         self.model = model
         self.policy_version = version
         """Weights that sample now."""
+        self.sampled_tokens = 0
+        """Tokens drawn, as far as they were asked for."""
         self.computed_prompt_tokens = 0
         """Prompt tokens that requests made the model read."""
         self.reused_prompt_tokens = 0
         """Prompt tokens that the prefix cache had."""
-        self._tokenizer = tokenizer
+        self._tokenizer, self._weights = tokenizer, weights
         self._numbers = itertools.count()
         self._live: dict[str, _Request] = {}
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
@@ -105,7 +109,7 @@ class VllmEngine:
         settings = EngineArgs(model=str(folder), **(defaults | engine_args))
         try:
             name = folder.resolve().name
-            return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name)
+            return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, _names(folder))
         except Exception as error:
             raise EngineUnavailable(f"vLLM cannot open {folder}: {_line(error)}") from error
 
@@ -139,9 +143,12 @@ class VllmEngine:
     async def update_weights(self, state: Mapping[str, torch.Tensor], version: str) -> None:
         """Decode on with other weights, under Hugging Face names; what was computed with the old ones is forgotten.
 
-        Requests under way go on with them: each chunk names the version that sampled it. If it fails the engine is
-        closed, for its weights are then neither the old nor the new ones.
+        Requests under way go on with them: each chunk names the version that sampled it. ValueError if some are missing.
+        EngineError if they do not fit; the engine is then closed, for its weights are neither the old nor the new ones.
         """
+        missing = self._weights - state.keys()
+        if missing:
+            raise ValueError(f"the weights of version {version} lack {', '.join(sorted(missing)[:3])} …")
         await self._call(lambda: self._update(state, version))
 
     async def aclose(self) -> None:
@@ -225,6 +232,7 @@ class VllmEngine:
                 request.counted, reused = True, output.num_cached_tokens or 0
                 self.reused_prompt_tokens += reused
                 self.computed_prompt_tokens += len(request.ids) - reused
+            self.sampled_tokens += len(output.outputs[0].token_ids)
             chunk = request.chunk(output.outputs[0], self.policy_version)
             if isinstance(chunk, EngineError) or chunk.finish is not None:
                 del self._live[request.id]
@@ -312,6 +320,13 @@ def _deliver(loop: asyncio.AbstractEventLoop, chunks: list[tuple[_Request, Chunk
 
     with suppress(RuntimeError):  # the loop is closed: nobody waits
         loop.call_soon_threadsafe(put)
+
+
+def _names(folder: Path) -> frozenset[str]:
+    """Of all weights in the folder."""
+    from safetensors import safe_open
+
+    return frozenset(name for file in folder.glob("*.safetensors") for name in safe_open(file, "pt").keys())
 
 
 def _line(error: Exception) -> str:

@@ -67,7 +67,11 @@ def _events(episode: Episode, pid: int) -> Iterator[Event]:
 
 def _slices(trace: Trace, drawn: Layout) -> list[Slice]:
     """An agent's decoding and waiting, in order of time; something for an agent that did neither."""
-    slices = [_decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode") for bar in drawn.bars if bar.agent == trace.agent]
+    slices = [
+        _decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode")
+        for bar in drawn.bars
+        if bar.agent == trace.agent
+    ]
     for wait in drawn.waits:
         start, end = map(_micro, wait.seconds)
         if wait.agent == trace.agent and start < end:

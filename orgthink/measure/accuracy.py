@@ -12,7 +12,7 @@ from orgthink.episode import Episode
 
 
 def at_least(episode: Episode, a: int) -> bool | None:
-    """Whether `a` different correct solutions were found (`≥ a correct`); `None` if ungraded or fewer were asked for."""
+    """`≥ a correct`: whether a different solutions were found; `None` if ungraded or if fewer were asked for."""
     grade = episode.grade
     return None if grade is None or a > grade.required else grade.correct >= a
 

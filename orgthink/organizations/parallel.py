@@ -46,10 +46,11 @@ def vote(problem: Problem, answers: list[str]) -> str | None:
     votes: Counter[Hashable] = Counter()
     texts: dict[Hashable, str] = {}
     for answer in answers:
-        offered = {s.identity: s.text for s in reversed(_solutions(problem, answer))}
-        for identity in reversed(offered):  # in the order offered, one vote for each from each answer
-            votes[identity] += 1
-            texts.setdefault(identity, offered[identity])
+        offered: dict[Hashable, str] = {}  # one vote for each from each answer
+        for solution in _solutions(problem, answer):
+            offered.setdefault(solution.identity, solution.text)
+        votes.update(offered.keys())
+        texts = offered | texts
     winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish
@@ -216,7 +217,16 @@ class Agent:
             span = draft.span(self._clock())
             if span.tokens:
                 self._context.spans.append(span)
-                self.steps += span.tokens - len(draft.pieces)
+                self._recount(len(draft.pieces), span.tokens)
+
+    def _recount(self, pieces: int, tokens: int) -> None:
+        """Count steps in tokens where the server sent other pieces; what was forked meanwhile moves in proportion."""
+        if pieces != tokens:
+            begun = self.steps - pieces
+            self.steps = begun + tokens
+            for i, fork in enumerate(self.forks):
+                if fork.at > begun:
+                    self.forks[i] = replace(fork, at=begun + ceil((fork.at - begun) * tokens / pieces))
 
     def ended(self, stop: StopReason, result: Result) -> None:
         """Set how it ended, unless it already had."""

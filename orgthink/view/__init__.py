@@ -31,7 +31,10 @@ def render(
 ) -> str:
     """The page. `summary` is that of `summary.json`; `notes` are conditions no episode tells, such as budgets."""
     shown = list(episodes)
-    data = {"conditions": {**conditions(shown), **(notes or {})}, **pack(shown, summarise(shown) if summary is None else summary)}
+    data = {
+        "conditions": {**conditions(shown), **(notes or {})},
+        **pack(shown, summarise(shown) if summary is None else summary),
+    }
     style = _part("page.css")
     script = "(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "\n})();"
     return Template(_part("page.html")).substitute(
@@ -55,4 +58,4 @@ def _hash(text: str) -> str:
 
 @cache
 def _part(name: str) -> str:
-    return (files(__package__) / "page" / name).read_text(encoding="utf-8")
+    return (files("orgthink.view") / "page" / name).read_text(encoding="utf-8")

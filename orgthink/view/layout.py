@@ -158,7 +158,7 @@ def moment(trace: Trace, step: int) -> float:
     """Seconds at which an agent had done so many decoding steps."""
     done, at = 0, trace.start
     for span in trace.spans:
-        if span.origin is Origin.SAMPLED and done < step:
+        if span.origin is Origin.SAMPLED and span.tokens and done < step:
             part = min(step - done, span.tokens)
             start, end = _seconds(trace, done, span.start, span.end, span.tokens)
             at = start + (end - start) * part / span.tokens

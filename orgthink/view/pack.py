@@ -11,7 +11,7 @@ from orgthink.episode import Episode, FormatError, FormatFault, Origin, Trace
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
-from orgthink.view.layout import Arrow, Layout, Range, layout, moment
+from orgthink.view.layout import Layout, Range, layout, moment
 
 COLUMNS = ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate")
 """Numbers of a summary that the page's table shows, beside `at_least`."""
@@ -75,6 +75,7 @@ def _interval(value: Mapping[str, float] | None) -> list[float | None] | None:
 def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
     drawn = layout(episode)
     number = {trace.agent: i for i, trace in enumerate(episode.traces)}
+    hot = _on_path(episode, drawn)
     grade = episode.grade
     return {
         "id": episode.id,
@@ -94,7 +95,7 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
         "concurrency": concurrency(episode),
         "agents": [_agent(trace, drawn, number, texts) for trace in episode.traces],
         "arrows": [
-            [a.kind, number[a.parent], number[a.child], a.key, a.steps, round(a.seconds, 4), _hot(a, drawn)]
+            [a.kind, number[a.parent], number[a.child], a.key, a.steps, round(a.seconds, 4), a.child in hot]
             for a in drawn.arrows
         ],
         "critical": [[number[bar.agent], *_ranges(bar.steps, bar.seconds)] for bar in drawn.critical],
@@ -162,10 +163,16 @@ def _character(fault: FormatFault, trace: Trace) -> tuple[int, int]:
     return index, min(ends, key=lambda end: abs(end - character), default=character)
 
 
-def _hot(arrow: Arrow, drawn: Layout) -> bool:
-    """Whether the critical path runs along the arrow."""
-    bars = [bar for bar in drawn.critical if bar.agent == arrow.child]
-    return bool(bars) and arrow.steps == (bars[0].steps[0] if arrow.kind == "fork" else bars[-1].steps[1])
+def _on_path(episode: Episode, drawn: Layout) -> set[str]:
+    """Agents that the critical path runs through: it enters by their fork and leaves by their join."""
+    parents = {trace.agent: trace.parent for trace in episode.traces}
+    found: set[str] = set()
+    for bar in drawn.critical:
+        agent: str | None = bar.agent
+        while agent is not None and agent not in found:
+            found.add(agent)
+            agent = parents[agent]
+    return found
 
 
 def _ranges(steps: Range, seconds: Range) -> list[float]:

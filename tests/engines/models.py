@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -83,3 +84,11 @@ def _bytes() -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
     return tokenizer
+
+
+def with_eos(folder: Path, copy: Path, eos: int) -> Path:
+    """A copy of a model folder in which another id ends the text."""
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "eos_token_id": eos}))
+    return copy

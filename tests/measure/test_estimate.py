@@ -97,7 +97,7 @@ def test_difference_is_paired_and_repeatable() -> None:
     rng = random.Random(2)
     hard = {str(i): rng.gauss(0, 50) for i in range(40)}
     first = [(problem, value + 1 + rng.gauss(0, 0.5)) for problem, value in hard.items()]
-    second = [(problem, value) for problem, value in hard.items()]
+    second = list(hard.items())
     estimate = difference(first, [*second, ("only here", 9999.0)])
     assert estimate.n == 40
     assert estimate.mean == pytest.approx(fmean(value for _, value in first) - fmean(hard.values()))

@@ -46,7 +46,7 @@ def test_recurrence_is_longest_path_on_random_episodes() -> None:
         "key again",
         "no steps",
         "joins at one step",
-        "fork after a join at a step",
+        "fork after join at a step",
     ):
         assert seen[shape] > 500, seen
 
@@ -60,7 +60,7 @@ def shapes(episode: Episode) -> set[str]:
         found |= {"key again"} if len({fork.key for fork in trace.forks}) < len(trace.forks) else set()
         found |= {"no steps"} if trace.parent and not trace.steps else set()
         found |= {"joins at one step"} if len(set(ats)) < len(ats) else set()
-        found |= {"fork after a join at a step"} if any(fork.after for fork in trace.forks) else set()
+        found |= {"fork after join at a step"} if any(fork.after for fork in trace.forks) else set()
     return found
 
 
@@ -131,7 +131,8 @@ EXAMPLES: dict[str, tuple[Program, int]] = {
         14,
     ),
     "forked in the first fragment, joined in the second": (
-        (Think(2), Fork("1", think(3)), Think(1), Fork("2", think(20)), Think(1), Join("1"), Think(4), Join("2"), Think(2)),
+        (Think(2), Fork("1", think(3)), Think(1), Fork("2", think(20)), Think(1), Join("1"), Think(4), Join("2"),
+         Think(2)),
         # l_1 = max(4, 2 + 3) = 5; l_2 = max(5 + 4, 0 + 3 + 20) = 23; l_3 = 25
         25,
     ),
@@ -144,11 +145,13 @@ EXAMPLES: dict[str, tuple[Program, int]] = {
         15,
     ),
     "code forks two at once, twice": (
-        (Fork("1", think(5)), Fork("2", think(8)), Join("1"), Join("2"), Fork("1", think(2)), Fork("2", think(1)), Join("2"), Join("1")),
+        (Fork("1", think(5)), Fork("2", think(8)), Join("1"), Join("2"),
+         Fork("1", think(2)), Fork("2", think(1)), Join("2"), Join("1")),
         10,
     ),
     "nested": (
-        (Think(1), Fork("1", (Think(2), Fork("1", think(10)), Think(3), Join("1"), Think(4))), Think(6), Join("1"), Think(1)),
+        (Think(1), Fork("1", (Think(2), Fork("1", think(10)), Think(3), Join("1"), Think(4))), Think(6), Join("1"),
+         Think(1)),
         # the worker: l_1 = max(5, 2 + 10) = 12, 16 in all; the organizer: l_1 = max(7, 1 + 16) = 17
         18,
     ),

@@ -24,13 +24,13 @@ from orgthink.runtime.session import Limits
 from orgthink.tasks.countdown import COUNTDOWN_MINI
 
 Row = tuple[int, str, dict[str, list[str]], tuple[int, int, float | None, float | None, int, int, list[str]]]
-"""Capacity, organizer, workers; steps, sampled tokens, η of the pool and of the workers, forks, joins, format errors."""
+"""Capacity, organizer, workers; then steps, sampled tokens, η of the pool, of the workers, forks, joins, errors."""
 
 CASES: dict[str, Row] = {
     "nothing at all": (1, "", {}, (0, 0, None, None, 0, 0, ["NO_ANSWER"])),
     "no fork": (1, "a b <ANSWER> x </ANSWER>", {}, (5, 5, 1.0, 0.0, 0, 0, [])),
     "tags are words without spaces around them": (1, "a<ANSWER>x</ANSWER>b", {}, (5, 5, 1.0, 0.0, 0, 0, [])),
-    # a <FORK-1> q </FORK-1> | b <JOIN-1> | <ANSWER> x </ANSWER>: the worker's 3 words take steps 4 to 7, the join is at 6
+    # a <FORK-1> q </FORK-1> | b <JOIN-1> | <ANSWER> x </ANSWER>: the join is at 6, the worker is back at 4 + 3
     "the example of the documentation": (
         2, "a <FORK-1>q</FORK-1> b <JOIN-1>returned</JOIN-1> <ANSWER>x</ANSWER>", {"1": ["<RETURN>r</RETURN>"]},
         (10, 12, 12 / 10, 3 / 10, 1, 1, []),
@@ -74,7 +74,8 @@ CASES: dict[str, Row] = {
     # the doubled fork takes no text: the second use gets the second one. l_1 = max(7, 3 + 2) = 7, fork at 10,
     # l_2 = max(11, 10 + 4) = 14, then 3
     "doubled": (
-        3, "<FORK-1>q</FORK-1><FORK-1>p</FORK-1><JOIN-1>r</JOIN-1><FORK-1>q</FORK-1><JOIN-1>r</JOIN-1><ANSWER>x</ANSWER>",
+        3, "<FORK-1>q</FORK-1><FORK-1>p</FORK-1><JOIN-1>r</JOIN-1>"
+        "<FORK-1>q</FORK-1><JOIN-1>r</JOIN-1><ANSWER>x</ANSWER>",
         {"1": ["1 2", "1 2 3 4"]}, (17, 20, 20 / 17, 6 / 17, 2, 2, ["DUPLICATE_FORK"]),
     ),
     # an id is looked at before the pool: the third fork is doubled, not too many

@@ -173,8 +173,7 @@ def test_injected_text_never_acts(returned):
     assert episode.answer == "7" and not episode.format_faults and len(episode.traces) == 2
 
 
-def test_a_tag_may_be_cut_anywhere_by_the_tokens():
-    """Half a tag before an injection and half after it make no tag."""
+def test_half_tags_around_an_injection_make_no_tag():
     turns = [
         Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
         Turn("<RETURN> < </RETURN>", when="Subtask: one"),
@@ -258,7 +257,7 @@ def test_episode_ends_though_a_worker_waits_for_one_that_never_ends():
 def test_parallel_thinkers_share_the_pool_and_vote():
     turns = [Turn("a <ANSWER> 1+1; 2+2 </ANSWER>"), Turn("b b <ANSWER> 2 + 2; 3 </ANSWER>"), Turn("c", fails="boom")]
     played = play(Parallel(), turns, Limits(capacity=3))
-    assert played.episode.answer == "2+2\n1+1\n3" and played.episode.seconds == 8
+    assert played.episode.answer == "2+2" and played.episode.seconds == 8
     assert [trace.status for trace in played.episode.traces] == [Status.OK, Status.OK, Status.OK, Status.ERROR]
 
 

@@ -101,7 +101,11 @@ def nested(number: int = 100) -> Episode:
     """A worker that organizes workers of its own, and a key that is used twice."""
     turns = [
         Turn(f"{scan(12)}<FORK-1>both halves</FORK-1>{scan(18, 1)}<JOIN-1>", seconds=0.02),
-        Turn(f"{scan(6, 2)}<FORK-1>left part</FORK-1><FORK-2>right part</FORK-2>{scan(12, 3)}<JOIN-2>", "both halves", 0.02),
+        Turn(
+            f"{scan(6, 2)}<FORK-1>left part</FORK-1><FORK-2>right part</FORK-2>{scan(12, 3)}<JOIN-2>",
+            "both halves",
+            0.02,
+        ),
         Turn(f"{scan(36, 4)}<RETURN>{SOLUTIONS[0]}</RETURN>", "left part", 0.02),
         Turn(f"{scan(54, 5)}<RETURN>{SOLUTIONS[1]}</RETURN>", "right part", 0.02),
         Turn(f"{scan(6, 6)}<JOIN-1>", "</JOIN-2>", 0.02),

@@ -56,16 +56,23 @@ const tickLabels = (values) => {
 
 /** A labelled choice; `change` gets the value. */
 function choice(label, options, change, attributes) {
-  const select = h("select", { "aria-label": label, ...attributes, onchange: () => change(select.value) },
-    options.map(([value, text]) => h("option", { value }, text)));
+  const select = h(
+    "select",
+    { "aria-label": label, ...attributes, onchange: () => change(select.value) },
+    options.map(([value, text]) => h("option", { value }, text)),
+  );
   return select;
 }
 
 // --- marks: one colour and one shape for each organization, wherever it appears
 
 const SHAPES = [
-  "M0,-5.5A5.5,5.5 0 1 1 -0.01,-5.5Z", "M-5,-5H5V5H-5Z", "M0,-6.5L6.5,0L0,6.5L-6.5,0Z",
-  "M0,-6L6,5H-6Z", "M0,6L6,-5H-6Z", "M-2,-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z",
+  "M0,-5.5A5.5,5.5 0 1 1 -0.01,-5.5Z",
+  "M-5,-5H5V5H-5Z",
+  "M0,-6.5L6.5,0L0,6.5L-6.5,0Z",
+  "M0,-6L6,5H-6Z",
+  "M0,6L6,-5H-6Z",
+  "M-2,-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z",
 ];
 
 const markOf = (organization) => {
@@ -75,7 +82,11 @@ const markOf = (organization) => {
 
 function mark(organization) {
   const { shape, tone } = markOf(organization);
-  return s("svg", { class: "mark", viewBox: "-8 -8 16 16", "aria-hidden": "true" }, s("path", { d: shape, class: tone }));
+  return s(
+    "svg",
+    { class: "mark", viewBox: "-8 -8 16 16", "aria-hidden": "true" },
+    s("path", { d: shape, class: tone }),
+  );
 }
 
 // --- tooltip
@@ -92,4 +103,6 @@ function showTip(event, ...children) {
   tip.style.top = `${Math.max(8, below ? event.clientY - gap - height : event.clientY + gap)}px`;
 }
 
-const hideTip = () => { byId("tip").hidden = true; };
+const hideTip = () => {
+  byId("tip").hidden = true;
+};

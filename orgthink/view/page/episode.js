@@ -6,21 +6,52 @@ function drawEpisode() {
   const e = current.episode;
   const page = byId("episode");
   if (!e) return page.replaceChildren(h("p", { class: "quiet" }, "No episode."));
-  page.replaceChildren(heading(e), facts(e), h("div", { class: "pair" },
-    h("section", {}, h("h3", {}, "Problem"), h("pre", { class: "quote" }, data.texts[e.question])),
-    h("section", {}, h("h3", {}, "Answer"), e.answer === null ? h("p", { class: "quiet" }, "none") : h("pre", { class: "quote", id: "answer" }, e.answer.trim()))),
-    timelineSection(), agentTable(e), drawText(e));
+  page.replaceChildren(
+    heading(e),
+    facts(e),
+    h(
+      "div",
+      { class: "pair" },
+      h("section", {}, h("h3", {}, "Problem"), h("pre", { class: "quote" }, data.texts[e.question])),
+      h(
+        "section",
+        {},
+        h("h3", {}, "Answer"),
+        e.answer === null
+          ? h("p", { class: "quiet" }, "none")
+          : h("pre", { class: "quote", id: "answer" }, e.answer.trim()),
+      ),
+    ),
+    timelineSection(),
+    agentTable(e),
+    drawText(e),
+  );
   layLanes();
   revealPrompt();
 }
 
 function heading(e) {
   const at = view.rows.indexOf(e);
-  const go = (by, text, label) => h("button", { "aria-label": label, title: label, disabled: !view.rows[at + by], onclick: () => move(by) }, text);
-  return h("div", { class: "heading", id: "heading" },
-    h("h2", {}, mark(e.organization), `${e.organization} `, h("span", { class: "quiet" }, e.sample ? `${e.problem} · sample ${e.sample}` : e.problem)),
-    h("div", { class: "buttons" }, h("span", { class: "quiet" }, at < 0 ? "filtered out" : `${short(at + 1)} of ${short(view.rows.length)}`),
-      go(-1, "←", "Previous episode (left arrow)"), go(1, "→", "Next episode (right arrow)")));
+  const go = (by, text, label) =>
+    h("button", { "aria-label": label, title: label, disabled: !view.rows[at + by], onclick: () => move(by) }, text);
+  return h(
+    "div",
+    { class: "heading", id: "heading" },
+    h(
+      "h2",
+      {},
+      mark(e.organization),
+      `${e.organization} `,
+      h("span", { class: "quiet" }, e.sample ? `${e.problem} · sample ${e.sample}` : e.problem),
+    ),
+    h(
+      "div",
+      { class: "buttons" },
+      h("span", { class: "quiet" }, at < 0 ? "filtered out" : `${short(at + 1)} of ${short(view.rows.length)}`),
+      go(-1, "←", "Previous episode (left arrow)"),
+      go(1, "→", "Next episode (right arrow)"),
+    ),
+  );
 }
 
 function facts(e) {
@@ -34,48 +65,134 @@ function facts(e) {
     ["agents", `${e.agents.length}, pool of ${e.capacity}`],
     ["stopped", e.cancel ? `${e.stop}, by ${e.cancel}` : e.stop],
   ];
-  return h("div", {},
-    h("dl", { class: "facts" }, list.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+  return h(
+    "div",
+    {},
+    h(
+      "dl",
+      { class: "facts" },
+      list.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    ),
     e.error && h("p", { class: "alarm" }, e.error),
-    e.faults.map((fault) => h("p", { class: "alarm" }, faultText(e, fault))));
+    e.faults.map((fault) => h("p", { class: "alarm" }, faultText(e, fault))),
+  );
 }
 
 function timelineSection() {
   const e = current.episode;
-  const radio = (axis) => h("button", { role: "radio", "aria-checked": String(current.axis === axis), "data-axis": axis,
-    disabled: axis === "seconds" && !(e.seconds > 0), onclick: () => { current.axis = axis; drawEpisode(); } }, axis);
-  const key = (kind, text) => h("li", {}, s("svg", { class: "key", viewBox: "0 0 18 12", "aria-hidden": "true" },
-    kind === "injected" ? s("g", { class: "injected" }, s("rect", { x: 7.5, y: 0, width: 3, height: 12, rx: 1.5 }))
-      : bar(kind, 0, 18, 6, kind === "wait" ? 8 : 10, kind === "wait" ? { fill: "url(#hatch)" } : {})), text);
-  return h("section", { "aria-label": "Timeline" },
-    h("div", { class: "heading" }, h("h3", {}, "Timeline"),
-      h("ul", { class: "legend" }, key("bar", "decoding"), key("critical", "critical path"), key("wait", "waiting at a join"), key("injected", "injected")),
-      h("div", { class: "switch", role: "radiogroup", "aria-label": "Axis" }, radio("steps"), radio("seconds"))),
-    h("div", { id: "lanes" }));
+  const radio = (axis) =>
+    h(
+      "button",
+      {
+        role: "radio",
+        "aria-checked": String(current.axis === axis),
+        "data-axis": axis,
+        disabled: axis === "seconds" && !(e.seconds > 0),
+        onclick: () => {
+          current.axis = axis;
+          drawEpisode();
+        },
+      },
+      axis,
+    );
+  const key = (kind, text) =>
+    h(
+      "li",
+      {},
+      s(
+        "svg",
+        { class: "key", viewBox: "0 0 18 12", "aria-hidden": "true" },
+        kind === "injected"
+          ? s("g", { class: "injected" }, s("rect", { x: 7.5, y: 0, width: 3, height: 12, rx: 1.5 }))
+          : bar(kind, 0, 18, 6, kind === "wait" ? 8 : 10, kind === "wait" ? { fill: "url(#hatch)" } : {}),
+      ),
+      text,
+    );
+  return h(
+    "section",
+    { "aria-label": "Timeline" },
+    h(
+      "div",
+      { class: "heading" },
+      h("h3", {}, "Timeline"),
+      h(
+        "ul",
+        { class: "legend" },
+        key("bar", "decoding"),
+        key("critical", "critical path"),
+        key("wait", "waiting at a join"),
+        key("injected", "injected"),
+      ),
+      h("div", { class: "switch", role: "radiogroup", "aria-label": "Axis" }, radio("steps"), radio("seconds")),
+    ),
+    h("div", { id: "lanes" }),
+  );
 }
 
 function layLanes() {
   const box = byId("lanes");
-  if (box) box.replaceChildren(drawLanes(current.episode, current.axis === "seconds" && current.episode.seconds > 0 ? "seconds" : "steps", Math.max(320, box.clientWidth)));
+  if (box)
+    box.replaceChildren(
+      drawLanes(
+        current.episode,
+        current.axis === "seconds" && current.episode.seconds > 0 ? "seconds" : "steps",
+        Math.max(320, box.clientWidth),
+      ),
+    );
 }
 
 function agentTable(e) {
   const count = (agent, origin) => short(agent.spans.reduce((sum, [o, , n]) => sum + (o === origin ? n : 0), 0));
   const number = (text) => h("td", { class: "number" }, text);
-  return h("div", { class: "scroll" }, h("table", { class: "agents" },
-    h("thead", {}, h("tr", {}, ["agent", "stopped", "status"].map((name) => h("th", { scope: "col" }, name)),
-      ["prompt", "sampled", "injected", "begin, s", "seconds"].map((name) => h("th", { scope: "col", class: "number" }, name)), h("th", { scope: "col" }, "model"))),
-    h("tbody", {}, e.agents.map((agent, i) => h("tr", { class: i === current.agent ? "chosen" : null, "data-agent": i, onclick: () => selectAgent(i) },
-      h("th", { scope: "row" }, agentName(e, agent)),
-      h("td", {}, agent.cancel ? `${agent.stop}, by ${agent.cancel}` : agent.stop),
-      h("td", {}, h("span", { class: agent.status === "ok" ? null : "bad" }, agent.status.replace("_", " ")), agent.error && h("small", {}, agent.error)),
-      ["p", "s", "i"].map((origin) => number(count(agent, origin))),
-      number(agent.life[2].toFixed(2)), number((agent.life[3] - agent.life[2]).toFixed(2)), h("td", {}, agent.model || "code"))))));
+  return h(
+    "div",
+    { class: "scroll" },
+    h(
+      "table",
+      { class: "agents" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ["agent", "stopped", "status"].map((name) => h("th", { scope: "col" }, name)),
+          ["prompt", "sampled", "injected", "begin, s", "seconds"].map((name) =>
+            h("th", { scope: "col", class: "number" }, name),
+          ),
+          h("th", { scope: "col" }, "model"),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        e.agents.map((agent, i) =>
+          h(
+            "tr",
+            { class: i === current.agent ? "chosen" : null, "data-agent": i, onclick: () => selectAgent(i) },
+            h("th", { scope: "row" }, agentName(e, agent)),
+            h("td", {}, agent.cancel ? `${agent.stop}, by ${agent.cancel}` : agent.stop),
+            h(
+              "td",
+              {},
+              h("span", { class: troubled(agent) ? "bad" : null }, agent.status.replace("_", " ")),
+              agent.error && h("small", {}, agent.error),
+            ),
+            ["p", "s", "i"].map((origin) => number(count(agent, origin))),
+            number(agent.life[2].toFixed(2)),
+            number((agent.life[3] - agent.life[2]).toFixed(2)),
+            h("td", {}, agent.model || "code"),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function selectAgent(i) {
   current.agent = i;
-  for (const node of document.querySelectorAll("#episode tr[data-agent]")) node.classList.toggle("chosen", Number(node.dataset.agent) === i);
+  for (const node of document.querySelectorAll("#episode tr[data-agent]"))
+    node.classList.toggle("chosen", Number(node.dataset.agent) === i);
   for (const node of document.querySelectorAll("#lanes .lane")) {
     node.classList.toggle("chosen", Number(node.dataset.agent) === i);
     node.setAttribute("aria-pressed", String(Number(node.dataset.agent) === i));
@@ -86,7 +203,12 @@ function selectAgent(i) {
 
 function openEpisode(e) {
   current.episode = e;
-  current.agent = e ? Math.max(0, e.agents.findIndex((a) => a.spans.length)) : 0;
+  current.agent = e
+    ? Math.max(
+        0,
+        e.agents.findIndex((a) => a.spans.length),
+      )
+    : 0;
   view.at = Math.max(0, view.rows.indexOf(e));
   hideTip();
   reveal();

@@ -2,9 +2,12 @@
 
 const LANE = { height: 34, bar: 14, top: 30, right: 18 };
 
-/** Name of an agent below its root: role and the keys that lead to it. */
+/** Keys that lead from the root to an agent; empty for the root. */
+const agentPath = (e, agent) => (agent.parent === null ? "" : agent.id.slice(e.agents[0].id.length + 1));
+
+/** Name of an agent below its root: role and path. */
 function agentName(e, agent) {
-  const path = agent.parent === null ? "" : agent.id.slice(e.agents[0].id.length + 1);
+  const path = agentPath(e, agent);
   return path ? `${agent.role} ${path}` : agent.role;
 }
 
@@ -34,38 +37,87 @@ function drawLanes(e, axis, width) {
   }
   e.faults.forEach((fault) => drawFault(e, fault, to, y(fault.agent), parts));
   const label = `${e.agents.length} agents over ${axis === "seconds" ? `${short(e.seconds)} seconds` : `${short(e.steps)} decoding steps`}`;
-  return s("svg", { class: "lanes", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label },
-    s("defs", {}, s("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-      s("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch" }))),
+  return s(
+    "svg",
+    { class: "lanes", width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label },
+    s(
+      "defs",
+      {},
+      s(
+        "pattern",
+        { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        s("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatch" }),
+      ),
+    ),
     e.agents.map((agent, i) => laneHead(e, agent, i, width, y(i), to)),
-    laneAxis(to, axis, height), parts.below, parts.bars, parts.above);
+    laneAxis(to, axis, height),
+    parts.below,
+    parts.bars,
+    parts.above,
+  );
 }
 
 function laneHead(e, agent, i, width, y, to) {
   const chosen = i === current.agent;
   const indent = Math.min(depth(e, agent), 4) * 12;
-  const trouble = agent.status !== "ok" || e.faults.some((f) => f.agent === i);
+  const trouble = troubled(agent) || e.faults.some((f) => f.agent === i);
   const room = Math.floor((to.left - indent - 22) / 6.9);
   const name = agentName(e, agent);
-  return s("g", { class: chosen ? "lane chosen" : "lane", "data-agent": i, role: "button", tabindex: 0, "aria-pressed": String(chosen),
-    "aria-label": `${name}: ${agent.status}`, onclick: () => selectAgent(i),
-    onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); selectAgent(i); } } },
+  const brief = name.length > room ? agentPath(e, agent) || agent.role : name;
+  return s(
+    "g",
+    {
+      class: chosen ? "lane chosen" : "lane",
+      "data-agent": i,
+      role: "button",
+      tabindex: 0,
+      "aria-pressed": String(chosen),
+      "aria-label": `${name}: ${agent.status}`,
+      onclick: () => selectAgent(i),
+      onkeydown: (event) => {
+        if (event.key === "Enter" || event.key === " ") {
+          event.preventDefault();
+          selectAgent(i);
+        }
+      },
+    },
     s("rect", { class: "ground", x: 0, y: y - LANE.height / 2, width, height: LANE.height }),
     trouble && s("circle", { class: "trouble", cx: 5, cy: y, r: 3 }),
-    s("text", { class: "lane-name", x: 12 + indent, y: y + 4 }, name.length > room ? `${name.slice(0, room - 1)}…` : name));
+    s(
+      "text",
+      { class: "lane-name", x: 12 + indent, y: y + 4 },
+      brief.length > room ? `${brief.slice(0, room - 1)}…` : brief,
+    ),
+  );
 }
 
 function laneAxis(to, axis, height) {
   const marks = ticks(to.end, Math.max(3, Math.floor((to.x(to.end) - to.left) / 90)));
   const names = tickLabels(marks);
-  return s("g", { class: "lane-axis" },
+  return s(
+    "g",
+    { class: "lane-axis" },
     marks.map((value, i) => [
       s("line", { class: "grid", x1: to.x(value), x2: to.x(value), y1: LANE.top - 6, y2: height }),
-      s("text", { class: "tick", x: to.x(value), y: 16, "text-anchor": value ? "middle" : "start" }, value ? names[i] : `0 ${axis}`)]));
+      s(
+        "text",
+        { class: "tick", x: to.x(value), y: 16, "text-anchor": value ? "middle" : "start" },
+        value ? names[i] : `0 ${axis}`,
+      ),
+    ]),
+  );
 }
 
 function bar(kind, x1, x2, y, height, attributes) {
-  return s("rect", { class: kind, x: x1, y: y - height / 2, width: Math.max(1, x2 - x1), height, rx: 2, ...attributes });
+  return s("rect", {
+    class: kind,
+    x: x1,
+    y: y - height / 2,
+    width: Math.max(1, x2 - x1),
+    height,
+    rx: 2,
+    ...attributes,
+  });
 }
 
 function drawAgent(e, agent, i, to, y, parts) {
@@ -73,25 +125,56 @@ function drawAgent(e, agent, i, to, y, parts) {
     const [x1, x2] = to.range(range);
     if (x2 - x1 < 0.5) continue;
     const text = `${agentName(e, agent)} waits for ${agentName(e, e.agents[child])}`;
-    parts.bars.push(bar("wait", x1, x2, y, 8, { fill: "url(#hatch)", onmousemove: (event) => showTip(event, h("p", {}, text)), onmouseleave: hideTip }));
+    parts.bars.push(
+      bar("wait", x1, x2, y, 8, {
+        fill: "url(#hatch)",
+        onclick: () => selectAgent(i),
+        onmousemove: (event) => showTip(event, h("p", {}, text)),
+        onmouseleave: hideTip,
+      }),
+    );
   }
   for (const [span, first, last, ...range] of agent.bars) {
     const [x1, x2] = to.range(range);
     const own = (event) => {
       const box = event.currentTarget.getBoundingClientRect();
-      return Math.min(last, Math.max(first + 1, Math.ceil(first + ((event.clientX - box.left) / Math.max(1, box.width)) * (last - first))));
+      return Math.min(
+        last,
+        Math.max(first + 1, Math.ceil(first + ((event.clientX - box.left) / Math.max(1, box.width)) * (last - first))),
+      );
     };
-    parts.bars.push(bar("bar", x1, x2, y, LANE.bar, { "data-agent": i,
-      onmousemove: (event) => showTip(event, ...around(e, agent, span, own(event))), onmouseleave: hideTip,
-      onclick: (event) => { const step = own(event); selectAgent(i); showPlace(agent, span, step); } }));
+    parts.bars.push(
+      bar("bar", x1, x2, y, LANE.bar, {
+        "data-agent": i,
+        onmousemove: (event) => showTip(event, ...around(e, agent, span, own(event))),
+        onmouseleave: hideTip,
+        onclick: (event) => {
+          const step = own(event);
+          selectAgent(i);
+          showPlace(agent, span, step);
+        },
+      }),
+    );
   }
   for (const [span, ...place] of agent.injected) {
     const x = to.at(place);
-    parts.above.push(s("g", { class: "injected", "data-agent": i,
-      onmousemove: (event) => showTip(event, ...around(e, agent, span, null)), onmouseleave: hideTip,
-      onclick: () => { selectAgent(i); showPlace(agent, span, null); } },
-      s("rect", { class: "reach", x: x - 5, y: y - 13, width: 10, height: 26 }),
-      s("rect", { x: x - 1.5, y: y - 11, width: 3, height: 22, rx: 1.5 })));
+    parts.above.push(
+      s(
+        "g",
+        {
+          class: "injected",
+          "data-agent": i,
+          onmousemove: (event) => showTip(event, ...around(e, agent, span, null)),
+          onmouseleave: hideTip,
+          onclick: () => {
+            selectAgent(i);
+            showPlace(agent, span, null);
+          },
+        },
+        s("rect", { class: "reach", x: x - 5, y: y - 13, width: 10, height: 26 }),
+        s("rect", { x: x - 1.5, y: y - 11, width: 3, height: 22, rx: 1.5 }),
+      ),
+    );
   }
 }
 
@@ -103,16 +186,34 @@ function drawArrow(e, [kind, parent, child, key, steps, seconds, hot], axis, to,
   const [from, till] = kind === "fork" ? [y(parent), y(child)] : [y(child), y(parent)];
   const down = till > from ? 1 : -1;
   const tip = till - down * (LANE.bar / 2 + 1);
-  const text = kind === "fork" ? `${agentName(e, e.agents[parent])} forks ${key}` : `${agentName(e, e.agents[parent])} joins ${key}`;
+  const text =
+    kind === "fork"
+      ? `${agentName(e, e.agents[parent])} forks ${key}`
+      : `${agentName(e, e.agents[parent])} joins ${key}`;
   if (Math.abs(own - x) > 1) parts.below.push(s("line", { class: "idle", x1: own, x2: x, y1: y(child), y2: y(child) }));
   parts.below.push(s("path", { class: hot ? "arrow hot" : "arrow", d: `M${x},${from}V${tip}` }));
-  parts.above.push(s("path", { class: `head ${kind}${hot ? " hot" : ""}`, d: `M${x - 3.5},${tip - down * 6}L${x},${tip}L${x + 3.5},${tip - down * 6}Z`,
-    onmousemove: (event) => showTip(event, h("p", {}, text)), onmouseleave: hideTip }));
+  parts.above.push(
+    s("path", {
+      class: `head ${kind}${hot ? " hot" : ""}`,
+      d: `M${x - 3.5},${tip - down * 6}L${x},${tip}L${x + 3.5},${tip - down * 6}Z`,
+      onmousemove: (event) => showTip(event, h("p", {}, text)),
+      onmouseleave: hideTip,
+    }),
+  );
 }
 
 function drawFault(e, fault, to, y, parts) {
   const x = to.at(fault.place);
-  parts.above.push(s("g", { class: "fault", onmousemove: (event) => showTip(event, h("p", {}, faultText(e, fault))), onmouseleave: hideTip },
-    s("rect", { class: "reach", x: x - 7, y: y - 17, width: 14, height: 16 }),
-    s("path", { d: `M${x - 3.5},${y - 14.5}l7,7m0,-7l-7,7` })));
+  parts.above.push(
+    s(
+      "g",
+      {
+        class: "fault",
+        onmousemove: (event) => showTip(event, h("p", {}, faultText(e, fault))),
+        onmouseleave: hideTip,
+      },
+      s("rect", { class: "reach", x: x - 7, y: y - 17, width: 14, height: 16 }),
+      s("path", { d: `M${x - 3.5},${y - 14.5}l7,7m0,-7l-7,7` }),
+    ),
+  );
 }

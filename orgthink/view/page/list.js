@@ -4,7 +4,9 @@ const ROW = 48; // pixels
 const view = { rows: [], organization: "", result: "", search: "", order: "record", at: 0 };
 
 const solved = (e) => e.grade !== null && e.grade[0] >= e.grade[1];
-const failed = (e) => e.error !== null || e.agents.some((a) => a.error !== null || ["timeout", "error"].includes(a.status));
+const failed = (e) =>
+  e.error !== null || e.agents.some((a) => a.error !== null || ["timeout", "error"].includes(a.status));
+const troubled = (agent) => agent.status !== "ok" && agent.cancel !== "parent";
 
 const RESULTS = {
   "": ["every result", () => true],
@@ -33,20 +35,28 @@ function containing(text) {
   if (!wanted) return () => true;
   lowered ??= data.texts.map((t) => t.toLowerCase());
   const hits = lowered.map((t) => t.includes(wanted));
-  return (e) => hits[e.question] || e.id.toLowerCase().includes(wanted) || (e.answer || "").toLowerCase().includes(wanted) ||
-    (e.error || "").toLowerCase().includes(wanted) || e.faults.some((f) => f.kind.toLowerCase().includes(wanted)) ||
+  return (e) =>
+    hits[e.question] ||
+    e.id.toLowerCase().includes(wanted) ||
+    (e.answer || "").toLowerCase().includes(wanted) ||
+    (e.error || "").toLowerCase().includes(wanted) ||
+    e.faults.some((f) => f.kind.toLowerCase().includes(wanted)) ||
     e.agents.some((a) => a.spans.some((span) => hits[span[1]]) || (a.error || "").toLowerCase().includes(wanted));
 }
 
 function filterRows() {
   const contains = containing(view.search);
   const fits = RESULTS[view.result][1];
-  view.rows = data.episodes.filter((e) => (!view.organization || e.organization === view.organization) && fits(e) && contains(e));
+  view.rows = data.episodes.filter(
+    (e) => (!view.organization || e.organization === view.organization) && fits(e) && contains(e),
+  );
   const order = ORDERS[view.order][1];
   if (order) view.rows = [...view.rows].sort(order);
   const all = data.episodes.length;
-  byId("count").textContent = view.rows.length === all ? `${whole.format(all)} episodes`
-    : `${whole.format(view.rows.length)} of ${whole.format(all)} episodes`;
+  byId("count").textContent =
+    view.rows.length === all
+      ? `${whole.format(all)} episodes`
+      : `${whole.format(view.rows.length)} of ${whole.format(all)} episodes`;
   view.at = Math.max(0, view.rows.indexOf(current.episode));
   byId("rows").style.height = `${view.rows.length * ROW}px`;
   byId("list").scrollTop = 0;
@@ -63,13 +73,27 @@ function drawRows() {
 
 function listRow(e, index) {
   const chosen = e === current.episode;
-  const row = h("div", { class: "row", role: "option", id: `row-${index}`, "aria-selected": String(chosen), onclick: () => openEpisode(e) },
+  const row = h(
+    "div",
+    {
+      class: "row",
+      role: "option",
+      id: `row-${index}`,
+      "aria-selected": String(chosen),
+      onclick: () => openEpisode(e),
+    },
     h("span", { class: `grade ${gradeClass(e)}` }, gradeText(e)),
-    h("span", { class: "name" }, mark(e.organization), e.organization,
+    h(
+      "span",
+      { class: "name" },
+      mark(e.organization),
+      e.organization,
       e.faults.length ? h("span", { class: "flag", title: "format error" }, "format") : null,
-      failed(e) ? h("span", { class: "flag", title: "failed agent" }, "failed") : null),
+      failed(e) ? h("span", { class: "flag", title: "failed agent" }, "failed") : null,
+    ),
     h("span", { class: "steps" }, `${short(e.steps)} steps`),
-    h("span", { class: "what" }, e.sample ? `${e.problem} · sample ${e.sample}` : e.problem));
+    h("span", { class: "what" }, e.sample ? `${e.problem} · sample ${e.sample}` : e.problem),
+  );
   row.style.top = `${index * ROW}px`;
   return row;
 }
@@ -90,14 +114,39 @@ function reveal() {
 }
 
 function drawList() {
-  const set = (name) => (value) => { view[name] = value; filterRows(); };
-  const search = h("input", { type: "search", id: "search", placeholder: "Search all text", "aria-label": "Search all text",
-    oninput: () => set("search")(search.value) });
-  byId("filters").append(search,
-    choice("Organization", [["", "every organization"], ...data.organizations.map((o) => [o, o])], set("organization"), { id: "by-organization" }),
-    choice("Result", Object.entries(RESULTS).map(([key, [text]]) => [key, text]), set("result"), { id: "by-result" }),
-    choice("Order", Object.entries(ORDERS).map(([key, [text]]) => [key, text]), set("order"), { id: "order" }),
-    h("p", { id: "count", role: "status" }));
+  const set = (name) => (value) => {
+    view[name] = value;
+    filterRows();
+  };
+  const search = h("input", {
+    type: "search",
+    id: "search",
+    placeholder: "Search all text",
+    "aria-label": "Search all text",
+    oninput: () => set("search")(search.value),
+  });
+  byId("filters").append(
+    search,
+    choice(
+      "Organization",
+      [["", "every organization"], ...data.organizations.map((o) => [o, o])],
+      set("organization"),
+      { id: "by-organization" },
+    ),
+    choice(
+      "Result",
+      Object.entries(RESULTS).map(([key, [text]]) => [key, text]),
+      set("result"),
+      { id: "by-result" },
+    ),
+    choice(
+      "Order",
+      Object.entries(ORDERS).map(([key, [text]]) => [key, text]),
+      set("order"),
+      { id: "order" },
+    ),
+    h("p", { id: "count", role: "status" }),
+  );
   byId("list").append(h("div", { id: "rows" }));
   byId("list").addEventListener("scroll", drawRows, { passive: true });
   filterRows();

@@ -14,7 +14,10 @@ document.addEventListener("keydown", (event) => {
 let laid = 0;
 new ResizeObserver(() => {
   const width = byId("lanes") ? byId("lanes").clientWidth : 0;
-  if (width && width !== laid) { laid = width; layLanes(); }
+  if (width && width !== laid) {
+    laid = width;
+    layLanes();
+  }
   drawRows();
 }).observe(byId("episode"));
 
@@ -26,4 +29,7 @@ function openHash() {
 drawSummary();
 drawList();
 openEpisode(openHash() || view.rows[0] || null);
-addEventListener("hashchange", () => { const e = openHash(); if (e && e !== current.episode) openEpisode(e); });
+addEventListener("hashchange", () => {
+  const e = openHash();
+  if (e && e !== current.episode) openEpisode(e);
+});

@@ -1,20 +1,52 @@
 // Accuracy against latency: one mark for each organization, whiskers for the intervals.
 
 const plotState = { x: "critical_path_steps", y: "all" };
-const PLOT_X = [["critical_path_steps", "critical path (steps)"], ["seconds", "time (seconds)"], ["sampled_tokens", "sampled tokens"]];
+const PLOT_X = [
+  ["critical_path_steps", "critical path (steps)"],
+  ["seconds", "time (seconds)"],
+  ["sampled_tokens", "sampled tokens"],
+];
 
 const plotY = (row) => (plotState.y === "all" ? row.all_correct : row.at_least[Number(plotState.y)]);
 
 function drawPlot() {
   const most = Math.max(0, ...data.summary.map((row) => row.at_least.length));
-  const ys = [["all", "all correct (%)"], ...Array.from({ length: Math.max(0, most - 1) }, (_, i) => [String(i), `at least ${i + 1} correct (%)`])];
+  const ys = [
+    ["all", "all correct (%)"],
+    ...Array.from({ length: Math.max(0, most - 1) }, (_, i) => [String(i), `at least ${i + 1} correct (%)`]),
+  ];
   const redraw = () => byId("chart").replaceChildren(chart());
   byId("plot").append(
-    h("figcaption", {},
-      choice("Vertical axis", ys, (value) => { plotState.y = value; redraw(); }, { id: "plot-y" }), " against ",
-      choice("Horizontal axis", PLOT_X, (value) => { plotState.x = value; redraw(); }, { id: "plot-x" })),
+    h(
+      "figcaption",
+      {},
+      choice(
+        "Vertical axis",
+        ys,
+        (value) => {
+          plotState.y = value;
+          redraw();
+        },
+        { id: "plot-y" },
+      ),
+      " against ",
+      choice(
+        "Horizontal axis",
+        PLOT_X,
+        (value) => {
+          plotState.x = value;
+          redraw();
+        },
+        { id: "plot-x" },
+      ),
+    ),
     h("div", { id: "chart" }),
-    h("ul", { class: "legend" }, data.summary.map((row) => h("li", {}, mark(row.organization), row.organization))));
+    h(
+      "ul",
+      { class: "legend" },
+      data.summary.map((row) => h("li", {}, mark(row.organization), row.organization)),
+    ),
+  );
   redraw();
 }
 
@@ -26,16 +58,22 @@ function chart() {
   const y = (value) => height - bottom - value * (height - bottom - top);
   const marks = ticks(far, 5);
   const names = tickLabels(marks);
-  const label = `${rows.length} organizations: ` + rows.map((row) =>
-    `${row.organization} ${percent(plotY(row)[0])} % at ${short(row[plotState.x][0])}`).join(", ");
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+  const label =
+    `${rows.length} organizations: ` +
+    rows.map((row) => `${row.organization} ${percent(plotY(row)[0])} % at ${short(row[plotState.x][0])}`).join(", ");
+  return s(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
     [0, 0.25, 0.5, 0.75, 1].map((value) => [
       s("line", { class: value ? "grid" : "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-      s("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, String(100 * value))]),
+      s("text", { class: "tick", x: left - 8, y: y(value) + 4, "text-anchor": "end" }, String(100 * value)),
+    ]),
     marks.map((value, i) => [
       s("line", { class: "axis", x1: x(value), x2: x(value), y1: y(0), y2: y(0) + 4 }),
-      s("text", { class: "tick", x: x(value), y: y(0) + 18, "text-anchor": "middle" }, names[i])]),
-    rows.map((row) => plotMark(row, x, y)));
+      s("text", { class: "tick", x: x(value), y: y(0) + 18, "text-anchor": "middle" }, names[i]),
+    ]),
+    rows.map((row) => plotMark(row, x, y)),
+  );
 }
 
 function plotMark(row, x, y) {
@@ -44,9 +82,18 @@ function plotMark(row, x, y) {
   const [my, ly, hy] = plotY(row);
   const clear = (low, high) => low !== null && high !== null;
   const text = `${row.organization}: ${percent(my)} % [${percent(ly)}, ${percent(hy)}], ${short(mx)} [${short(lx)}, ${short(hx)}]`;
-  return s("g", { class: `point ${tone}`, role: "img", tabindex: 0, "aria-label": text,
-    onmousemove: (event) => showTip(event, h("p", {}, text)), onmouseleave: hideTip },
+  return s(
+    "g",
+    {
+      class: `point ${tone}`,
+      role: "img",
+      tabindex: 0,
+      "aria-label": text,
+      onmousemove: (event) => showTip(event, h("p", {}, text)),
+      onmouseleave: hideTip,
+    },
     clear(lx, hx) && s("line", { class: "whisker", x1: x(lx), x2: x(hx), y1: y(my), y2: y(my) }),
     clear(ly, hy) && s("line", { class: "whisker", x1: x(mx), x2: x(mx), y1: y(ly), y2: y(hy) }),
-    s("path", { d: shape, transform: `translate(${x(mx)},${y(my)})` }));
+    s("path", { d: shape, transform: `translate(${x(mx)},${y(my)})` }),
+  );
 }

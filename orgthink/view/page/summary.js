@@ -1,7 +1,9 @@
 // The header's conditions and the table of organizations.
 
 const data = JSON.parse(byId("data").textContent);
-data.organizations = [...new Set([...data.summary.map((row) => row.organization), ...data.episodes.map((e) => e.organization)])];
+data.organizations = [
+  ...new Set([...data.summary.map((row) => row.organization), ...data.episodes.map((e) => e.organization)]),
+];
 
 const COLUMNS = [
   ["all_correct", "all correct", "%", percent],
@@ -16,26 +18,57 @@ const COLUMNS = [
 function interval(values, print) {
   if (!values) return h("td", { class: "number" }, "–");
   const [mean, low, high] = values;
-  return h("td", { class: "number" }, h("b", {}, print(mean)),
-    low === null || high === null ? null : h("small", {}, `${print(low)}–${print(high)}`));
+  return h(
+    "td",
+    { class: "number" },
+    h("b", {}, print(mean)),
+    low === null || high === null ? null : h("small", {}, `${print(low)}–${print(high)}`),
+  );
 }
 
 function drawSummary() {
-  byId("conditions").append(...Object.entries(data.conditions).map(([name, value]) =>
-    h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  byId("conditions").append(
+    ...Object.entries(data.conditions).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
   if (!data.summary.length) return;
   byId("overview").hidden = false;
   const most = Math.max(0, ...data.summary.map((row) => row.at_least.length));
-  const columns = COLUMNS.flatMap(([key, name, unit, print]) => key === "at_least"
-    ? Array.from({ length: Math.max(0, most - 1) }, (_, i) => [(row) => row.at_least[i], name.replace("$", i + 1), unit, print])
-    : [[(row) => row[key], name, unit, print]]);
+  const columns = COLUMNS.flatMap(([key, name, unit, print]) =>
+    key === "at_least"
+      ? Array.from({ length: Math.max(0, most - 1) }, (_, i) => [
+          (row) => row.at_least[i],
+          name.replace("$", i + 1),
+          unit,
+          print,
+        ])
+      : [[(row) => row[key], name, unit, print]],
+  );
   byId("organizations").append(
     h("caption", {}, "Means with 95 % intervals"),
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "organization"), h("th", { scope: "col", class: "number" }, "n"),
-      columns.map(([, name, unit]) => h("th", { scope: "col", class: "number" }, name, h("small", {}, unit))))),
-    h("tbody", {}, data.summary.map((row) => h("tr", {},
-      h("th", { scope: "row" }, mark(row.organization), row.organization),
-      h("td", { class: "number" }, h("b", {}, row.n === null ? "–" : whole.format(row.n))),
-      columns.map(([value, , , print]) => interval(value(row), print))))));
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "organization"),
+        h("th", { scope: "col", class: "number" }, "n"),
+        columns.map(([, name, unit]) => h("th", { scope: "col", class: "number" }, name, h("small", {}, unit))),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      data.summary.map((row) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, mark(row.organization), row.organization),
+          h("td", { class: "number" }, h("b", {}, row.n === null ? "–" : whole.format(row.n))),
+          columns.map(([value, , , print]) => interval(value(row), print)),
+        ),
+      ),
+    ),
+  );
   drawPlot();
 }

@@ -11,8 +11,18 @@ const faultText = (e, fault) =>
 function tagged(text, marks = []) {
   const pieces = [];
   let done = 0;
-  const plain = (end) => { if (end > done) { pieces.push(text.slice(done, end)); done = end; } };
-  const upTo = (limit) => { while (marks.length && marks[0][0] <= limit) { plain(marks[0][0]); pieces.push(marks.shift()[1]); } };
+  const plain = (end) => {
+    if (end > done) {
+      pieces.push(text.slice(done, end));
+      done = end;
+    }
+  };
+  const upTo = (limit) => {
+    while (marks.length && marks[0][0] <= limit) {
+      plain(marks[0][0]);
+      pieces.push(marks.shift()[1]);
+    }
+  };
   for (const match of text.matchAll(TAG)) {
     upTo(match.index);
     plain(match.index);
@@ -39,9 +49,10 @@ function characterAt(agent, span, step) {
 function around(e, agent, span, step) {
   const [origin, text, tokens, source] = agent.spans[span];
   const total = agent.spans.reduce((sum, [o, , n]) => sum + (o === "s" ? n : 0), 0);
-  const head = step === null
-    ? `injected · ${short(tokens)} tokens${source ? ` from ${agentName(e, e.agents.find((a) => a.id === source) || agent)}` : ""}`
-    : `sampled · about step ${short(step)} of ${short(total)}`;
+  const head =
+    step === null
+      ? `injected · ${short(tokens)} tokens${source ? ` from ${agentName(e, e.agents.find((a) => a.id === source) || agent)}` : ""}`
+      : `sampled · about step ${short(step)} of ${short(total)}`;
   const at = step === null ? data.texts[text].length : characterAt(agent, span, step);
   const before = [];
   let room = step === null ? data.texts[text].length + 40 : NEAR;
@@ -51,33 +62,59 @@ function around(e, agent, span, step) {
     room -= piece.length;
   }
   const after = data.texts[text].slice(at, at + NEAR);
-  return [h("p", { class: `tip-head ${ORIGINS[origin]}` }, `${agentName(e, agent)} · ${head}`),
-    h("pre", {}, before, step === null ? null : h("i", { class: "caret" }), after && h("span", { class: ORIGINS[origin] }, after))];
+  return [
+    h("p", { class: `tip-head ${ORIGINS[origin]}` }, `${agentName(e, agent)} · ${head}`),
+    h(
+      "pre",
+      {},
+      before,
+      step === null ? null : h("i", { class: "caret" }),
+      after && h("span", { class: ORIGINS[origin] }, after),
+    ),
+  ];
 }
 
 function drawText(e) {
   const agent = e.agents[current.agent];
   const counts = Object.entries(ORIGINS).map(([key, name]) =>
-    h("li", {}, h("span", { class: `chip ${name}` }, name.toUpperCase()),
-      ` ${short(agent.spans.reduce((sum, [origin, , tokens]) => sum + (origin === key ? tokens : 0), 0))} tokens`));
-  return h("section", { id: "context", "aria-label": "Context" },
+    h(
+      "li",
+      {},
+      h("span", { class: `chip ${name}` }, name.toUpperCase()),
+      ` ${short(agent.spans.reduce((sum, [origin, , tokens]) => sum + (origin === key ? tokens : 0), 0))} tokens`,
+    ),
+  );
+  return h(
+    "section",
+    { id: "context", "aria-label": "Context" },
     h("h3", {}, `Context of ${agentName(e, agent)}`),
     h("ul", { class: "legend" }, counts),
-    agent.spans.length ? h("div", { class: "context", tabindex: 0 }, agent.spans.map((span, i) => contextSpan(e, span, i)))
-      : h("p", { class: "quiet" }, "No context: this agent is code, not a model."));
+    agent.spans.length
+      ? h(
+          "div",
+          { class: "context", tabindex: 0 },
+          agent.spans.map((span, i) => contextSpan(e, span, i)),
+        )
+      : h("p", { class: "quiet" }, "No context: this agent is code, not a model."),
+  );
 }
 
 function contextSpan(e, [origin, text, , source], index) {
-  const marks = e.faults.filter((f) => f.agent === current.agent && f.span === index)
-    .map((f) => [f.character, h("mark", { class: "fault", title: faultText(e, f) }, f.kind)]).sort((a, b) => a[0] - b[0]);
+  const marks = e.faults
+    .filter((f) => f.agent === current.agent && f.span === index)
+    .map((f) => [f.character, h("mark", { class: "fault", title: faultText(e, f) }, f.kind)])
+    .sort((a, b) => a[0] - b[0]);
   const name = ORIGINS[origin];
-  return h("span", { class: name, "data-span": index, title: source ? `injected from ${source}` : null },
-    tagged(data.texts[text], marks));
+  return h(
+    "span",
+    { class: name, "data-span": index, title: source ? `injected from ${source}` : null },
+    tagged(data.texts[text], marks),
+  );
 }
 
 /** Show the end of the prompt: what this agent was asked. */
 function revealPrompt() {
-  const prompt = document.querySelector("#context span.prompt");
+  const prompt = document.querySelector("#context .context > .prompt");
   if (prompt) prompt.scrollTop = prompt.scrollHeight;
 }
 
@@ -86,7 +123,8 @@ function showPlace(agent, span, step) {
   const node = document.querySelector(`#context [data-span="${span}"]`);
   const box = document.querySelector("#context .context");
   const lines = node.getClientRects();
-  const share = step === null ? 0 : characterAt(agent, span, step) / Math.max(1, data.texts[agent.spans[span][1]].length);
+  const share =
+    step === null ? 0 : characterAt(agent, span, step) / Math.max(1, data.texts[agent.spans[span][1]].length);
   const top = lines[0].top + share * (lines[lines.length - 1].bottom - lines[0].top);
   box.scrollTop += top - box.getBoundingClientRect().top - box.clientHeight / 3;
   node.classList.remove("found");

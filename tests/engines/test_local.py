@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from models import tiny_model, with_eos
+
+from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Message, Origin, Problem, Sampling, Span, Status
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.runtime.agent import Role
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.session import Limits
+
+
+class Said(NamedTuple):
+    """A whole stream."""
+
+    ids: list[int]
+    logprobs: list[float]
+    text: str
+    finish: Finish | None
+    versions: list[str | None]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("words"))
+
+
+@pytest.fixture
+async def engine(words: Path) -> AsyncGenerator[LocalEngine]:
+    engine = LocalEngine.open(words)
+    yield engine
+    await engine.aclose()
+
+
+def context(ids: list[int]) -> Context:
+    return Context((), [Span(Origin.PROMPT, "", len(ids), tuple(ids))])
+
+
+async def say(engine: LocalEngine, ids: list[int], max_tokens: int = 50, **settings: Any) -> Said:
+    said = Said([], [], "", None, [])
+    async for chunk in engine.stream(context(ids), Sampling(max_tokens, **{"temperature": 0.0, **settings})):
+        assert chunk.token_ids is not None and chunk.logprobs is not None
+        said.ids.extend(chunk.token_ids)
+        said.logprobs.extend(chunk.logprobs)
+        said.versions.extend([chunk.policy_version] * len(chunk.token_ids))
+        said = said._replace(text=said.text + "".join(chunk.pieces), finish=chunk.finish)
+    return said
+
+
+def prompts(count: int, longest: int = 60, seed: int = 0) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest, (count,), generator=generator).tolist()
+    return [torch.randint(1, 100, (length,), generator=generator).tolist() for length in lengths]
+
+
+def reference(folder: Path, ids: list[int], tokens: int) -> tuple[list[int], torch.Tensor]:
+    """Greedy ids of Hugging Face, and the log-probabilities of every token, [T, V]."""
+    from transformers import Qwen3ForCausalLM
+
+    model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    out = model.generate(
+        torch.tensor([ids]),
+        attention_mask=torch.ones(1, len(ids)),
+        do_sample=False,
+        max_new_tokens=tokens,
+        eos_token_id=None,
+        pad_token_id=0,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    return out.sequences[0, len(ids) :].tolist(), torch.cat(out.logits).log_softmax(-1)
+
+
+async def test_greedy_equals_hugging_face_alone_and_in_company(words: Path, engine: LocalEngine) -> None:
+    ids = prompts(1, longest=40)[0]
+    expected, logprobs = reference(words, ids, 200)
+    assert len(set(expected)) > 10, "a model that repeats itself hides errors"
+
+    async def company(n: int, other: list[int]) -> None:
+        await asyncio.sleep(0.003 * n)
+        stream = engine.stream(context(other), Sampling(20 + 7 * n, seed=n))
+        async for _ in stream:
+            if n % 3 == 0:
+                await stream.aclose()
+
+    alone = await say(engine, ids, 200)
+    others = [asyncio.create_task(company(n, other)) for n, other in enumerate(prompts(15, seed=1))]
+    crowded = await say(engine, ids, 200)
+    await asyncio.gather(*others)
+    for said in (alone, crowded):
+        assert said.ids == expected
+        assert said.finish is Finish.LENGTH
+        drawn = logprobs.gather(1, torch.tensor(expected)[:, None])[:, 0]
+        assert torch.allclose(torch.tensor(said.logprobs), drawn, atol=1e-4)
+
+
+async def test_the_same_seed_draws_the_same_alone_and_among_twenty(engine: LocalEngine) -> None:
+    settings = [
+        {"temperature": 1.0},
+        {"temperature": 0.7, "top_p": 0.9},
+        {"temperature": 0.0},
+        {"temperature": 1.5, "top_p": 0.5},
+    ]
+    asked = [(ids, {**settings[n % 4], "seed": n // 2}) for n, ids in enumerate(prompts(20))]
+    together = await asyncio.gather(*(say(engine, ids, **kw) for ids, kw in asked))
+    for (ids, kw), said in list(zip(asked, together, strict=True))[::3]:
+        alone = await say(engine, ids, **kw)
+        assert alone.ids == said.ids
+        assert alone.logprobs == pytest.approx(said.logprobs, abs=1e-4)
+    one, other = await asyncio.gather(*(say(engine, [5], temperature=1.0, seed=seed) for seed in (1, 2)))
+    assert one.ids != other.ids
+
+
+async def test_logprobs_are_those_of_the_distribution_that_was_sampled(words: Path, engine: LocalEngine) -> None:
+    model, ids = Qwen3.load(words), prompts(1)[0]
+    for temperature, top_p in ((1.0, 1.0), (0.6, 1.0), (1.3, 0.8)):
+        said = await say(engine, ids, 40, temperature=temperature, top_p=top_p, seed=3)
+        with torch.no_grad():
+            logits = model(torch.tensor([ids + said.ids]))[0, len(ids) - 1 : -1]
+        kept = torch.softmax(logits / temperature, -1)
+        for row in kept:
+            mass = 0.0
+            for i in row.argsort(descending=True).tolist():
+                mass, row[i] = mass + float(row[i]), row[i] if mass < top_p else 0.0
+        kept /= kept.sum(-1, keepdim=True)
+        expected = kept.gather(1, torch.tensor(said.ids)[:, None])[:, 0].log()
+        assert said.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+async def test_samples_follow_the_distribution(words: Path, engine: LocalEngine) -> None:
+    ids, count = prompts(1)[0], 3000
+    with torch.no_grad():
+        expected = torch.softmax(Qwen3.load(words)(torch.tensor([ids]))[0, -1], -1)
+    said = await asyncio.gather(*(say(engine, ids, 1, temperature=1.0, seed=seed) for seed in range(count)))
+    frequency = torch.bincount(torch.tensor([one.ids[0] for one in said]), minlength=len(expected)) / count
+    assert (frequency - expected).abs().max() < 4 * (0.25 / count) ** 0.5
+
+
+async def test_a_join_computes_what_was_injected_and_one_token(words: Path, engine: LocalEngine) -> None:
+    ids, injected = prompts(1)[0], [7, 8, 9]
+    before = await say(engine, ids, 30)
+    computed, reused = engine.computed_prompt_tokens, engine.reused_prompt_tokens
+    after = await say(engine, ids + before.ids + injected, 30)
+    assert engine.computed_prompt_tokens - computed == len(injected) + 1
+    assert engine.reused_prompt_tokens - reused == len(ids) + 29
+    fresh = LocalEngine.open(words)
+    again = await say(fresh, ids + before.ids + injected, 30)
+    await fresh.aclose()
+    assert after.ids == again.ids
+    assert after.logprobs == pytest.approx(again.logprobs, abs=1e-4)
+
+
+async def test_equal_prompts_are_read_once(engine: LocalEngine) -> None:
+    ids = list(range(1, 41))
+    first, *others = await asyncio.gather(*(say(engine, ids, 20) for _ in range(8)))
+    assert engine.computed_prompt_tokens == len(ids) + 7
+    assert all(other.ids == first.ids for other in others)
+
+
+async def test_what_is_kept_is_bounded(words: Path) -> None:
+    engine = LocalEngine.open(words, cache_bytes=60 * 2 * 2 * 2 * 16 * 4)  # 60 tokens
+    for ids in ([1] * 30, [2] * 30, [3] * 80):
+        await say(engine, ids, 5)
+    before = engine.reused_prompt_tokens
+    await say(engine, [1] * 30, 1)
+    assert engine.reused_prompt_tokens == before
+    await engine.aclose()
+
+
+async def test_a_long_prompt_is_read_in_parts_while_others_decode(words: Path, tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "long", context=4096)
+    engine, ids = LocalEngine.open(folder), (prompts(1, longest=3)[0] * 3000)[:3000]
+    expected, _ = reference(folder, ids, 5)
+    short = asyncio.create_task(say(engine, [5, 6], 200))
+    assert (await say(engine, ids, 5)).ids == expected
+    assert (await short).ids == reference(folder, [5, 6], 200)[0]
+    await engine.aclose()
+
+
+async def test_stop_texts_end_a_stream_with_the_token_that_completes_them(words: Path, engine: LocalEngine) -> None:
+    free = await say(engine, [5], 200)
+    for at in (0, 30, 100):
+        word = Tokenizer(words).texts[free.ids[at]]
+        said = await say(engine, [5], 200, stop=(word, "never said"))
+        assert said.ids == free.ids[: free.ids.index(free.ids[at]) + 1]
+        assert said.finish is Finish.STOP
+        assert said.text.endswith(word)
+
+
+async def test_a_stop_text_may_begin_and_end_inside_tokens(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path, "bytes")
+    tokenizer, engine = Tokenizer(folder), LocalEngine.open(folder)
+    tag = tokenizer.encode(" <JOIN-1>\n")
+    assert tokenizer.texts[tag[-1]] == ">\n", "the tag's last token goes on after it"
+    free = await say(engine, [65, 66], 100, temperature=1.0, seed=0)
+    text = tokenizer.decode(free.ids)
+    start = next(i for i in range(10, 90) if text[i : i + 4].isascii() and text.find(text[i : i + 4]) == i)
+    stop = text[start : start + 4]
+    said = await say(engine, [65, 66], 100, temperature=1.0, seed=0, stop=(stop, "<JOIN-1>"))
+    assert said.finish is Finish.STOP
+    assert said.ids == free.ids[: len(said.ids)]
+    assert stop in said.text and stop not in tokenizer.decode(said.ids[:-1])
+    await engine.aclose()
+
+
+async def test_the_end_of_text_is_a_token_without_text(tmp_path: Path, words: Path, engine: LocalEngine) -> None:
+    free = await say(engine, [5], 40)
+    eos = free.ids[20]
+    ending = LocalEngine.open(with_eos(words, tmp_path / "eos", eos))
+    said = await say(ending, [5], 40)
+    assert said.finish is Finish.EOS
+    assert said.ids == free.ids[: free.ids.index(eos) + 1]
+    assert said.text == Tokenizer(words).decode(said.ids[:-1])
+    await ending.aclose()
+
+
+async def test_no_token_is_sampled_after_a_stream_is_closed(engine: LocalEngine) -> None:
+    streams = [engine.stream(context([n + 1]), Sampling(10_000, seed=n)) for n in range(3)]
+    for stream in streams:
+        await anext(stream)
+    for stream in streams:
+        await stream.aclose()
+    sampled = engine.sampled_tokens
+    await asyncio.sleep(0.05)
+    assert engine.sampled_tokens == sampled
+    waiting = asyncio.create_task(say(engine, [5], 400))
+    await asyncio.sleep(0.02)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    sampled = engine.sampled_tokens
+    await asyncio.sleep(0.05)
+    assert engine.sampled_tokens == sampled
+
+
+async def test_an_aborted_stream_can_be_continued_from_its_cache(engine: LocalEngine) -> None:
+    whole = await say(engine, [5], 60)
+    stream = engine.stream(context([5]), Sampling(400, temperature=0.0))
+    ids: list[int] = []
+    while len(ids) < 20:
+        ids.extend((await anext(stream)).token_ids or ())
+    await stream.aclose()
+    computed = engine.computed_prompt_tokens
+    assert (await say(engine, [5, *ids], 60 - len(ids))).ids == whole.ids[len(ids) :]
+    assert engine.computed_prompt_tokens == computed + 1
+
+
+async def test_a_slow_reader_gets_its_tokens_in_fewer_chunks(engine: LocalEngine) -> None:
+    chunks: list[Chunk] = []
+    async for chunk in engine.stream(context([5]), Sampling(300, temperature=0.0)):
+        chunks.append(chunk)
+        await asyncio.sleep(0.1)
+    assert len(chunks) < 30
+    assert sum(len(chunk.token_ids or ()) for chunk in chunks) == 300
+
+
+async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) -> None:
+    narrow = LocalEngine.open(words, slots=3)
+    asked = prompts(20)
+    said = await asyncio.gather(*(say(narrow, ids, 20) for ids in asked))
+    assert narrow.steps >= 19 * 20 / 3
+    assert [one.ids for one in said] == [(await say(engine, ids, 20)).ids for ids in asked]
+    await narrow.aclose()
+
+
+async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None:
+    engine = LocalEngine.open(words)
+    new = Qwen3.load(tiny_model(tmp_path, seed=1))
+    old = await say(engine, [5, 6, 7], 30)
+    stream = engine.stream(context([5, 6, 7]), Sampling(400, temperature=0.0))
+    seen = [await anext(stream)]
+    await engine.update_weights(new.to_hf(), "1")
+    seen += [chunk async for chunk in stream]
+    versions = [chunk.policy_version for chunk in seen for _ in chunk.pieces]
+    change = versions.index("1")
+    assert set(versions[:change]) == {words.name} and set(versions[change:]) == {"1"}
+
+    reused = engine.reused_prompt_tokens
+    said = await say(engine, [5, 6, 7], 30)
+    assert engine.reused_prompt_tokens == reused, "a cache of the old weights was used"
+    assert said.versions == ["1"] * 30
+    fresh = LocalEngine(new, Tokenizer(words))
+    assert said.ids == (await say(fresh, [5, 6, 7], 30)).ids != old.ids
+    await fresh.aclose()
+
+    with pytest.raises(ValueError, match="do not fit"):
+        await engine.update_weights({}, "2")
+    assert (await say(engine, [5, 6, 7], 30)).versions == ["1"] * 30
+    await engine.aclose()
+
+
+async def test_the_context_ends(engine: LocalEngine) -> None:
+    said = await say(engine, [5] * 500, 50)
+    assert (len(said.ids), said.finish) == (12, Finish.LENGTH)
+    for ids, message in (([5] * 512, "512 tokens"), ([], "empty"), ([100_000], "100000")):
+        with pytest.raises(EngineError, match=message):
+            await say(engine, ids)
+
+
+async def test_a_failing_step_ends_every_stream_and_not_the_engine(engine: LocalEngine) -> None:
+    asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]
+    await asyncio.sleep(0.02)
+    good = engine._batch.model.embedding.weight.detach().clone()
+    await engine._between_steps(lambda: engine._batch.model.embedding.weight.data.fill_(torch.nan))
+    for result in await asyncio.gather(*asked, return_exceptions=True):
+        assert isinstance(result, EngineError) and "not finite" in str(result)
+    await engine._between_steps(lambda: engine._batch.model.embedding.weight.data.copy_(good))
+    assert len((await say(engine, [5], 10)).ids) == 10
+
+
+async def test_closing_the_engine_ends_streams(words: Path) -> None:
+    engine = LocalEngine.open(words, slots=2)
+    asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]
+    await asyncio.sleep(0.02)
+    await engine.aclose()
+    for result in await asyncio.gather(*asked, return_exceptions=True):
+        assert isinstance(result, EngineError) and "closed" in str(result)
+    with pytest.raises(EngineError, match="closed"):
+        await say(engine, [5])
+    await engine.aclose()
+
+
+async def test_agents_fork_and_join_on_it(engine: LocalEngine) -> None:
+    """A model that says nonsense: the record must still be what the model saw, id by id."""
+    problem = Problem("p", "countdown", "", "1 2 3 = 4")
+    organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
+    before = engine.sampled_tokens
+    role, limits = Role(engine, Sampling(60, seed=1)), Limits(capacity=3)
+    episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
+    traces = [trace for episode in episodes for trace in episode.traces]
+    assert any(trace.joins for trace in traces), "the seed should give joins"
+    assert all(trace.status is not Status.ERROR for trace in traces)
+    model = engine._batch.model
+    for trace in traces:
+        ids = [i for span in trace.spans for i in span.token_ids or ()]
+        with torch.no_grad():
+            logprobs = model(torch.tensor([ids]))[0].log_softmax(-1)
+        at = 0
+        for span in trace.spans:
+            assert span.token_ids is not None and len(span.token_ids) == span.tokens
+            if span.origin is Origin.SAMPLED:
+                rows = logprobs[at - 1 : at - 1 + span.tokens]
+                expected = rows.gather(1, torch.tensor(span.token_ids)[:, None])[:, 0]
+                assert list(span.logprobs or ()) == pytest.approx(expected.tolist(), abs=1e-3)
+            at += span.tokens
+    assert engine.sampled_tokens - before >= sum(trace.steps for trace in traces)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_is_no_model_is_named(tmp_path: Path, missing: str) -> None:
+    folder = tiny_model(tmp_path / "model")
+    (folder / missing).unlink()
+    with pytest.raises(ValueError, match=f"model has no {missing.split('.')[0].replace('model', 'weights')}"):
+        LocalEngine.open(folder)
+
+
+def test_prompts_are_what_the_tokenizer_says(words: Path) -> None:
+    engine = LocalEngine.open(words)
+    assert engine.model == words.name
+    span = engine.prompt((Message("user", "worker 1 2 <JOIN-1>"),))
+    assert span.token_ids == Tokenizer(words).encode("worker 1 2 <JOIN-1>")
+    assert engine.injection("7 </JOIN-1>") == ("7 </JOIN-1>", Tokenizer(words).encode("7 </JOIN-1>"))
+    asyncio.run(engine.aclose())

@@ -1,0 +1,274 @@
+"""The vLLM engine against the real vLLM, with Hugging Face as the oracle. `make test-vllm`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vllm")
+
+import torch
+from taught import BEFORE, FOUND, PROBLEM, taught_model, vllm_model
+from transformers import AutoModelForCausalLM
+
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
+from orgthink.engines.vllm import VllmEngine
+from orgthink.episode import Message, Origin, Sampling, Span, Status, StopReason
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.prompts import prompt
+from orgthink.runtime.agent import Role
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.session import Limits
+
+pytestmark = pytest.mark.vllm
+
+PROMPT = "The organizer forks <FORK-1> 3 + 5 </FORK-1> and joins. "
+BLOCK = 32
+"""Tokens of a block of vLLM's cache."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return vllm_model(tmp_path_factory.mktemp("models") / "random")
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[VllmEngine]:
+    engine = asyncio.run(VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20))
+    yield engine
+    asyncio.run(engine.aclose())
+
+
+@pytest.fixture(scope="module")
+def oracle(folder: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
+    folder = taught_model(tmp_path_factory.mktemp("models") / "taught")
+    engine = asyncio.run(VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20))
+    yield engine
+    asyncio.run(engine.aclose())
+
+
+def context(engine: VllmEngine, text: str = PROMPT) -> Context:
+    messages = (Message("user", text),)
+    return Context(messages, [engine.prompt(messages)])
+
+
+async def read(engine: VllmEngine, context: Context, sampling: Sampling) -> list[Chunk]:
+    return [chunk async for chunk in engine.stream(context, sampling)]
+
+
+def joined(chunks: list[Chunk], field: str) -> list[Any]:
+    return [value for chunk in chunks for value in getattr(chunk, field)]
+
+
+def greedy(oracle: Any, ids: list[int], n: int) -> list[int]:
+    return oracle.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=n, eos_token_id=None)[
+        0, len(ids) :
+    ].tolist()
+
+
+def logprobs(oracle: Any, ids: list[int], sampled: list[int], temperature: float = 1.0) -> torch.Tensor:
+    with torch.no_grad():
+        logits = oracle(torch.tensor([ids + sampled])).logits[0, len(ids) - 1 : -1] / temperature
+    return logits.log_softmax(-1).gather(-1, torch.tensor(sampled)[:, None])[:, 0]
+
+
+async def test_greedy_ids_and_logprobs_are_those_of_hugging_face(engine: VllmEngine, oracle: Any) -> None:
+    contexts = [context(engine, PROMPT + "x" * i) for i in range(8)]
+    streams = await asyncio.gather(*(read(engine, c, Sampling(60, 0.0)) for c in contexts))
+    for c, chunks in zip(contexts, streams, strict=True):
+        ids = joined(chunks, "token_ids")
+        assert ids == greedy(oracle, c.token_ids, 60)[: len(ids)]
+        assert torch.allclose(torch.tensor(joined(chunks, "logprobs")), logprobs(oracle, c.token_ids, ids), atol=1e-4)
+        assert chunks[-1].finish is (Finish.LENGTH if len(ids) == 60 else Finish.EOS)
+    assert len({tuple(joined(chunks, "token_ids")) for chunks in streams}) > 1
+
+
+async def test_logprobs_are_those_of_the_distribution_that_was_drawn_from(engine: VllmEngine, oracle: Any) -> None:
+    c = context(engine)
+    chunks = await read(engine, c, Sampling(40, temperature=0.7, seed=1))
+    ids = joined(chunks, "token_ids")
+    expected = logprobs(oracle, c.token_ids, ids, temperature=0.7)
+    assert torch.allclose(torch.tensor(joined(chunks, "logprobs")), expected, atol=1e-4)
+
+
+async def test_a_seed_decides_the_sample_whatever_else_is_decoded(engine: VllmEngine) -> None:
+    def sample(seed: int, text: str = PROMPT) -> Any:
+        return read(engine, context(engine, text), Sampling(40, seed=seed))
+
+    alone = await sample(7)
+    among, *_ = await asyncio.gather(sample(7), *(sample(i, PROMPT[i:]) for i in range(20)))
+    other = await sample(8)
+    ids = [joined(chunks, "token_ids") for chunks in (alone, among, other)]
+    assert ids[0] == ids[1] != ids[2]
+
+
+async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(taught: VllmEngine) -> None:
+    messages = prompt("pocket", "organizer", PROBLEM, capacity=2)
+    c = Context(messages, [taught.prompt(messages)])
+    chunks = await read(taught, c, Sampling(100, 0.0, stop=("never this", "<JO")))
+    assert "".join(joined(chunks, "pieces")) == BEFORE.removesuffix("-1>"), "JOIN is one token"
+    assert tuple(joined(chunks, "token_ids")) == taught.injection(BEFORE.removesuffix("-1>"))[1]
+    assert chunks[-1].finish is Finish.STOP
+    assert taught._engine.get_num_unfinished_requests() == 0
+
+
+async def test_the_end_of_the_text_is_a_token_without_text(engine: VllmEngine) -> None:
+    eos = engine._tokenizer.eos_ids
+    for seed in range(200):
+        chunks = await read(engine, context(engine), Sampling(100, seed=seed))
+        if chunks[-1].finish is Finish.EOS:
+            assert (chunks[-1].pieces, {*chunks[-1].token_ids} <= eos) == (("",), True)
+            assert not eos & {*joined(chunks[:-1], "token_ids")}
+            return
+    pytest.fail("no sample ended by itself")
+
+
+async def test_no_token_is_sampled_after_a_stream_was_closed(engine: VllmEngine) -> None:
+    async with aclosing(engine.stream(context(engine), Sampling(900, seed=1))) as stream:
+        for _ in range(5):
+            await anext(stream)
+    assert engine._engine.get_num_unfinished_requests() == 0
+    before = engine.sampled_tokens
+    await asyncio.sleep(0.1)
+    assert engine.sampled_tokens == before
+
+    other = asyncio.create_task(read(engine, context(engine, "other"), Sampling(60, 0.0)))
+    task = asyncio.create_task(read(engine, context(engine), Sampling(900, seed=1)))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.wait({task})
+    assert len(engine._live) <= 1
+    assert (await other)[-1].finish is not None
+    assert not engine._live
+
+
+async def test_the_context_ends_a_stream(engine: VllmEngine) -> None:
+    room = engine._engine.model_config.max_model_len
+    c = context(engine)
+    fill = Span(Origin.INJECTED, "", room - len(c.token_ids) - 3, (10,) * (room - len(c.token_ids) - 3))
+    c.spans.append(fill)
+    chunks = await read(engine, c, Sampling(50, 0.0))
+    assert (len(joined(chunks, "token_ids")), chunks[-1].finish) == (3, Finish.LENGTH)
+    c.spans.append(Span(Origin.INJECTED, "", 3, (10, 10, 10)))
+    assert [chunk.finish for chunk in await read(engine, c, Sampling(50, 0.0))] == [Finish.LENGTH]
+    with pytest.raises(EngineError, match="does not fit the model's context of 1024"):
+        await read(engine, Context((), [Span(Origin.PROMPT, "", 2000, (10,) * 2000)]), Sampling(5))
+
+
+async def test_a_join_costs_what_was_injected_and_at_most_a_block(engine: VllmEngine) -> None:
+    c = context(engine)
+    for n in (70, 33, 64):
+        chunks = await read(engine, c, Sampling(n, 0.0))
+        ids = tuple(joined(chunks, "token_ids"))
+        c.spans.append(Span(Origin.SAMPLED, "", len(ids), ids))
+        _, injected = engine.injection(" what it brought </JOIN-1>")
+        c.spans.append(Span(Origin.INJECTED, "", len(injected), injected))
+        before = engine.computed_prompt_tokens
+        await read(engine, c, Sampling(1, 0.0))
+        assert engine.computed_prompt_tokens - before <= len(injected) + BLOCK
+
+
+async def test_a_fork_reuses_the_cache_of_a_parent_that_is_still_decoding(engine: VllmEngine) -> None:
+    parent = context(engine, "a parent of its own " * 10)
+    async with aclosing(engine.stream(parent, Sampling(800, seed=3))) as stream:
+        await anext(stream)
+        before = engine.reused_prompt_tokens
+        child = Context((), [*parent.spans, Span(Origin.INJECTED, "", 3, (10, 11, 12))])
+        await read(engine, child, Sampling(1, 0.0))
+        assert engine.reused_prompt_tokens - before >= len(parent.token_ids) - BLOCK
+
+
+async def test_weights_change_between_two_tokens(folder: Path, oracle: Any, tmp_path: Path) -> None:
+    changed = AutoModelForCausalLM.from_pretrained(vllm_model(tmp_path / "b", seed=1), dtype=torch.float32)
+    engine = await VllmEngine.open(folder, version="1", kv_cache_memory_bytes=64 << 20)
+    c = context(engine)
+    await read(engine, c, Sampling(5, 0.0))
+    chunks = []
+    async for chunk in engine.stream(c, Sampling(80, 0.0)):
+        chunks.append(chunk)
+        if len(chunks) == 5:
+            await engine.update_weights(changed.state_dict(), "2")
+    ids, versions = joined(chunks, "token_ids"), [chunk.policy_version for chunk in chunks]
+    old = versions.count("1")
+    assert versions == ["1"] * old + ["2"] * (len(chunks) - old)
+    assert 5 <= old < len(chunks) - 5
+    assert ids[:old] == greedy(oracle, c.token_ids, 80)[:old]
+    assert ids[old:] == greedy(changed, c.token_ids + ids[:old], 80)[: len(ids) - old]
+    before = engine.reused_prompt_tokens
+    again = await read(engine, context(engine, PROMPT * 3), Sampling(20, 0.0))
+    assert joined(again, "token_ids") == greedy(changed, context(engine, PROMPT * 3).token_ids, 20)
+    assert engine.reused_prompt_tokens - before <= len(c.token_ids)
+
+    with pytest.raises(ValueError, match="lack"):
+        await engine.update_weights({"model.norm.weight": torch.zeros(64)}, "3")
+    assert engine.policy_version == "2"
+    waiting = asyncio.create_task(read(engine, c, Sampling(900, seed=1)))
+    await asyncio.sleep(0.05)
+    broken = {name: weight[:1] for name, weight in changed.state_dict().items()}
+    with pytest.raises(EngineError, match="version 3 do not load"):
+        await engine.update_weights(broken, "3")
+    with pytest.raises(EngineError, match="version 3 do not load"):
+        await waiting
+    await engine.aclose()
+
+
+async def test_a_failing_engine_tells_every_stream(folder: Path) -> None:
+    engine = await VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20)
+    tasks = [asyncio.create_task(read(engine, context(engine), Sampling(900, seed=i))) for i in range(3)]
+    while engine.sampled_tokens < 10:
+        await asyncio.sleep(0.01)
+
+    def fail() -> None:
+        raise RuntimeError("the device is gone\nand more")
+
+    engine._engine.step = fail
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(end) for end in ends] == ["vLLM failed: the device is gone"] * 3
+    with pytest.raises(EngineError, match="the device is gone"):
+        await read(engine, context(engine), Sampling(5))
+    await engine.aclose()
+
+
+async def test_closing_the_engine_ends_its_streams(folder: Path) -> None:
+    engine = await VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20)
+    task = asyncio.create_task(read(engine, context(engine), Sampling(900, seed=1)))
+    while engine.sampled_tokens < 3:
+        await asyncio.sleep(0.01)
+    await engine.aclose()
+    with pytest.raises(EngineError, match="closed"):
+        await task
+    await engine.aclose()
+
+
+async def test_what_cannot_be_opened_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no tokenizer\.json"):
+        await VllmEngine.open(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    with pytest.raises(EngineUnavailable, match="vLLM cannot open") as caught:
+        await VllmEngine.open(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+async def test_an_episode_forks_and_joins(taught: VllmEngine) -> None:
+    organization = AsyncThink(prompts="pocket")
+    episode = await attempt(organization, PROBLEM, Role(taught, Sampling(200, 0.0)), limits=Limits(2))
+    organizer, worker = episode.traces
+    assert episode.answer == worker.returned == FOUND
+    assert (organizer.stop, organizer.status, len(organizer.joins)) == (StopReason.DONE, Status.OK, 1)
+    assert [span.origin for span in organizer.spans] == [Origin.PROMPT, Origin.SAMPLED, Origin.INJECTED, Origin.SAMPLED]
+    for trace in episode.traces:
+        for span in trace.spans:
+            assert span.token_ids is not None and len(span.token_ids) == span.tokens
+            pieces = taught._tokenizer.pieces()
+            assert "".join(pieces.piece(i) for i in span.token_ids) == span.text
+            assert span.logprobs is None or len(span.logprobs) == span.tokens

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orgthink.organizations.parallel import vote
+from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, OPERATORS, all_solutions
+from orgthink.tasks.expression import parse
+
+MINI = COUNTDOWN_MINI.problem([1, 2, 3, 7, 9], 18)
+GOOD = ["7 + 9 + 2", "2 * 7 + 3 + 1", "(3 - 1) * 9", "9 * (7 - 3 - 2)"]
+
+
+def _read(table) -> dict[int, set[tuple]]:
+    """Value → what it can be made of: (subset, operator counts)."""
+    found = defaultdict(set)
+    for mask, values in table.items():
+        for value, counts in values.items():
+            found[value] |= {(mask, tuple(count >> 8 * i & 255 for i in range(4))) for count in counts}
+    return dict(found)
+
+
+def _brute_force(numbers: list[int]) -> dict[int, set[tuple]]:
+    """The same by combining any two of the expressions at hand, in every order."""
+    found = defaultdict(set)
+
+    def explore(state: tuple) -> None:
+        for value, mask, counts in state:
+            found[value].add((mask, counts))
+        for i, j in ((i, j) for i in range(len(state)) for j in range(len(state)) if i != j):
+            (a, mask_a, counts_a), (b, mask_b, counts_b) = state[i], state[j]
+            rest = tuple(state[k] for k in range(len(state)) if k not in (i, j))
+            for at, operator in enumerate(OPERATORS):
+                if operator in "*/" and 1 in ((b,) if operator == "/" else (a, b)):
+                    continue
+                if (operator == "-" and a <= b) or (operator == "/" and a % b):
+                    continue
+                value = {"+": a + b, "-": a - b, "*": a * b, "/": a // b}[operator]
+                counts = tuple(x + y + (k == at) for k, (x, y) in enumerate(zip(counts_a, counts_b, strict=True)))
+                explore((*rest, (value, mask_a | mask_b, counts)))
+
+    explore(tuple((number, 1 << i, (0, 0, 0, 0)) for i, number in enumerate(numbers)))
+    return dict(found)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_solutions_are_all(seed):
+    numbers = random.Random(seed).sample(range(1, 13), 4 if seed else 3)
+    assert _read(all_solutions(numbers, len(numbers))) == _brute_force(numbers)
+
+
+def test_all_solutions_of_few_numbers_only():
+    table = all_solutions([2, 3, 7, 9], 3)
+    assert max(mask.bit_count() for mask in table) == 3
+    full = _read(all_solutions([2, 3, 7, 9], 4))
+    few = {value: {s for s in found if s[0].bit_count() <= 3} for value, found in full.items()}
+    assert _read(table) == {value: found for value, found in few.items() if found}
+
+
+@pytest.mark.parametrize(("task", "n"), [(COUNTDOWN_MINI, 300), (COUNTDOWN, 1)])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_problems_have_enough_solutions(task, n, split):
+    for problem in islice(task.problems(split, 1), n):
+        numbers, target = problem.data["numbers"], problem.data["target"]
+        few, low, high = task.size.used[0], *task.size.targets
+        table = _read(all_solutions(numbers, task.size.guaranteed))
+        assert sum(mask.bit_count() >= few for mask, _ in table[target]) >= problem.required == 4
+        assert low <= target <= high and target not in numbers
+        assert len(set(numbers)) == task.size.given and all(1 <= n <= task.size.largest for n in numbers)
+
+
+@pytest.mark.parametrize("task", [COUNTDOWN_MINI, COUNTDOWN])
+def test_held_out_targets(task):
+    n = 300 if task is COUNTDOWN_MINI else 2
+    targets = {s: {p.data["target"] for p in islice(task.problems(s, 3), n)} for s in ("train", "test")}
+    assert targets["test"] <= task.test_targets and not targets["train"] & task.test_targets
+    assert len(task.test_targets) == task.size.held_out
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_problems_are_the_same_for_the_same_seed(split):
+    def draw(seed: int):
+        return list(islice(COUNTDOWN_MINI.problems(split, seed), 20))
+
+    assert draw(5) == draw(5) != draw(6)
+
+
+@pytest.mark.parametrize(
+    ("offered", "correct"),
+    [
+        (GOOD, 4),
+        ([g + " = 18" for g in GOOD], 4),
+        (["1 + 17"], 0),  # 17 is not given
+        (["9 + 9"], 0),  # used twice
+        (["9 * 2"], 0),  # two numbers only
+        (["7 + 9 + 1"], 0),  # another value
+        (["7 + 9 + 2 = 17 + 1"], 1),
+        (["7 + 9 + 2 = 17"], 0),
+        (["7 + 9 + 2 = 18 = 18"], 0),
+        (["7 + 9 + 2 ="], 0),
+        (["7 + 9 + 2", "2 + 9 + 7", "(9 + 2) + 7", "2 + (7 + 9)"], 1),
+        ([*GOOD[:3], "nonsense"], 3),
+        ([*GOOD[:2], "nonsense", *GOOD[2:]], 3),  # the fifth offer does not count
+        ([*["1 + 1"] * 50, *GOOD], 0),
+        (["7 + 9 + 2"] * 4 + GOOD, 1),
+        (["7 + 9 + 2 + 3 - 1 - 2"], 0),  # 2 twice
+        (["7 + 9 + (3 - 1)"], 1),
+        (["(7 / 2) * (9 / 7)"], 0),
+        (["9 / 2 * (1 + 3)"], 1),  # fractions on the way are fine: the arithmetic is exact
+        (["−7 + 9"], 0),
+        (["９ + 7 + 2"], 0),
+        ([], 0),
+    ],
+)
+def test_grade(offered, correct):
+    grade = COUNTDOWN_MINI.grade(MINI, "\n".join(offered))
+    assert (grade.correct, grade.required) == (correct, 4)
+
+
+@pytest.mark.parametrize("separator", ["\n", ";", ",", " ;\n", "\n\n", ", "])
+def test_separators(separator):
+    assert COUNTDOWN_MINI.grade(MINI, separator.join(GOOD)).all_correct
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="123479+-*/() =;,\n×", max_size=60) | st.text(max_size=60))
+def test_the_grader_is_total(answer):
+    grade = COUNTDOWN_MINI.grade(MINI, answer)
+    assert 0 <= grade.correct <= 4 and len(COUNTDOWN_MINI.solutions(MINI, answer)) >= grade.correct
+
+
+@given(st.permutations(GOOD), st.lists(st.sampled_from([*GOOD, "1 + 1", "2 * 7 + 4", "x"]), max_size=9))
+def test_offering_more_never_pays(good, more):
+    """Whatever follows the fourth expression leaves the grade alone; whatever comes before it can only cost."""
+    assert COUNTDOWN_MINI.grade(MINI, ";".join([*good, *more])).correct == 4
+    assert COUNTDOWN_MINI.grade(MINI, ";".join([*more, *good])).correct <= 4
+    first = more[:4] + list(good)[: max(0, 4 - len(more))]
+    assert (
+        COUNTDOWN_MINI.grade(MINI, ";".join([*more, *good])).correct
+        == len({parse(e).key for e in first if e in GOOD})
+    )  # fmt: skip
+
+
+def test_vote_takes_the_most_frequent_and_then_the_first_offered():
+    a, b, c, d = GOOD
+    assert vote(MINI, [f"{a};{b}", f"{c};{b}"]).split("\n") == [b, a, c]
+    assert vote(MINI, [f"{a};{b};{c}", f"{d};9 + 7 + 2"]).split("\n") == [a, b, c, d]
+    assert vote(MINI, [f"{a};{b};2 + 7 + 9"]).split("\n") == [a, b]
+    assert vote(MINI, ["1 + 1", "2 + 2;1 + 1", f"3 + 3;{a};{b};{c}"]).split("\n") == ["1 + 1", "2 + 2", "3 + 3", a]
+
+
+def test_vote_counts_an_answer_once_for_each_solution():
+    a, b = GOOD[:2]
+    assert vote(MINI, [f"{a};{a};2 + 7 + 9", b, b]).split("\n") == [b, a]
+
+
+def test_vote_of_nothing():
+    assert vote(MINI, []) is None and vote(MINI, ["", " ; "]) is None

@@ -1,0 +1,457 @@
+"""The command line: what it prints, how it stops, and one clear line for whatever the user can put right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rule_engine import Rule, RuleEngine, countdown, failing
+
+import orgthink.cli.eval
+import orgthink.cli.run
+from orgthink import engines
+from orgthink.cli import main
+from orgthink.engines import EngineSpec, engine_spec
+from orgthink.episode import Sampling
+from orgthink.evaluate import Evaluation, evaluate
+from orgthink.organizations import ORGANIZATIONS, organization_named
+from orgthink.runtime.session import Limits
+from orgthink.store import RunFolder, plain
+
+HERE = Path(__file__).parent
+SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
+
+
+@pytest.fixture
+def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], RuleEngine]:
+    """A shipped model `pocket` whose engine follows a rule; give it another rule at will."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    folder = tmp_path / "models" / "pocket"
+    folder.mkdir(parents=True)
+    (folder / "orgthink.json").write_text('{"prompts": "pocket"}')
+    monkeypatch.setattr(engines, "MODELS", folder.parent)
+
+    def use(rule: Rule) -> RuleEngine:
+        engine = RuleEngine(rule)
+
+        async def open_engine(spec: EngineSpec) -> RuleEngine:
+            return engine
+
+        monkeypatch.setattr(orgthink.cli.eval, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.cli.run, "open_engine", open_engine)
+        return engine
+
+    use(countdown)
+    return use
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("finished") / "run"
+    organizations = {name: plain(organization_named(name, prompts="pocket")) for name in ORGANIZATIONS}
+    plan = Evaluation("countdown-mini", organizations, n=3, sampling=Sampling(64, 0.0, seed=0), limits=Limits(2, agent_tokens=64))
+    asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
+    return path
+
+
+@pytest.fixture
+def run(finished: Path, pocket: Callable[[Rule], RuleEngine]) -> Path:
+    """A finished run folder, the same that `main(SMALL)` makes."""
+    return Path(shutil.copytree(finished, "run"))
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on standard error."""
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureFixture[str]):
+    engine = pocket(countdown)
+    assert main([*SMALL, "--organizations", "sequential", "asyncthink", "--out", "run", "--seed", "4"]) == 0
+    assert engine.closed
+    out, err = capsys.readouterr()
+    header, *rows, conditions = out.splitlines()
+    assert header.split()[:5] == ["organization", "n", "all", "correct", "%"]
+    assert [row.split()[:2] for row in rows] == [["sequential", "3"], ["asyncthink", "3"]]
+    assert all("[" in row for row in rows)
+    for words in ("3 test problems of countdown-mini", "seed 4", "model pocket", "greedy", "64 tokens an agent", "capacity 2"):
+        assert words in conditions
+    assert err.splitlines()[-1].startswith("6/6")
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert list(summary) == ["sequential", "asyncthink"]
+    for row in summary.values():
+        assert row["n"] == 3
+        assert len(row["at_least"]) == 4
+        for name in ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate"):
+            assert {"mean", "low", "high"} <= row[name].keys()
+
+
+def test_a_complete_run_resumes_to_the_same_table(run: Path, pocket, capsys: pytest.CaptureFixture[str]):
+    before = (run / "episodes.jsonl").read_bytes()
+    engine = pocket(failing)
+    capsys.readouterr()
+    assert main(["eval", "--resume", str(run)]) == 0
+    assert engine.requests == 0
+    table = capsys.readouterr().out
+    pocket(countdown)
+    assert main([*SMALL, "--out", "again"]) == 0
+    assert _untimed(capsys.readouterr().out) == _untimed(table)
+    assert (run / "episodes.jsonl").read_bytes() == before
+
+
+def test_a_run_with_failures_says_so_and_how_to_go_on(pocket, capsys: pytest.CaptureFixture[str]):
+    pocket(failing)
+    assert main([*SMALL, "--out", "run"]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "9 of 9 episodes failed (the server is gone)" in last
+    assert "orgthink eval --resume run" in last
+    pocket(countdown)
+    assert main(["eval", "--resume", "run"]) == 0
+
+
+def test_ctrl_c_once_finishes_what_is_under_way(pocket, capsys: pytest.CaptureFixture[str]):
+    engine = pocket(_at_request(3, countdown))
+    options = ["--organizations", "sequential", "--n", "30", "--concurrency", "5"]
+    assert main(["eval", *options, "--out", "run"]) == 130
+    stop, last = _ends(capsys)
+    assert "Ctrl-C again stops now" in stop
+    assert "orgthink eval --resume run" in last
+    done = list(RunFolder.open(Path("run")).episodes())
+    assert 3 <= engine.requests == len(done) < 30
+    assert json.loads(Path("run/summary.json").read_text())["sequential"]["n"] == len(done)
+    pocket(countdown)
+    assert main(["eval", "--resume", "run"]) == 0
+    assert len(list(RunFolder.open(Path("run")).episodes())) == 30
+
+
+def test_ctrl_c_twice_stops_now(pocket, capsys: pytest.CaptureFixture[str]):
+    def endless(text: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return " word" * 20_000
+
+    engine = pocket(endless)
+    assert main(["eval", "--max-tokens", "20000", "--n", "30", "--concurrency", "2", "--out", "run"]) == 130
+    assert engine.live == 0
+    assert engine.closed
+    assert "stopped after 0 of 90 episodes" in _ends(capsys)[1]
+    pocket(countdown)
+    assert main(["eval", "--resume", "run"]) == 0
+
+
+def test_run_tells_the_story_of_forks_and_joins(pocket, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "--seed", "2"]) == 0
+    out = capsys.readouterr().out
+    story = [line.split(maxsplit=2)[1:] for line in out.splitlines() if "organizer" in line]
+    assert [["organizer", "forks 1"], ["organizer/1", "starts"], ["organizer", "joins 1"]] == [
+        event for event in story if event[1] in ("forks 1", "joins 1") or event == ["organizer/1", "starts"]
+    ]
+    assert "of 4 right, " in out
+    assert "steps on the critical path" in out
+    assert "answer:" in out
+
+
+@pytest.mark.parametrize("organization", ["sequential", "parallel", "asyncthink"])
+def test_run_takes_a_problem_in_the_users_words(pocket, capsys: pytest.CaptureFixture[str], organization: str):
+    assert main(["run", "countdown 3 4 5 = 12", "--organization", organization]) == 0
+    out = capsys.readouterr().out
+    assert "answer:\n3 + 4 + 5" in out
+    assert " right, " not in out
+
+
+def test_run_reports_a_failed_engine(pocket, capsys: pytest.CaptureFixture[str]):
+    pocket(failing)
+    assert main(["run"]) == 1
+    assert complaint(capsys) == "orgthink: the server is gone"
+
+
+def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.CaptureFixture[str]):
+    for _ in range(2):
+        assert main(["demo", "--n", "2"]) == 0
+    assert list(json.loads(Path("runs/demo/summary.json").read_text())) == ["sequential", "parallel", "asyncthink"]
+    assert "<html" in Path("runs/demo/view.html").read_text()
+    assert "all correct" in capsys.readouterr().out
+
+
+def test_view_writes_a_page_and_a_perfetto_trace(run: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["view", str(run), "--out", "page.html", "--perfetto", "trace.json"]) == 0
+    assert Path("page.html").read_text().lstrip().startswith("<!")
+    assert json.loads(Path("trace.json").read_text())["traceEvents"]
+
+
+def test_measure_reads_text_that_did_not_come_from_us(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = {
+        "capacity": 2,
+        "organizer": "a <FORK-1> q </FORK-1> b <JOIN-1> r </JOIN-1> <ANSWER> x </ANSWER>",
+        "workers": {"1": ["w w w <RETURN> r </RETURN>"]},
+    }
+    (tmp_path / "text.json").write_text(json.dumps(text))
+    assert main(["measure", str(tmp_path / "text.json"), "--json"]) == 0
+    measures = json.loads(capsys.readouterr().out)
+    assert measures["critical_path_steps"] == 4 + 6 + 3
+    assert measures["format_errors"] == []
+    assert main(["measure", str(tmp_path / "text.json")]) == 0
+    assert "critical_path_steps  13" in capsys.readouterr().out
+
+
+def _foreign(run: Path) -> None:
+    (run / "config.json").write_text('{"model_type": "qwen3"}')
+
+
+def _unreadable(run: Path) -> None:
+    (run / "config.json").write_text("{")
+
+
+def _newer(run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"schema_version": 7}))
+
+
+def _corrupt(run: Path) -> None:
+    lines = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (run / "episodes.jsonl").write_text("".join([lines[0], lines[1][:50] + "\n", *lines[2:]]))
+
+
+def _train(run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"kind": "train", "settings": {"steps": 3}}))
+
+
+def _whole(run: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("eval --organizations sequential asynkthink", "unknown organization 'asynkthink': did you mean asyncthink?"),
+        ("run --organization sequentail", "did you mean sequential?"),
+        ("eval --task countdwn-mini", "unknown task 'countdwn-mini': did you mean countdown-mini?"),
+        ("run --task chess", "unknown task 'chess'"),
+        ("eval --model poket", "unknown model 'poket': did you mean pocket?"),
+        ("run --model vllm:nowhere", "unknown model 'nowhere'"),
+        ("eval --capacity 0", "capacity is 0"),
+        ("run --capacity -3", "capacity is -3"),
+        ("eval --max-tokens -5", "the budget is -5 tokens"),
+        ("run --max-tokens 0", "the budget is 0 tokens"),
+        ("eval --depth -1", "budget depth is -1"),
+        ("eval --deadline -1", "episode_seconds is -1"),
+        ("eval --temperature -1", "temperature is -1"),
+        ("eval --n 0", "n is 0"),
+        ("eval --samples 0", "samples is 0"),
+        ("eval --concurrency 0", "concurrency is 0"),
+        ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
+        ("eval --organizations parallel parallel", "parallel is named twice"),
+        ("eval --organizations", "no organization"),
+        ("eval --resume run --n 4", "--resume takes everything else from the folder"),
+        ("run --tokenizer models/pocket", "--tokenizer goes with a server's --url"),
+        ("eval --n many", "invalid literal for int() with base 10: 'many'"),
+        ("evaluate", "Unrecognized options: evaluate"),
+        ("measure nowhere.json", "nowhere.json: No such file"),
+        ("measure run/episodes.jsonl", "run/episodes.jsonl: "),
+        ("view nowhere", "no run folder at nowhere"),
+        ("view models", "models is not a run folder"),
+        ("view run --episode 7", "unknown episode"),
+        ("view run --out nowhere/page.html", "No such file"),
+        ("train pockt", "unknown recipe 'pockt': did you mean pocket?"),
+        ("train --resume run", "no training run"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, capsys: pytest.CaptureFixture[str]):
+    before = {path: path.read_bytes() for path in run.iterdir()}
+    capsys.readouterr()
+    argv = arguments.split()
+    if argv[:1] == ["view"] and "--episode" in argv:
+        argv += ["--perfetto", "trace.json"]
+    if argv[0] == "eval" and "--resume" not in argv:
+        argv += ["--out", "other"]
+    assert main(argv) == 2
+    assert says in complaint(capsys)
+    assert {path: path.read_bytes() for path in run.iterdir() if path in before} == before
+    assert not Path("other").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (_foreign, "config.json was written by another program"),
+        (_unreadable, "config.json cannot be read"),
+        (_newer, "schema version 7: this orgthink reads version 1"),
+        (_corrupt, "episodes.jsonl, line 2: not an episode"),
+        (_train, "config.json: "),
+        (shutil.rmtree, "no run folder at run"),
+    ],
+)
+@pytest.mark.parametrize("arguments", ["eval --resume run", "view run"])
+def test_a_bad_run_folder_gets_one_clear_line(
+    damage: Callable[[Path], None], says: str, arguments: str, run: Path, capsys: pytest.CaptureFixture[str]
+):
+    damage(run)
+    if damage is _train and arguments.startswith("view"):
+        pytest.skip("episodes of a training run can be viewed")
+    before = {path: path.read_bytes() for path in run.iterdir()} if run.exists() else {}
+    capsys.readouterr()
+    assert main(arguments.split()) == 2
+    assert says in complaint(capsys)
+    assert ({path: path.read_bytes() for path in run.iterdir()} if run.exists() else {}) == before
+
+
+def test_a_folder_with_another_run_is_left_alone(run: Path, capsys: pytest.CaptureFixture[str]):
+    before = {path: path.read_bytes() for path in run.iterdir()}
+    capsys.readouterr()
+    assert main([*SMALL, "--out", "run"]) == 2
+    assert "already holds a run: go on with `--resume run`" in complaint(capsys)
+    assert main([*SMALL, "--out", "models"]) == 2
+    assert "models is not empty and not a run folder" in complaint(capsys)
+    assert {path: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_no_server_at_the_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    argv = ["eval", "--url", "http://127.0.0.1:9/v1", "--model", "m", "--out", str(tmp_path / "run")]
+    assert main(argv) == 2
+    assert "no server at http://127.0.0.1:9/v1" in complaint(capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_folder_without_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("torch")
+    (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    (tmp_path / "model.safetensors").touch()
+    assert main(["eval", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert "has no tokenizer.json" in complaint(capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_which_engine_the_words_mean(pocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "models" / "pocket"
+    assert engine_spec() == engine_spec("pocket") == EngineSpec("pocket")
+    assert engine_spec("models/pocket") == EngineSpec(str(folder.resolve()))
+    assert engine_spec("vllm:models/pocket") == EngineSpec(f"vllm:{folder.resolve()}")
+    assert engine_spec("vllm:pocket").folder == folder
+    assert {engine_spec(name).prompts for name in ("pocket", "vllm:pocket", "models/pocket")} == {"pocket"}
+    served = engine_spec("pocket", "http://here/v1")
+    assert (served.url, served.folder, served.prompts) == ("http://here/v1", None, "paper")
+    assert engine_spec(None, "http://here/v1", "pocket").prompts == "pocket"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
+    assert engine_spec("big-model") == EngineSpec("big-model", "http://there/v1")
+    assert engine_spec().url is None
+
+
+CHILD = """
+import resource, sys
+import orgthink.cli.eval
+from orgthink.cli import main
+from rule_engine import RuleEngine, countdown
+
+async def open_engine(spec):
+    return RuleEngine(countdown, seconds=float(sys.argv[1]))
+
+orgthink.cli.eval.open_engine = open_engine
+if int(sys.argv[2]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+sys.exit(main(sys.argv[3:]))
+"""
+"""A command line with an engine of a chosen slowness, and files of a limited size."""
+
+
+def child(slowness: float, room: int, *argv: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join((str(HERE), str(HERE.parent)))
+    command = [sys.executable, "-c", CHILD, str(slowness), str(room), *argv]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
+
+
+def test_kill_9_in_the_middle_loses_nothing_and_does_nothing_twice(tmp_path: Path):
+    argv = ["--n", "12", "--model", str(tmp_path), "--prompts", "pocket", "--concurrency", "4"]
+    file, whole = tmp_path / "run" / "episodes.jsonl", tmp_path / "whole"
+    with child(0.01, 0, "eval", *argv, "--out", str(file.parent)) as process:
+        while not file.exists() or file.read_bytes().count(b"\n") < 8:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    survived = file.read_bytes().splitlines(keepends=True)
+    assert 8 <= len(survived) < 36
+    file.write_bytes(b"".join(survived) + survived[0][:200])  # the worst moment to be killed
+    with child(0, 0, "eval", "--resume", str(file.parent)) as process:
+        assert process.wait() == 0
+    with child(0, 0, "eval", *argv, "--out", str(whole)) as process:
+        assert process.wait() == 0
+    assert file.read_bytes().splitlines(keepends=True)[: len(survived)] == survived
+    ids = [episode.id for episode in RunFolder.open(file.parent).episodes()]
+    assert len(ids) == 36
+    assert sorted(ids) == sorted(episode.id for episode in RunFolder.open(whole).episodes())
+
+
+def test_a_full_disk_gets_one_clear_line_and_the_run_goes_on_later(tmp_path: Path):
+    run = tmp_path / "run"
+    argv = ["--n", "30", "--model", str(tmp_path), "--prompts", "pocket", "--concurrency", "4"]
+    with child(0, 40_000, "eval", *argv, "--out", str(run)) as process:
+        _, err = process.communicate()
+    last = err.splitlines()[-1]
+    assert process.returncode == 2, err
+    assert "Traceback" not in err
+    assert "File too large" in last
+    assert f"--resume {run}" in last
+    written = list(RunFolder.open(run).episodes())
+    assert len(written) > 5
+    assert (run / "episodes.jsonl").read_bytes().endswith(b"\n")
+    with child(0, 0, "eval", "--resume", str(run)) as process:
+        assert process.wait() == 0
+    assert len(list(RunFolder.open(run).episodes())) == 90
+
+
+def test_importing_the_package_and_its_command_line_is_light():
+    """What takes long to import is imported by whoever needs it."""
+    heavy = ["torch", "transformers", "vllm", "httpx2", "tokenizers", "numpy"]
+    code = f"""
+import sys, orgthink
+assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthink"
+import orgthink.evaluate, orgthink.store
+assert not {{*{heavy}, "pydantic", "tyro"}} & set(sys.modules), "evaluate"
+from orgthink.cli import main
+assert main(["nonsense"]) == 2
+assert not {{*{heavy}}} & set(sys.modules), "cli"
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_python_m_orgthink(tmp_path: Path):
+    command = [sys.executable, "-m", "orgthink", "view", str(tmp_path)]
+    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"orgthink: {tmp_path} is not a run folder: it has no config.json\n"
+
+
+def _ends(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """The lines about Ctrl-C: the first and the last."""
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("orgthink: ")]
+    return lines[0], lines[-1]
+
+
+def _untimed(table: str) -> list[str]:
+    return [line[: table.index("seconds")] for line in table.splitlines()]
+
+
+def _at_request(number: int, rule: Rule) -> Rule:
+    """The rule, with a Ctrl-C at that request."""
+    calls = 0
+
+    def interrupting(text: str) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            signal.raise_signal(signal.SIGINT)
+        return rule(text)
+
+    return interrupting

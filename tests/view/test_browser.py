@@ -1,0 +1,268 @@
+"""The page in a real headless Chromium: what it shows is what the record says, and model text never runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sample
+from browser import Page, start_chromium
+
+from orgthink.episode import Origin
+from orgthink.measure.latency import critical_path
+from orgthink.measure.summary import summarise
+from orgthink.view import render
+from orgthink.view.layout import layout
+
+pytestmark = pytest.mark.browser
+
+EPISODES = sample.episodes()
+NESTED = next(e for e in EPISODES if e.id.split("|")[0].endswith("#100"))
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    driver = start_chromium(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("view") / "view.html"
+    path.write_text(
+        render(EPISODES, title="countdown-mini", notes={"budget": "400 tokens per agent"}), encoding="utf-8"
+    )
+    return path
+
+
+@pytest.fixture
+def page(driver, file):
+    """The page, opened; afterwards the console must be clean and nothing have been loaded or run."""
+    page = Page(driver, file)
+    page.open()
+    yield page
+    assert page.driver.get_log("browser") == []
+    assert page.js("return performance.getEntriesByType('resource').length") == 0
+    assert page.js("return window.pwned") is None
+
+
+def test_overview_shows_the_summary(page):
+    for row, (name, numbers) in zip(page.all("#organizations tbody tr"), summarise(EPISODES).items(), strict=True):
+        assert row.find_element("css selector", "th").text == name
+        shown = [cell.text for cell in row.find_elements("css selector", "td b")]
+        shares = [numbers["all_correct"], *numbers["at_least"][:3]]
+        steps, rate = numbers["critical_path_steps"], numbers["format_error_rate"]
+        assert shown[0] == str(numbers["n"])
+        assert shown[1:5] == [f"{100 * share['mean']:.1f}" for share in shares]
+        assert float(shown[5]) == pytest.approx(steps["mean"], abs=0.051)
+        assert shown[9] == f"{100 * rate['mean']:.1f}"
+        assert f"{steps['low']:.1f}–{steps['high']:.1f}" in row.text
+    assert page.texts("#conditions dd")[-1] == "400 tokens per agent"
+
+
+def test_plot_has_a_mark_with_whiskers_for_each_organization(page):
+    names = list(summarise(EPISODES))
+    labels = [mark.get_attribute("aria-label") for mark in page.all("#chart .point")]
+    assert [label.split(":")[0] for label in labels] == names
+    assert len(page.all("#chart .whisker")) == 2 * len(names)
+    assert page.texts("#plot .legend li") == names
+    page.choose("#plot-y", "0")
+    at_least_one = [100 * numbers["at_least"][0]["mean"] for numbers in summarise(EPISODES).values()]
+    labels = [mark.get_attribute("aria-label") for mark in page.all("#chart .point")]
+    assert [float(label.split(":")[1].split("%")[0]) for label in labels] == pytest.approx(at_least_one, abs=0.051)
+    assert page.hover(page.all("#chart .point path")[1]) == labels[1]
+
+
+def test_filters_search_and_order(page):
+    def count() -> int:
+        return int(page.text("#count").split()[0])
+
+    assert count() == len(EPISODES)
+    page.choose("#by-organization", "asyncthink")
+    asyncthink = [e for e in EPISODES if e.organization == "asyncthink"]
+    assert count() == len(asyncthink)
+    page.choose("#by-result", "wrong")
+    assert count() == sum(e.grade is not None and not e.grade.all_correct for e in asyncthink)
+    page.choose("#by-result", "format")
+    assert count() == 1
+    page.choose("#by-result", "failed")
+    assert count() == 1
+    assert "#102" in page.text(".row")
+    page.choose("#by-result", "")
+    page.choose("#order", "steps")
+    slowest = sorted((critical_path(e) for e in asyncthink), reverse=True)
+    shown = [int(text.split()[0]) for text in page.texts(".row .steps")]
+    assert shown == slowest[: len(shown)]
+    page.choose("#by-organization", "")
+    page.search("RESET by peer")
+    assert page.texts(".row .what") == [sample.errored().problem.id]
+    page.search("no such words anywhere")
+    assert (count(), page.all(".row")) == (0, [])
+
+
+def test_lanes_are_the_layout(page):
+    page.show(NESTED)
+    drawn = layout(NESTED)
+    assert page.texts(".lane-name") == ["organizer", "worker 1", "worker 1/1", "worker 1/2", "worker 1#2"]
+    assert len(page.all("#lanes .bar")) == len(drawn.bars)
+    assert len(page.all("#lanes .critical")) == len(drawn.critical)
+    assert len(page.all("#lanes .wait")) == sum(wait.steps[0] < wait.steps[1] for wait in drawn.waits)
+    assert len(page.all("#lanes .head.fork")) == sum(len(t.forks) for t in NESTED.traces) == 4
+    assert len(page.all("#lanes .head.join")) == sum(len(t.joins) for t in NESTED.traces) == 4
+    assert len(page.all("#lanes .head.hot")) == 6  # all but worker 1/1's, which nobody had to wait for
+    assert len(page.all("#lanes .injected")) == 4
+    assert len(page.all("#lanes .idle")) == 1
+    facts = page.texts(".facts dd")
+    assert facts[:3] == [
+        "4 of 4 correct",
+        f"{critical_path(NESTED)} steps",
+        f"{sum(t.steps for t in NESTED.traces)} tokens",
+    ]
+
+
+@pytest.mark.parametrize("axis", ["steps", "seconds"])
+def test_bars_lie_where_the_record_says(page, axis):
+    page.show(sample_episode := sample.errored())
+    page.one(f'[data-axis="{axis}"]').click()
+    assert page.one(f'[data-axis="{axis}"]').get_attribute("aria-checked") == "true"
+    places = page.js(
+        "return [...document.querySelectorAll('#lanes .bar')].map(b => [b.x.baseVal.value, b.width.baseVal.value])"
+    )
+    drawn = [getattr(bar, axis) for bar in layout(sample_episode).bars]
+    left = places[0][0]
+    scale = (places[-1][0] - left) / drawn[-1][0]
+    for (x, width), (start, end) in zip(places, drawn, strict=True):
+        assert x == pytest.approx(left + scale * start, abs=0.5)
+        assert width == pytest.approx(max(1, scale * (end - start)), abs=0.5)
+
+
+def test_hover_tells_sampled_from_injected(page):
+    page.show(NESTED)
+    tip = page.hover(page.all("#lanes .bar")[0])
+    assert tip.startswith("organizer · sampled · about step 1")
+    assert " * " in tip
+    assert page.all("#tip .sampled") and not page.all("#tip span.injected")
+    tip = page.hover(page.all("#lanes .injected .reach")[0])
+    assert tip.startswith("organizer · injected · 11 tokens from worker 1")
+    injected = next(span for span in NESTED.root.spans if span.origin is Origin.INJECTED)
+    assert page.texts("#tip span.injected") == [injected.text]
+    tip = page.hover(page.all("#lanes .wait")[0])
+    assert tip == "organizer waits for worker 1"
+
+
+def test_context_of_every_agent_is_what_the_model_saw(page):
+    page.show(NESTED)
+    for i, trace in enumerate(NESTED.traces):
+        page.one(f'.agents tr[data-agent="{i}"]').click()
+        assert page.text("#context .context") == "".join(span.text for span in trace.spans)
+        kinds = page.js("return [...document.querySelectorAll('#context [data-span]')].map(node => node.className)")
+        assert kinds == [str(span.origin) for span in trace.spans]
+        cells = page.texts(f'.agents tr[data-agent="{i}"] td')
+        assert cells[:2] == [str(trace.stop), str(trace.status)]
+        assert int(cells[3]) == trace.steps
+        assert float(cells[6]) == pytest.approx(trace.end - trace.start, abs=0.006)
+    page.all(".lane-name")[0].click()
+    tags = ["<FORK-1>", "</FORK-1>", "<JOIN-1>", "</JOIN-1>"]
+    assert page.texts("#context .sampled .tag, #context .injected .tag")[:4] == tags
+
+
+def test_click_on_a_bar_opens_its_place(page):
+    page.show(NESTED)
+    page.all("#lanes .bar[data-agent='3']")[0].click()
+    assert page.text("#context h3") == "Context of worker 1/2"
+    page.wait(lambda: page.all("#context .sampled.found"))
+
+
+def test_a_controller_and_a_truncated_thinker(page):
+    page.show(episode := next(e for e in EPISODES if e.organization == "parallel"))
+    assert page.texts(".lane-name") == ["controller", "thinker 1", "thinker 2", "thinker 3"]
+    assert page.text("#context h3") == "Context of thinker 1"
+    assert page.texts(".alarm") == ["TRUNCATED: thinker 3, after 140 steps"]
+    assert page.texts(".agents td:nth-child(2)") == [str(trace.stop) for trace in episode.traces]
+    page.all("#lanes .wait")[0].click()
+    assert "this agent is code" in page.text("#context")
+
+
+def test_format_faults_are_marked(page):
+    page.show(faulty := next(e for e in EPISODES if e.id.startswith(sample.faulty().problem.id)))
+    kinds = [str(fault.kind) for fault in faulty.format_faults]
+    assert kinds == ["POOL_OVERFLOW", "UNKNOWN_JOIN"]
+    assert len(page.all("#lanes .fault")) == 2
+    assert page.texts("#context mark.fault") == kinds
+    assert [text.split()[0] for text in page.texts(".alarm")] == kinds
+    before = page.js("return document.querySelector('#context mark').previousSibling.textContent")
+    assert before == "</FORK-2>"
+
+
+def test_arrows_walk_through_the_filtered_list(page):
+    page.choose("#by-organization", "parallel")
+    page.all(".row")[0].click()
+    seen = [page.text("h2")]
+    page.press("ARROW_RIGHT")
+    page.press("ARROW_RIGHT")
+    seen.append(page.text("h2"))
+    page.press("ARROW_LEFT")
+    seen.append(page.text("h2"))
+    ids = [e.problem.id for e in EPISODES if e.organization == "parallel"]
+    assert seen == [f"parallel {ids[i]}" for i in (0, 2, 1)]
+    assert "2 of 8" in page.text("#heading")
+    assert page.text('.row[aria-selected="true"] .what') == ids[1]
+    page.search("24")
+    page.one("#search").send_keys("\ue014")  # an arrow in the search box moves its cursor, nothing else
+    assert page.text("h2") == seen[-1]
+
+
+def test_model_text_is_never_markup(page):
+    page.show(hostile := EPISODES[-1])
+    for i, trace in enumerate(hostile.traces):
+        page.one(f'.agents tr[data-agent="{i}"]').click()
+        assert page.text("#context .context") == "".join(span.text for span in trace.spans)
+    page.hover(page.all("#lanes .bar")[0])
+    page.hover(page.all("#lanes .injected .reach")[0])
+    assert sample.HOSTILE.strip() == page.text("#answer")
+    assert page.all("img, iframe, object, svg script, #episode script") == []
+    assert len(page.all("script")) == 2
+    assert page.js("return window.pwned") is None
+
+
+def test_only_the_pages_own_script_may_run(driver, file):
+    """Even markup that did get in would be inert: the policy names the page's script by its hash."""
+    page = Page(driver, file)
+    page.open()
+    page.js("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned=1\">')")
+    page.js("const s = document.createElement('script'); s.textContent = 'window.pwned=1'; document.body.append(s)")
+    page.wait(lambda: len(page.driver.get_log("browser")) > 0)
+    assert page.js("return window.pwned") is None
+
+
+def test_thousands_of_episodes_keep_few_rows(driver, tmp_path):
+    path = tmp_path / "many.html"
+    path.write_text(render([e for _ in range(80) for e in EPISODES]), encoding="utf-8")
+    page = Page(driver, path)
+    page.open()
+    assert page.text("#count") == f"{80 * len(EPISODES):,} episodes"
+    assert len(page.all(".row")) < 60
+    page.js("document.querySelector('#list').scrollTop = 1e6")
+    page.wait(lambda: page.all(f"#row-{80 * len(EPISODES) - 1}"))
+    assert page.driver.get_log("browser") == []
+
+
+def test_no_episodes(driver, tmp_path):
+    path = tmp_path / "empty.html"
+    path.write_text(render([]), encoding="utf-8")
+    page = Page(driver, path)
+    page.open()
+    assert page.text("#episode") == "No episode."
+    assert page.driver.get_log("browser") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 1500), (420, 2600)])
+def test_pictures(page, scheme, width, height):
+    page.open(width, height, scheme)
+    page.show(NESTED)
+    assert len(page.picture(f"{scheme}-{width}")) > 20_000
+    assert page.js("return document.documentElement.scrollWidth") <= width
+    colour = page.js("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, colour[4:-1].split(","))) > 384) == (scheme == "light")

@@ -1,0 +1,197 @@
+"""The page without a browser: its data is the record, its layout agrees with the measures, nothing can break out."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from itertools import pairwise
+
+import pytest
+import sample
+from hypothesis import given, settings
+from random_episodes import Join, Program, episode_of, programs, random_program, script_of
+
+from orgthink.episode import Origin, StopReason
+from orgthink.measure.latency import critical_path, timeline
+from orgthink.measure.summary import summarise
+from orgthink.view import render
+from orgthink.view.layout import layout, moment
+
+EPISODES = sample.episodes(rounds=3)
+PAGE = render(EPISODES, title="a <b> & c", notes={"budget": "400 tokens"})
+
+
+def page_data(page: str):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+@pytest.fixture(params=EPISODES, ids=lambda episode: episode.id.split("#")[1])
+def episode(request):
+    return request.param
+
+
+def test_texts_and_numbers_are_those_of_the_record():
+    data = page_data(PAGE)
+    for shown, episode in zip(data["episodes"], EPISODES, strict=True):
+        assert shown["steps"] == critical_path(episode)
+        assert shown["sampled"] == sum(trace.steps for trace in episode.traces)
+        for agent, trace in zip(shown["agents"], episode.traces, strict=True):
+            assert [(o, data["texts"][t], n) for o, t, n, _ in agent["spans"]] == [
+                (span.origin[0], span.text, span.tokens) for span in trace.spans
+            ]
+
+
+def test_summary_is_computed_unless_given():
+    shown = {row["organization"]: row for row in page_data(PAGE)["summary"]}
+    expected = summarise(EPISODES)
+    assert list(shown) == list(expected)
+    for name, numbers in expected.items():
+        estimate = numbers["critical_path_steps"]
+        assert shown[name]["critical_path_steps"] == [estimate[key] for key in ("mean", "low", "high")]
+        assert len(shown[name]["at_least"]) == 4
+    assert page_data(render(EPISODES, summary={}))["summary"] == []
+
+
+def test_conditions():
+    data = page_data(PAGE)
+    assert data["conditions"] == {
+        "model": "scripted-1",
+        "task": "countdown-mini",
+        "capacity": "2, 3, 4",
+        "temperature": "0",
+        "problems": "8",
+        "episodes": "14",
+        "budget": "400 tokens",
+    }
+
+
+def test_one_file_that_loads_nothing():
+    outside = re.sub(r'<script type="application/json".*?</script>', "", PAGE, flags=re.S)
+    assert not re.search(r"\b(src|href|action)\s*=|@import|url\((?!#)", outside)
+    assert set(re.findall(r"https?://[^\s\"']+", outside)) == {"http://www.w3.org/2000/svg"}
+    assert "innerHTML" not in outside
+    assert "insertAdjacentHTML" not in outside
+
+
+def test_model_text_cannot_end_the_data():
+    assert len(re.findall("<script", PAGE)) == len(re.findall("</script", PAGE)) == 2
+    assert "<!--" not in PAGE
+    assert "<h1>a &lt;b&gt; &amp; c</h1>" in PAGE
+    assert sample.HOSTILE in page_data(PAGE)["episodes"][-1]["answer"]
+
+
+def test_half_a_surrogate_pair_can_still_be_written():
+    broken = sample.run(sample.Sequential(), [sample.Turn("<ANSWER>\ud800</ANSWER>")])
+    assert render([broken]).encode("utf-8")
+
+
+def test_no_episodes():
+    assert page_data(render([]))["episodes"] == []
+
+
+def test_bars_hold_every_sampled_token_once(episode):
+    drawn = layout(episode)
+    for trace in episode.traces:
+        bars = [bar for bar in drawn.bars if bar.agent == trace.agent]
+        done = 0
+        for bar in bars:
+            assert bar.own[0] == done
+            done = bar.own[1]
+            assert trace.spans[bar.span].origin is Origin.SAMPLED
+            assert trace.start - 1e-9 <= bar.seconds[0] < bar.seconds[1] <= trace.end + 1e-9
+        assert done == trace.steps
+        assert all(a.steps[1] <= b.steps[0] and a.seconds[1] <= b.seconds[0] + 1e-9 for a, b in pairwise(bars))
+
+
+def test_layout_agrees_with_the_measures(episode):
+    drawn = layout(episode)
+    assert sum(bar.steps[1] - bar.steps[0] for bar in drawn.critical) == critical_path(episode)
+    assert drawn.critical[0].steps[0] == 0
+    assert all(a.steps[1] == b.steps[0] for a, b in pairwise(drawn.critical))
+    assert drawn.lives[episode.root.agent].steps[1] == critical_path(episode)
+    for trace in episode.traces:
+        own = [stretch for stretch in timeline(episode) if stretch.agent == trace.agent]
+        waits = [wait.steps[1] for wait in drawn.waits if wait.agent == trace.agent]
+        assert drawn.lives[trace.agent].steps[0] == (own[0].start if own else 0)
+        assert drawn.lives[trace.agent].steps[1] == max([s.end for s in own] + waits)
+
+
+def test_arrows_are_the_forks_and_joins(episode):
+    drawn = layout(episode)
+    edges = [("fork", t.agent, e.child) for t in episode.traces for e in t.forks]
+    edges += [("join", t.agent, e.child) for t in episode.traces for e in t.joins]
+    assert sorted((a.kind, a.parent, a.child) for a in drawn.arrows) == sorted(edges)
+    for arrow in drawn.arrows:
+        child = drawn.lives[arrow.child]
+        if arrow.kind == "fork":
+            assert (arrow.steps, arrow.seconds <= child.seconds[0]) == (child.steps[0], True)
+        else:
+            assert arrow.steps >= child.steps[1]
+            assert arrow.seconds >= child.seconds[1]
+
+
+def test_at_a_second_a_token_steps_are_seconds():
+    """Nested forks, failing and forgetful workers, some never joined, as the runtime plays them."""
+    rng = random.Random(5)
+    clipped = 0
+    for _ in range(60):
+        program = (*random_program(rng), Join("1"), Join("2"))
+        episode = sample.run(sample.AsyncThink(), script_of(program, rng), capacity=99, depth=2, max_tokens=10_000)
+        drawn = layout(episode)
+        for part in (*drawn.bars, *drawn.waits, *drawn.critical, *drawn.lives.values()):
+            assert part.steps == pytest.approx(part.seconds)
+        for arrow in drawn.arrows:
+            assert arrow.steps == pytest.approx(arrow.seconds)
+        clipped += any(trace.stop is StopReason.CANCELLED for trace in episode.traces)
+    assert clipped
+
+
+@given(programs())
+@settings(max_examples=150, deadline=None)
+def test_any_record_can_be_drawn(program: Program):
+    """Without times, with empty spans, with forks and joins at one step."""
+    episode = episode_of(program)
+    drawn = layout(episode)
+    steps = {t.agent: sum(b.own[1] - b.own[0] for b in drawn.bars if b.agent == t.agent) for t in episode.traces}
+    assert steps == {trace.agent: trace.steps for trace in episode.traces}
+    assert sum(bar.steps[1] - bar.steps[0] for bar in drawn.critical) == critical_path(episode)
+    for stretch in timeline(episode):
+        life = drawn.lives[stretch.agent].steps
+        joins_first = any(join.at == 0 for join in episode.trace(stretch.agent).joins)
+        assert stretch.first or joins_first or stretch.start == life[0]
+        assert life[0] <= stretch.start < stretch.end <= life[1]
+    page_data(render([episode]))
+
+
+def test_a_wait_reaches_until_the_child_is_back():
+    episode = sample.asyncthink()
+    first, second = layout(episode).waits
+    organizer, worker = episode.traces[:2]
+    assert first.steps == (organizer.joins[0].at, organizer.forks[0].at + worker.steps)
+    assert first.seconds == pytest.approx((moment(organizer, organizer.joins[0].at), worker.end))
+    assert second.steps[0] == second.steps[1]
+
+
+def test_what_is_decoded_beyond_the_critical_path_still_takes_seconds():
+    episode = sample.run(
+        sample.AsyncThink(),
+        [
+            sample.Turn("<FORK-1>slow</FORK-1> and so on" + sample.answer(sample.SOLUTIONS), seconds=1.0),
+            sample.Turn(sample.scan(600), "slow", 0.1),
+        ],
+    )
+    worker = episode.traces[1]
+    (bar,) = [bar for bar in layout(episode).bars if bar.agent == worker.agent]
+    assert bar.steps == (episode.root.forks[0].at, critical_path(episode))
+    assert bar.own == (0, worker.steps)
+    assert bar.seconds == pytest.approx((worker.start, worker.end))
+    assert worker.stop is StopReason.CANCELLED
+
+
+def test_a_fault_stands_behind_its_tag():
+    data = page_data(render([sample.faulty()]))
+    episode = data["episodes"][0]
+    for fault, tag in zip(episode["faults"], ("</FORK-2>", "<JOIN-7>"), strict=True):
+        span = episode["agents"][fault["agent"]]["spans"][fault["span"]]
+        assert data["texts"][span[1]][: fault["character"]].endswith(tag)
