@@ -125,7 +125,7 @@ class Batch(Generic[R]):
         self._waiting: deque[R] = deque()
         self._reading: _Reading[R] | None = None
         self._blocks: dict[int, Block[R]] = {}
-        self._prefixes = PrefixCache(cache_bytes)
+        self._prefixes = PrefixCache(cache_bytes, 4 * slots)
         self._decoding: dict[int, R] = {}
         """Requests in blocks by the key of their prompt."""
 
@@ -189,24 +189,25 @@ class Batch(Generic[R]):
     def _start_reading(self) -> bool:
         """Take prompts that wait, as long as there are slots and padding does not outweigh them."""
         slots = self._slots - sum(len(block.rows) for block in self._blocks.values())
-        taken: dict[tuple[int, ...], _Plan[R]] = {}
+        taken: list[_Plan[R]] = []
         passed: list[R] = []
+        prompts: set[tuple[int, ...]] = set()
         width = total = 0
         for _ in range(min(slots, len(self._waiting))):
             plan = self._plan(self._waiting.popleft())
-            wider = max(width, plan.need)
-            prompt = tuple(plan.request.ids)
+            prompt, wider = tuple(plan.request.ids), max(width, plan.need)
             # An equal prompt waits until this one is read, then copies it.
-            if prompt in taken or (len(taken) + 1) * wider > 2 * (total + plan.need) + 64:
+            if (prompt in prompts and plan.need > 1) or (len(taken) + 1) * wider > 2 * (total + plan.need) + 64:
                 passed.append(plan.request)
                 continue
-            taken[prompt] = plan
+            taken.append(plan)
+            prompts.add(prompt)
             width, total = wider, total + plan.need
         self._waiting.extendleft(reversed(passed))
         if taken:
-            self._reading = self._prepare(list(taken.values()), width)
+            self._reading = self._prepare(taken, width)
             self.computed_prompt_tokens += total
-            self.reused_prompt_tokens += sum(plan.known for plan in taken.values())
+            self.reused_prompt_tokens += sum(plan.known for plan in taken)
         return bool(taken)
 
     def _plan(self, request: R) -> _Plan[R]:
@@ -217,7 +218,6 @@ class Batch(Generic[R]):
     def _prepare(self, plans: list[_Plan[R]], width: int) -> _Reading[R]:
         block: Block[R] = Block(self.model.config, max(plan.known for plan in plans) + width)
         ids = torch.zeros(len(plans), width, dtype=torch.long)
-        # Copies come before removals: a sequence may be the beginning of several prompts.
         for i, (request, known, need, key) in enumerate(plans):
             block.put(request, self._cached(key, known) if known else None)
             ids[i, :need] = torch.tensor(request.ids[known:])

@@ -139,11 +139,11 @@ class Block(Generic[R]):
 class PrefixCache:
     """Finds the sequence that shares the longest beginning with a prompt, and keeps those that have ended.
 
-    Ended sequences are kept within a number of bytes; the one used least recently goes first.
+    They are kept within a number of bytes and of sequences; the one used least recently goes first.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit, self._bytes = limit, 0
+    def __init__(self, most_bytes: int, most: int) -> None:
+        self._most_bytes, self._most, self._bytes = most_bytes, most, 0
         self._ids = np.full((0, 256), -1, dtype=np.int32)
         self._free: list[int] = []
         self._kept: dict[int, KeysValues] = {}
@@ -164,7 +164,7 @@ class PrefixCache:
         """Keep a copy of a sequence that leaves its block."""
         self._kept[self.add(ids)] = cache.copy()
         self._bytes += cache.nbytes
-        while self._bytes > self._limit:
+        while self._bytes > self._most_bytes or len(self._kept) > self._most:
             self.remove(next(iter(self._kept)))
 
     def remove(self, key: int) -> None:
@@ -175,7 +175,7 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Forget every sequence, those in blocks too: their keys are no longer valid."""
-        self.__init__(self._limit)
+        self.__init__(self._most_bytes, self._most)
 
     def find(self, ids: Sequence[int]) -> tuple[int, int]:
         """How many tokens at the beginning are known, and the key of the sequence that knows them."""

@@ -56,6 +56,9 @@ _ON_CPU = {
     "kv_cache_memory_bytes": 1 << 30,
 }
 
+_open: set[VllmEngine] = set()
+"""Engines of this process. vLLM keeps state that they share, and the last one to close takes it down."""
+
 
 class VllmEngine:
     """Any model folder that vLLM opens."""
@@ -143,8 +146,8 @@ class VllmEngine:
     async def update_weights(self, state: Mapping[str, torch.Tensor], version: str) -> None:
         """Decode on with other weights, under Hugging Face names; what was computed with the old ones is forgotten.
 
-        Requests under way go on with them: each chunk names the version that sampled it. ValueError if some are missing.
-        EngineError if they do not fit; the engine is then closed, for its weights are neither the old nor the new ones.
+        Requests under way go on with them: each chunk names the version that sampled it. ValueError if some are
+        missing. EngineError if they do not fit; the engine is then closed, for its weights are of no version.
         """
         missing = self._weights - state.keys()
         if missing:
@@ -174,6 +177,7 @@ class VllmEngine:
         except Exception as error:
             ready.set_exception(error)
             return
+        _open.add(self)
         ready.set_result(None)
         try:
             while self._obey():
@@ -261,7 +265,9 @@ class VllmEngine:
         for request in self._live.values():
             _deliver(request.loop, [(request, error)])
         self._live.clear()
-        self._engine.engine_core.shutdown()
+        _open.discard(self)
+        if not _open:
+            self._engine.engine_core.shutdown()
         del self._engine
 
 
@@ -326,7 +332,7 @@ def _names(folder: Path) -> frozenset[str]:
     """Of all weights in the folder."""
     from safetensors import safe_open
 
-    return frozenset(name for file in folder.glob("*.safetensors") for name in safe_open(file, "pt").keys())
+    return frozenset().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
 
 
 def _line(error: Exception) -> str:

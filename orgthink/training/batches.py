@@ -27,14 +27,14 @@ class Cursor:
 
 
 def batches(
-    rows: Callable[[str], Iterator[Row]], seed: int, tokens: int, start: Cursor
+    rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor
 ) -> Iterator[tuple[list[Row], Cursor]]:
     """Batches of about `tokens` tokens from a cursor on, without end, each with the cursor after it.
 
-    `rows` gives an endless stream of rows for a seed.
+    `rows` gives an endless stream of rows for a seed and the number of a pool.
     """
     for pool in count(start.pool):
-        ready = _pool(rows(f"{seed}/{pool}"), tokens, f"order {seed}/{pool}")
+        ready = _pool(rows(seed, pool), tokens, f"order {seed}/{pool}")
         first = start.batch if pool == start.pool else 0
         for i in range(first, len(ready)):
             yield ready[i], Cursor(pool, i + 1)

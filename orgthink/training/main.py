@@ -47,8 +47,8 @@ def pocket_lesson(seed: int, folder: Path, device: str = "auto") -> Lesson:
     tokenizer = Tokenizer(folder)
     (eos,) = tokenizer.eos_ids
 
-    def rows(stream: str) -> Iterator[Row]:
-        for traces in pocket.lessons(stream):
+    def rows(seed: int, pool: int) -> Iterator[Row]:
+        for traces in pocket.lessons(seed, pool):
             for trace in traces:
                 yield row_of(trace, tokenizer.encode, eos)
 

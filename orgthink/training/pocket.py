@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -88,22 +89,40 @@ def _write(file: Path, content: dict[str, object]) -> None:
     file.write_text(json.dumps(content, indent=2) + "\n")
 
 
-SHARES = {"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "sudoku": 0.11}
-"""Share of each kind of lesson."""
-
 CAPACITIES = (2, 3, 4)
 """Pool sizes that organizers are shown."""
 
 
-def lessons(seed: str) -> Iterator[list[Trace]]:
-    """An endless stream of lessons: the traces of one problem, in one of the roles. Same seed, same lessons."""
-    rng = random.Random(seed)
-    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in SHARES if name in TASKS}
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What lessons are about."""
+
+    shares: dict[str, float]
+    """Share of each kind of lesson."""
+    drilled: tuple[int, int]
+    """Smallest and largest integer of the drill `facts`."""
+
+
+FORM = Mixture({"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "sudoku": 0.11}, (1, 75))
+"""First the form of the traces is learned …"""
+
+DRILL = Mixture({"countdown-mini": 0.5, "facts": 0.3, "arithmetic-mini": 0.11, "sudoku": 0.09}, (5, 65))
+"""… then what remains wrong is the arithmetic of integers that were never a target: it is drilled more."""
+
+FORM_POOLS = 150
+"""Pools of rows before the drill."""
+
+
+def lessons(seed: int, pool: int) -> Iterator[list[Trace]]:
+    """An endless stream of lessons: the traces of one problem, in one of the roles. The same for the same pool."""
+    rng = random.Random(f"{seed}/{pool}")
+    mixture = FORM if pool < FORM_POOLS else DRILL
+    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in mixture.shares if name in TASKS}
     teachers = {"sudoku": sudoku.solve, "arithmetic-mini": arithmetic.solve}
     while True:
-        (kind,) = rng.choices(list(SHARES), list(SHARES.values()))
+        (kind,) = rng.choices(list(mixture.shares), list(mixture.shares.values()))
         if kind == "facts":
-            target = rng.randint(1, 75)
+            target = rng.randint(*mixture.drilled)
             drill = countdown.facts(rng, target, 30)
             spans = [span for value, fact in drill for span in ((value, Origin.INJECTED), (fact, Origin.SAMPLED))]
             yield [_lesson(f"facts = {target}", *spans)]

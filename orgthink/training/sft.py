@@ -62,8 +62,8 @@ class Lesson:
 
     model: Qwen3
     """Weights to train, on the device to train on."""
-    rows: Callable[[str], Iterator[Row]]
-    """An endless stream of rows for a seed."""
+    rows: Callable[[int, int], Iterator[Row]]
+    """An endless stream of rows for a seed and the number of a pool."""
     write_folder: Callable[[Path], None]
     """Writes everything of the model folder but the weights."""
     pad_id: int

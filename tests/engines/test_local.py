@@ -17,6 +17,7 @@ from orgthink.episode import Message, Origin, Problem, Sampling, Span, Status
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.runtime.agent import Role
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Budget
 from orgthink.runtime.session import Limits
 
 
@@ -181,20 +182,21 @@ async def test_a_long_prompt_is_read_in_parts_while_others_decode(words: Path, t
     folder = tiny_model(tmp_path / "long", context=4096)
     engine, ids = LocalEngine.open(folder), (prompts(1, longest=3)[0] * 3000)[:3000]
     expected, _ = reference(folder, ids, 5)
-    short = asyncio.create_task(say(engine, [5, 6], 200))
+    short = asyncio.create_task(say(engine, [9, 6], 200))
     assert (await say(engine, ids, 5)).ids == expected
-    assert (await short).ids == reference(folder, [5, 6], 200)[0]
+    assert (await short).ids == reference(folder, [9, 6], 200)[0]
     await engine.aclose()
 
 
 async def test_stop_texts_end_a_stream_with_the_token_that_completes_them(words: Path, engine: LocalEngine) -> None:
     free = await say(engine, [5], 200)
-    for at in (0, 30, 100):
-        word = Tokenizer(words).texts[free.ids[at]]
-        said = await say(engine, [5], 200, stop=(word, "never said"))
-        assert said.ids == free.ids[: free.ids.index(free.ids[at]) + 1]
+    tags = [(i, text) for i, text in enumerate(Tokenizer(words).texts) if i in free.ids and text.startswith("<")]
+    assert len(tags) > 3
+    for i, text in tags:
+        said = await say(engine, [5], 200, stop=(text, "never said"))
+        assert said.ids == free.ids[: free.ids.index(i) + 1]
         assert said.finish is Finish.STOP
-        assert said.text.endswith(word)
+        assert said.text.endswith(text)
 
 
 async def test_a_stop_text_may_begin_and_end_inside_tokens(tmp_path: Path) -> None:
@@ -335,11 +337,11 @@ async def test_agents_fork_and_join_on_it(engine: LocalEngine) -> None:
     problem = Problem("p", "countdown", "", "1 2 3 = 4")
     organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
     before = engine.sampled_tokens
-    role, limits = Role(engine, Sampling(60, seed=1)), Limits(capacity=3)
+    role, limits = Role(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
     traces = [trace for episode in episodes for trace in episode.traces]
     assert any(trace.joins for trace in traces), "the seed should give joins"
-    assert all(trace.status is not Status.ERROR for trace in traces)
+    assert {trace.error for trace in traces if trace.status is Status.ERROR} == set()
     model = engine._batch.model
     for trace in traces:
         ids = [i for span in trace.spans for i in span.token_ids or ()]

@@ -13,6 +13,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.agent import Role
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Budget
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Limits
 
@@ -113,6 +114,19 @@ def test_slow_cleanup_does_not_stretch_the_episode_deadline(who):
     assert (episode.root.stop, episode.root.status) == (StopReason.DEADLINE, Status.TIMEOUT)
     assert (episode.root.cancel, episode.traces[1].cancel) == (CancelSource.LIMIT, CancelSource.LIMIT)
     assert max(time for time, _ in played.engine.sampled) <= 20
+
+
+def test_everybody_stops_sampling_at_the_deadline_at_any_depth():
+    """A leaf does not go on while the worker above it takes its time to clean up."""
+    turns = [
+        Turn("<FORK-1> outer </FORK-1> <JOIN-1>", when="main process"),
+        Turn(f"<FORK-1> leaf </FORK-1> {words('w', 500)}", when="Subtask: outer", slow_cleanup=1000),
+        Turn(words("v", 500), when="Subtask: leaf"),
+    ]
+    limits = Limits(capacity=3, budget=Budget(depth=2), episode_seconds=20.5, grace=3)
+    played = play(ASYNCTHINK, turns, limits)
+    assert played.times("v")[-1] == played.times("w")[-1] == 20
+    assert {trace.cancel for trace in played.episode.traces} == {CancelSource.LIMIT}
 
 
 def test_deadline_while_the_organizer_waits_for_a_worker_that_never_ends():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import pytest
@@ -51,6 +52,8 @@ def test_problems_are_varied():
     assert max(values.count(value) for value in values) < 30
     for part in ("(", "+", "-", "*"):
         assert sum(part in problem.data["expression"] for problem in problems) > 300
+    for shape in (r"\* \( \d+ \* ", r"\+ \( \d+ \+ ", r"- \( \d+ - ", r"\( \d+ \+ \d+ \) \*"):
+        assert any(re.search(shape, problem.data["expression"]) for problem in problems)
 
 
 def test_held_out_expressions():

@@ -23,7 +23,7 @@ def tokenizer(tmp_path_factory):
 
 def test_every_lesson_is_in_the_vocabulary_and_decodes_to_its_text(tokenizer):
     unknown = pocket.vocabulary().index(pocket.UNK)
-    for traces in islice(pocket.lessons("vocabulary"), 300):
+    for traces in islice(pocket.lessons(1, pocket.FORM_POOLS), 300):
         for trace in traces:
             for span in trace.spans:
                 ids = tokenizer.encode(span.text)
@@ -40,7 +40,7 @@ def test_tags_and_integers_are_one_token_however_they_are_spaced(tokenizer):
 
 def test_organizers_keep_the_protocol():
     seen = 0
-    for traces in islice(pocket.lessons("protocol"), 600):
+    for traces in islice(pocket.lessons(2, 0), 600):
         if traces[0].role != "organizer":
             continue
         seen += 1
@@ -56,7 +56,7 @@ def test_organizers_keep_the_protocol():
 
 def test_no_problem_with_a_held_out_target_is_a_lesson():
     held_out = COUNTDOWN_MINI.test_targets
-    for traces in islice(pocket.lessons("targets"), 2_000):
+    for traces in islice(pocket.lessons(3, 0), 2_000):
         words = traces[0].spans[0].text.split()
         if "countdown" in words:
             assert int(words[words.index("=") + 1]) not in held_out
@@ -72,7 +72,7 @@ def test_a_scan_finds_every_solution_of_three_numbers():
 
 
 def test_injected_text_stands_between_a_join_and_its_end():
-    for traces in islice(pocket.lessons("injected"), 300):
+    for traces in islice(pocket.lessons(4, 0), 300):
         if traces[0].role != "organizer":
             continue
         for before, span in zip(traces[0].spans, traces[0].spans[1:], strict=False):

@@ -101,6 +101,18 @@ def _seen(grid, i, j) -> set[int]:
     return {*grid[i], *(row[j] for row in grid), *box} - {0}
 
 
+@pytest.mark.parametrize(
+    "clues",
+    [
+        [[0, 0, 4, 0], [0, 0, 0, 0], [0, 2, 1, 4], [0, 0, 0, 2]],
+        [[0, 0, 0, 2], [0, 0, 0, 0], [0, 0, 4, 0], [3, 4, 2, 0]],
+    ],
+)
+def test_sudoku_where_the_smallest_candidate_leads_nowhere(clues):
+    problem = TASKS["sudoku"].problem(clues, "hard")
+    assert TASKS["sudoku"].grade(problem, sudoku.solve(problem.data)[1]).all_correct
+
+
 def test_sudoku_without_clues_and_without_a_grid():
     thinking, answer = sudoku.solve({"clues": [[0] * 4] * 4})
     assert answer.startswith("1 2 3 4 / 3 4 1 2")
