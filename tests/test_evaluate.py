@@ -24,7 +24,9 @@ from orgthink.tasks import TASKS
 
 def plan(**changes: object) -> Evaluation:
     organizations = {name: plain(organization_named(name, prompts="pocket")) for name in ORGANIZATIONS}
-    made = Evaluation("countdown-mini", organizations, n=4, sampling=Sampling(100, 0.0), limits=Limits(2, agent_tokens=100))
+    made = Evaluation(
+        "countdown-mini", organizations, n=4, sampling=Sampling(100, 0.0), limits=Limits(2, agent_tokens=100)
+    )
     return replace(made, **changes)
 
 
@@ -78,7 +80,9 @@ async def test_no_answer_is_wrong_and_an_engine_error_is_not(tmp_path: Path):
     what = only("sequential")
     mute = await evaluate(what, RuleEngine(lambda text: " hm"), new(tmp_path / "mute", what))
     assert {e.grade for e in mute} == {Grade(0, 4)}
-    fault = await evaluate(only("asyncthink"), RuleEngine(lambda text: " <JOIN-3>"), new(tmp_path / "f", only("asyncthink")))
+    fault = await evaluate(
+        only("asyncthink"), RuleEngine(lambda text: " <JOIN-3>"), new(tmp_path / "f", only("asyncthink"))
+    )
     assert {(e.stop, e.grade) for e in fault} == {(StopReason.FORMAT, Grade(0, 4))}
     gone = await evaluate(what, RuleEngine(failing), new(tmp_path / "gone", what))
     assert {e.grade for e in gone} == {None}

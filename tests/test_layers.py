@@ -1,4 +1,4 @@
-"""The house stands: no module imports from a floor above its own, the wings do not lean on each other, files stay small."""
+"""No module imports from a floor above its own, the wings do not lean on each other, and files stay small."""
 
 from __future__ import annotations
 

@@ -170,9 +170,8 @@ def test_episodes_to_be_done_again_move_away(tmp_path: Path):
 
 def test_only_one_process_appends(tmp_path: Path):
     folder = new(tmp_path / "run")
-    with folder.journal():
-        with pytest.raises(UserError, match="another process"), folder.journal():
-            pass
+    with folder.journal(), pytest.raises(UserError, match="another process"), folder.journal():
+        pass
     with folder.journal():
         pass
 

@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 if something failed on the way, 2 for bad input, 130 for Ctrl-C."""
+    """Run one command. Exit codes: 0; 1 if something failed on the way; 2 for bad input; 130 after Ctrl-C."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # where "≥" cannot be printed

@@ -24,9 +24,22 @@ def progress(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
 
 @contextmanager
 def _bar(console, done: int, total: int) -> Iterator[Callable[[Episode], None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("episodes", total=total, completed=done)
         yield lambda episode: bar.update(task, advance=1, description=describe(episode))
@@ -48,5 +61,7 @@ def _lines(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
 def describe(episode: Episode) -> str:
     """What came of an episode, in a few words."""
     grade = episode.grade
-    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {episode.error or 'engine error'}"
+    result = (
+        f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {episode.error or 'engine error'}"
+    )
     return f"{episode.organization}  {episode.problem.id}  {result}"

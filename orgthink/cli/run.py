@@ -43,7 +43,10 @@ class Run(Options):
     async def _run(self) -> int:
         spec = self.spec()
         organization, problem, sampling, limits = (
-            self.organize(self.organization, spec), self.find(), self.sampling(), self.limits(),
+            self.organize(self.organization, spec),
+            self.find(),
+            self.sampling(),
+            self.limits(),
         )
         engine = await open_engine(spec)
         try:

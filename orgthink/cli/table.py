@@ -32,7 +32,17 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     """Header and rows of the table."""
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
-    header = ["organization", "n", "all correct %", *partly, "critical path", "tokens", "seconds", "η", "format errors %"]
+    header = [
+        "organization",
+        "n",
+        "all correct %",
+        *partly,
+        "critical path",
+        "tokens",
+        "seconds",
+        "η",
+        "format errors %",
+    ]
     rows = []
     for name, row in summary.items():
         shares = [row["all_correct"], *row["at_least"][: most - 1]]

@@ -59,5 +59,9 @@ def _notes(folder: RunFolder) -> dict[str, str]:
     if folder.config["kind"] == "eval":
         plan = folder.settings(Evaluation)
         renewed = "" if plan.limits.agent_tokens is not None else ", renewed at each join"
-        notes |= {"budget": f"{plan.sampling.max_tokens} tokens an agent{renewed}", "split": plan.split, "seed": str(plan.seed)}
+        notes |= {
+            "budget": f"{plan.sampling.max_tokens} tokens an agent{renewed}",
+            "split": plan.split,
+            "seed": str(plan.seed),
+        }
     return notes

@@ -1,9 +1,9 @@
 """Engines, by what a model is called on the command line. Only the engine that is asked for is imported.
 
-    pocket          the model this package ships, on the local engine
-    FOLDER          a Hugging Face model folder, on the local engine
-    vllm:FOLDER     the same on vLLM, in this process
-    NAME            with a URL: whatever the server there calls by that name
+pocket          the model this package ships, on the local engine
+FOLDER          a Hugging Face model folder, on the local engine
+vllm:FOLDER     the same on vLLM, in this process
+NAME            with a URL: whatever the server there calls by that name
 """
 
 from __future__ import annotations

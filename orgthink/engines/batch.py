@@ -27,25 +27,24 @@ from orgthink.episode import Sampling
 _READ = 1024
 """Most prompt tokens that are read between two decoding steps; the rest waits for the next."""
 
-_WIDTHS = [width for n in range(5, 24) for width in (2**n, 2**n * 3 // 2)]
-"""Widths of blocks, in tokens: 32, 48, 64, 96, …"""
+_WIDTHS = [64, 128, *(width for n in range(6, 24) for width in (3 * 2**n, 4 * 2**n))]
+"""Widths of blocks, in tokens. Wider steps would waste attention, narrower ones move rows more often."""
 
 
 class Stops:
     """Recognizes the token that completes a stop text."""
 
     def __init__(self, tokenizer: Tokenizer, texts: tuple[str, ...]) -> None:
-        self._tokenizer, self._texts = tokenizer, texts
         ends = {text[-1] for text in texts} | {"\ufffd"}
+        self.may_end = {i for i, text in enumerate(tokenizer.texts) if texts and not ends.isdisjoint(text)}
+        """Ids that can complete one: all others need no look at the text."""
+        self._tokenizer, self._texts = tokenizer, texts
         self._single = {tokenizer.id_of(text) for text in texts}
-        self._may_end = {i for i, text in enumerate(tokenizer.texts) if texts and not ends.isdisjoint(text)}
         self._window = 4 * max(map(len, texts), default=0)
         """A stop text has at most as many tokens: one for each byte."""
 
     def hit(self, sampled: list[int]) -> bool:
-        """Whether the last token completes one."""
-        if sampled[-1] not in self._may_end:
-            return False
+        """Whether the last token, one of `may_end`, completes one."""
         if sampled[-1] in self._single:
             return True
         tail = self._tokenizer.decode(sampled[-self._window :])
@@ -296,17 +295,18 @@ class Batch(Generic[R]):
         if not logprobs.isfinite().all():
             raise ArithmeticError("the model's logits are not finite")
         sampled = zip(rows, ids.tolist(), logprobs.tolist(), strict=True)
-        return [(row, self._take(row, i, logprob)) for row, i, logprob in sampled if not row.over]
+        tokens = [(row, self._take(row, i, logprob)) for row, i, logprob in sampled if not row.over]
+        self.sampled_tokens += len(tokens)
+        return tokens
 
     def _take(self, request: R, i: int, logprob: float) -> Token:
-        request.sampled.append(i)
-        self.sampled_tokens += 1
-        finish = None
-        if request.stops.hit(request.sampled):
+        sampled, finish = request.sampled, None
+        sampled.append(i)
+        if i in request.stops.may_end and request.stops.hit(sampled):
             finish = Finish.STOP
         elif i in self._eos_ids:
             finish = Finish.EOS
-        elif len(request.sampled) >= request.limit:
+        elif len(sampled) >= request.limit:
             finish = Finish.LENGTH
         request.over = finish is not None
         return Token(i, logprob, self.version, finish)

@@ -36,24 +36,30 @@ class _Stream(Request):
     """A request that somebody on an event loop waits for."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    awake: asyncio.Event = field(default_factory=asyncio.Event)
     pending: deque[Token | EngineError] = field(default_factory=deque)
     """Tokens that were not taken yet."""
     told: bool = False
     """Whether the waiting side has been told since it last looked."""
+    waiter: asyncio.Future[None] | None = None
 
     async def take(self) -> list[Token]:
         """All tokens since the last time, at least one. Raises EngineError."""
-        while not self.pending:
-            self.awake.clear()
-            await self.awake.wait()
-        self.told = False
+        while True:
+            self.told = False  # before the look, so that nothing after it goes untold
+            if self.pending:
+                break
+            self.waiter = self.loop.create_future()
+            await self.waiter
         if isinstance(self.pending[0], EngineError):
             raise self.pending[0]
         tokens: list[Token] = []
         while self.pending and isinstance(self.pending[0], Token):
             tokens.append(self.pending.popleft())
         return tokens
+
+    def wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
 
 class LocalEngine:
@@ -226,4 +232,4 @@ class LocalEngine:
 
 def _wake(streams: list[_Stream]) -> None:
     for stream in streams:
-        stream.awake.set()
+        stream.wake()

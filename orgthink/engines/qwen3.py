@@ -67,16 +67,15 @@ class Qwen3Config:
 
 
 def rotary_tables(config: Qwen3Config) -> tuple[Tensor, Tensor]:
-    """cos and sin of each position, [T, D/2] each."""
+    """cos and signed sin of each position, [T, D] each: see `rotate`."""
     half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     angles = torch.outer(torch.arange(config.max_position_embeddings, dtype=torch.float32), config.rope_theta**-half)
-    return angles.cos(), angles.sin()
+    return angles.cos().repeat(1, 2), torch.cat([-angles.sin(), angles.sin()], -1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of [..., D] by tables that broadcast to [..., D/2]."""
-    left, right = x.chunk(2, -1)
-    return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
+    """Rotary embedding of [..., D] by tables that broadcast to it."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
 
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]

@@ -56,8 +56,8 @@ _ON_CPU = {
     "kv_cache_memory_bytes": 1 << 30,
 }
 
-_open: set[VllmEngine] = set()
-"""Engines of this process. vLLM keeps state that they share, and the last one to close takes it down."""
+_process = threading.Lock()
+"""Held by the engine of this process: vLLM keeps its state in module globals, which two would overwrite."""
 
 
 class VllmEngine:
@@ -172,12 +172,15 @@ class VllmEngine:
     # What follows runs in the engine's thread.
 
     def _run(self, build: Callable[[], Any], ready: Future[None]) -> None:
+        if not _process.acquire(blocking=False):
+            ready.set_exception(ValueError("another one is open in this process; serve one of them and name its URL"))
+            return
         try:
             self._engine = build()
         except Exception as error:
+            _process.release()
             ready.set_exception(error)
             return
-        _open.add(self)
         ready.set_result(None)
         try:
             while self._obey():
@@ -265,10 +268,9 @@ class VllmEngine:
         for request in self._live.values():
             _deliver(request.loop, [(request, error)])
         self._live.clear()
-        _open.discard(self)
-        if not _open:
-            self._engine.engine_core.shutdown()
+        self._engine.engine_core.shutdown()
         del self._engine
+        _process.release()
 
 
 class _Broken(EngineError):

@@ -86,8 +86,8 @@ _CLOSES = {"fork": "fork_end", "answer": "answer_end", "return": "return_end"}
 class AsyncThinkScanner:
     """Incremental reader of one role's stream. Think text is reported whole, before what follows it.
 
-    A tag starts with `<`. Inside an element any tag but its own end cuts it off: the element is `Malformed` and the tag is read
-    on its own, so a Join cannot hide in a sub-query.
+    A tag starts with `<`. Inside an element any tag but its own end cuts it off: the element is `Malformed` and the
+    tag is read on its own, so a Join cannot hide in a sub-query.
     """
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
@@ -202,7 +202,9 @@ def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
         if join is None:
             return parts
         text = text[join.end :]
-        end = next((m for m in dialect.compile(["join_end"]).finditer(text) if dialect.key(m[0]) == join.action.key), None)
+        end = next(
+            (m for m in dialect.compile(["join_end"]).finditer(text) if dialect.key(m[0]) == join.action.key), None
+        )
         if end is not None:
             parts.append(Injected(text[: end.end()]))
             text = text[end.end() :]

@@ -135,7 +135,9 @@ class Countdown:
         return Grade(correct=len(found), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        return [Solution(expression.key if expression else text, text) for text, expression in self._expressions(answer)]
+        return [
+            Solution(expression.key if expression else text, text) for text, expression in self._expressions(answer)
+        ]
 
     def _expressions(self, answer: str) -> list[tuple[str, Expression | None]]:
         """What the answer offers, split at lines, commas and semicolons; a trailing `= value` must be true."""

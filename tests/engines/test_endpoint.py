@@ -342,7 +342,7 @@ def abandoned(server: Server) -> list[str]:
 
 
 async def test_an_episode_over_http() -> None:
-    episode, server = await run(FIRST, LEFT, RIGHT, SECOND, THIRD)
+    episode, _ = await run(FIRST, LEFT, RIGHT, SECOND, THIRD)
     assert episode.answer == "7"
     assert [trace.returned for trace in episode.traces] == ["7", "1 + 1", "2 + 2"]
     sampled = [span.text for span in episode.root.spans if span.origin is Origin.SAMPLED]

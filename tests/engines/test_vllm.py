@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("vllm")
 
 import torch
-from taught import BEFORE, FOUND, PROBLEM, taught_model, vllm_model
+from taught import BEFORE, FOUND, PROBLEM, taught_model
 from transformers import AutoModelForCausalLM
 
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.vllm import VllmEngine
 from orgthink.episode import Message, Origin, Sampling, Span, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
@@ -34,7 +34,7 @@ BLOCK = 32
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return vllm_model(tmp_path_factory.mktemp("models") / "random")
+    return taught_model(tmp_path_factory.mktemp("models") / "taught")
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,6 @@ def engine(folder: Path) -> Iterator[VllmEngine]:
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-
-
-@pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
-    folder = taught_model(tmp_path_factory.mktemp("models") / "taught")
-    engine = asyncio.run(VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20))
-    yield engine
-    asyncio.run(engine.aclose())
 
 
 def context(engine: VllmEngine, text: str = PROMPT) -> Context:
@@ -112,14 +104,14 @@ async def test_a_seed_decides_the_sample_whatever_else_is_decoded(engine: VllmEn
     assert ids[0] == ids[1] != ids[2]
 
 
-async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(taught: VllmEngine) -> None:
+async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: VllmEngine) -> None:
     messages = prompt("pocket", "organizer", PROBLEM, capacity=2)
-    c = Context(messages, [taught.prompt(messages)])
-    chunks = await read(taught, c, Sampling(100, 0.0, stop=("never this", "<JO")))
+    c = Context(messages, [engine.prompt(messages)])
+    chunks = await read(engine, c, Sampling(100, 0.0, stop=("never this", "<JO")))
     assert "".join(joined(chunks, "pieces")) == BEFORE.removesuffix("-1>"), "JOIN is one token"
-    assert tuple(joined(chunks, "token_ids")) == taught.injection(BEFORE.removesuffix("-1>"))[1]
+    assert tuple(joined(chunks, "token_ids")) == engine.injection(BEFORE.removesuffix("-1>"))[1]
     assert chunks[-1].finish is Finish.STOP
-    assert taught._engine.get_num_unfinished_requests() == 0
+    assert engine._engine.get_num_unfinished_requests() == 0
 
 
 async def test_the_end_of_the_text_is_a_token_without_text(engine: VllmEngine) -> None:
@@ -188,80 +180,9 @@ async def test_a_fork_reuses_the_cache_of_a_parent_that_is_still_decoding(engine
         assert engine.reused_prompt_tokens - before >= len(parent.token_ids) - BLOCK
 
 
-async def test_weights_change_between_two_tokens(folder: Path, oracle: Any, tmp_path: Path) -> None:
-    changed = AutoModelForCausalLM.from_pretrained(vllm_model(tmp_path / "b", seed=1), dtype=torch.float32)
-    engine = await VllmEngine.open(folder, version="1", kv_cache_memory_bytes=64 << 20)
-    c = context(engine)
-    await read(engine, c, Sampling(5, 0.0))
-    chunks = []
-    async for chunk in engine.stream(c, Sampling(80, 0.0)):
-        chunks.append(chunk)
-        if len(chunks) == 5:
-            await engine.update_weights(changed.state_dict(), "2")
-    ids, versions = joined(chunks, "token_ids"), [chunk.policy_version for chunk in chunks]
-    old = versions.count("1")
-    assert versions == ["1"] * old + ["2"] * (len(chunks) - old)
-    assert 5 <= old < len(chunks) - 5
-    assert ids[:old] == greedy(oracle, c.token_ids, 80)[:old]
-    assert ids[old:] == greedy(changed, c.token_ids + ids[:old], 80)[: len(ids) - old]
-    before = engine.reused_prompt_tokens
-    again = await read(engine, context(engine, PROMPT * 3), Sampling(20, 0.0))
-    assert joined(again, "token_ids") == greedy(changed, context(engine, PROMPT * 3).token_ids, 20)
-    assert engine.reused_prompt_tokens - before <= len(c.token_ids)
-
-    with pytest.raises(ValueError, match="lack"):
-        await engine.update_weights({"model.norm.weight": torch.zeros(64)}, "3")
-    assert engine.policy_version == "2"
-    waiting = asyncio.create_task(read(engine, c, Sampling(900, seed=1)))
-    await asyncio.sleep(0.05)
-    broken = {name: weight[:1] for name, weight in changed.state_dict().items()}
-    with pytest.raises(EngineError, match="version 3 do not load"):
-        await engine.update_weights(broken, "3")
-    with pytest.raises(EngineError, match="version 3 do not load"):
-        await waiting
-    await engine.aclose()
-
-
-async def test_a_failing_engine_tells_every_stream(folder: Path) -> None:
-    engine = await VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20)
-    tasks = [asyncio.create_task(read(engine, context(engine), Sampling(900, seed=i))) for i in range(3)]
-    while engine.sampled_tokens < 10:
-        await asyncio.sleep(0.01)
-
-    def fail() -> None:
-        raise RuntimeError("the device is gone\nand more")
-
-    engine._engine.step = fail
-    ends = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [str(end) for end in ends] == ["vLLM failed: the device is gone"] * 3
-    with pytest.raises(EngineError, match="the device is gone"):
-        await read(engine, context(engine), Sampling(5))
-    await engine.aclose()
-
-
-async def test_closing_the_engine_ends_its_streams(folder: Path) -> None:
-    engine = await VllmEngine.open(folder, kv_cache_memory_bytes=64 << 20)
-    task = asyncio.create_task(read(engine, context(engine), Sampling(900, seed=1)))
-    while engine.sampled_tokens < 3:
-        await asyncio.sleep(0.01)
-    await engine.aclose()
-    with pytest.raises(EngineError, match="closed"):
-        await task
-    await engine.aclose()
-
-
-async def test_what_cannot_be_opened_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"has no tokenizer\.json"):
-        await VllmEngine.open(tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
-    with pytest.raises(EngineUnavailable, match="vLLM cannot open") as caught:
-        await VllmEngine.open(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-async def test_an_episode_forks_and_joins(taught: VllmEngine) -> None:
+async def test_an_episode_forks_and_joins(engine: VllmEngine) -> None:
     organization = AsyncThink(prompts="pocket")
-    episode = await attempt(organization, PROBLEM, Role(taught, Sampling(200, 0.0)), limits=Limits(2))
+    episode = await attempt(organization, PROBLEM, Role(engine, Sampling(200, 0.0)), limits=Limits(2))
     organizer, worker = episode.traces
     assert episode.answer == worker.returned == FOUND
     assert (organizer.stop, organizer.status, len(organizer.joins)) == (StopReason.DONE, Status.OK, 1)
@@ -269,6 +190,6 @@ async def test_an_episode_forks_and_joins(taught: VllmEngine) -> None:
     for trace in episode.traces:
         for span in trace.spans:
             assert span.token_ids is not None and len(span.token_ids) == span.tokens
-            pieces = taught._tokenizer.pieces()
+            pieces = engine._tokenizer.pieces()
             assert "".join(pieces.piece(i) for i in span.token_ids) == span.text
             assert span.logprobs is None or len(span.logprobs) == span.tokens

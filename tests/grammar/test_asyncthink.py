@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
@@ -53,7 +54,21 @@ def texts(dialect: Dialect = DIALECT) -> st.SearchStrategy[str]:
     tags = _tags(dialect)
     partial = st.sampled_from(tags).flatmap(lambda tag: st.integers(1, len(tag)).map(lambda n: tag[:n]))
     junk = st.sampled_from(
-        ["<", ">", "</", "<<", "-1>", "FORK", "\n", " ", "a < b", "<FORK-x>", "<FORK->", "<FORK-1234567890>", "<fork-1>"]
+        [
+            "<",
+            ">",
+            "</",
+            "<<",
+            "-1>",
+            "FORK",
+            "\n",
+            " ",
+            "a < b",
+            "<FORK-x>",
+            "<FORK->",
+            "<FORK-1234567890>",
+            "<fork-1>",
+        ]
     )
     word = st.text(alphabet="ab <>-/1é", max_size=6) | st.just("<" + "x" * 40)
     return st.lists(st.sampled_from(tags) | partial | junk | word, max_size=14).map("".join)
@@ -65,7 +80,7 @@ def _scan(scanner, pieces: list[str]) -> list[Event]:
 
 def _cut(text: str, at: list[int]) -> list[str]:
     borders = [0, *sorted(i % (len(text) + 1) for i in at), len(text)]
-    return [text[i:j] for i, j in zip(borders, borders[1:], strict=False)]
+    return [text[i:j] for i, j in pairwise(borders)]
 
 
 # Incremental equals batch.
@@ -106,8 +121,7 @@ def test_events_cover_the_text(text):
 
 def _canonical(text: str, dialect: Dialect = DIALECT) -> str:
     """Every keyed tag in its canonical spelling: with the dialect's hyphen and without leading zeros."""
-    keyed = [tag for tag in (*dialect.fork, dialect.join, dialect.joined[1])]
-    for tag in keyed:
+    for tag in (*dialect.fork, dialect.join, dialect.joined[1]):
         before, after = (re.escape(part) for part in tag.replace("-{}", "{}").split("{}"))
         text = re.sub(f"{before}-?([0-9]{{1,9}}){after}" if "-{}" in tag else f"{before}([0-9]{{1,9}}){after}",
                       lambda m, tag=tag: tag.format(int(m[1])), text)  # fmt: skip
@@ -256,7 +270,7 @@ def test_the_other_dialect_names_what_it_injects():
 @given(texts())
 def test_an_injection_ends_at_the_end_of_its_own_key(text):
     parts = read(text)
-    for before, part in zip(parts, parts[1:], strict=False):
+    for before, part in pairwise(parts):
         if isinstance(part, Injected):
             ends = re.findall(r"</JOIN-?([0-9]{1,9})>", part.text)
             assert isinstance(before, Join) and int(ends[-1]) == int(before.key)

@@ -26,11 +26,16 @@ class RecordingEngine(ScriptedEngine):
     def __init__(self, turns: Sequence[Turn]) -> None:
         super().__init__(turns)
         self.seen: list[tuple[str, list[int]]] = []
+        self._streams: list[AsyncGenerator[Chunk]] = []
 
-    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+    def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         self.seen.append((context.text, context.token_ids))
+        self._streams.append(self._eager(super().stream(context, sampling)))  # not left to garbage collection
+        return self._streams[-1]
+
+    async def _eager(self, stream: AsyncGenerator[Chunk]) -> AsyncGenerator[Chunk]:
         chunks: asyncio.Queue[Chunk | Exception] = asyncio.Queue()
-        sampler = asyncio.create_task(_sample(super().stream(context, sampling), chunks))
+        sampler = asyncio.create_task(_sample(stream, chunks))
         try:
             while True:
                 chunk = await chunks.get()

@@ -1,4 +1,4 @@
-"""Faults: no hang, siblings unharmed, a status on the record, and no token sampled after the end (`play` sees to it)."""
+"""Faults: no hang, siblings unharmed, a status on the record, no token sampled after the end (`play` sees to it)."""
 
 from __future__ import annotations
 

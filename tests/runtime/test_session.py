@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_key_is_free_again_after_its_join():
 
 
 def test_spans_are_what_the_engine_saw():
-    """Token for token: the Join's tag is sampled, what it brings up to its end is injected, nothing is encoded again."""
+    """Token for token: the Join's tag is sampled, what it brings is injected, nothing is encoded again."""
     turns = [
         Turn("o <FORK-1> one </FORK-1> o <JOIN-1>", when="main process"),
         Turn("w <RETURN> a b </RETURN> never", when="Subtask: one"),
@@ -241,6 +242,34 @@ def test_forks_end_with_the_worker_that_made_them(joining):
     assert outer.end == (13 if joining else 9)
     assert (leaf.end, leaf.stop, leaf.status) == (outer.end, StopReason.CANCELLED, Status.CANCELLED)
     assert leaf.cancel is CancelSource.PARENT
+
+
+class Impatient:
+    """Takes one action of an agent and leaves it in the middle of its text, without closing what it reads from."""
+
+    name = "impatient"
+
+    def __init__(self, *, forked: bool) -> None:
+        self.forked, self.held = forked, []
+
+    async def run(self, problem, session):
+        if not self.forked:
+            return (await self._first(session.agent("root", ()))).text
+        controller = session.controller()
+        result = await session.call(controller, "1", session.agent("worker", ()), self._first)
+        await asyncio.sleep(50)
+        return result.text
+
+    async def _first(self, agent) -> Result:
+        self.held.append(agent.act(organizer_scanner()))
+        return Result((await anext(self.held[-1])).query)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_whoever_is_left_in_the_middle_stops_sampling(forked):
+    played = play(Impatient(forked=forked), [Turn(f"<FORK-1>a</FORK-1> {words('w', 99)}")])
+    assert played.episode.answer == "a" and played.episode.traces[-1].text == "<FORK-1>a</FORK-1>"
+    assert not played.times("w")
 
 
 def test_episode_ends_though_a_worker_waits_for_one_that_never_ends():

@@ -52,7 +52,7 @@ def test_problems_are_varied():
     assert max(values.count(value) for value in values) < 30
     for part in ("(", "+", "-", "*"):
         assert sum(part in problem.data["expression"] for problem in problems) > 300
-    for shape in (r"\* \( \d+ \* ", r"\+ \( \d+ \+ ", r"- \( \d+ - ", r"\( \d+ \+ \d+ \) \*"):
+    for shape in (r"\* \( \d+ \* \d+ \)", r"\+ \( \d+ \+ ", r"- \( \d+ - ", r"\( \d+ \+ \d+ \) \*"):
         assert any(re.search(shape, problem.data["expression"]) for problem in problems)
 
 

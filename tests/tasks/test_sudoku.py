@@ -126,5 +126,8 @@ def test_a_vote_counts_grids_not_spellings():
 
 
 def _completions(clues):
-    rows = [[list(p) for p in permutations((1, 2, 3, 4)) if all(c in (0, v) for c, v in zip(row, p, strict=True))] for row in clues]
+    rows = [
+        [list(p) for p in permutations((1, 2, 3, 4)) if all(c in (0, v) for c, v in zip(row, p, strict=True))]
+        for row in clues
+    ]
     return [[a, b, c, d] for a in rows[0] for b in rows[1] for c in rows[2] for d in rows[3] if is_valid([a, b, c, d])]

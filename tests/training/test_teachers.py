@@ -1,4 +1,4 @@
-"""What the pocket model imitates: always right, short, in its own words, and every step follows from what is written."""
+"""What the pocket model imitates: right, short, in its own words, and every step follows from what is written."""
 
 from __future__ import annotations
 
@@ -73,7 +73,11 @@ def test_arithmetic_keeps_the_value_at_every_step():
         assert thinking.endswith(f"= {answer}")
 
 
-@given(st.recursive(st.integers(1, 20).map(str), lambda part: st.builds("( {} {} {} )".format, part, st.sampled_from("+*"), part)))
+@given(
+    st.recursive(
+        st.integers(1, 20).map(str), lambda part: st.builds("( {} {} {} )".format, part, st.sampled_from("+*"), part)
+    )
+)
 def test_arithmetic_of_any_full_parentheses(expression):
     assert arithmetic.solve({"expression": expression})[1].strip("( )") == str(eval(expression))
 
@@ -114,7 +118,7 @@ def test_sudoku_where_the_smallest_candidate_leads_nowhere(clues):
 
 
 def test_sudoku_without_clues_and_without_a_grid():
-    thinking, answer = sudoku.solve({"clues": [[0] * 4] * 4})
+    _, answer = sudoku.solve({"clues": [[0] * 4] * 4})
     assert answer.startswith("1 2 3 4 / 3 4 1 2")
     with pytest.raises(ValueError, match="no grid"):
         sudoku.solve({"clues": [[1, 2, 3, 0], [0, 0, 0, 4], [0] * 4, [0] * 4]})

@@ -1,0 +1,130 @@
+"""How the vLLM engine opens, changes its weights, fails and closes: each test has one of its own. `make test-vllm`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vllm")
+
+import torch
+from taught import vllm_model
+from transformers import AutoModelForCausalLM
+
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable
+from orgthink.engines.vllm import VllmEngine
+from orgthink.episode import Message, Sampling
+
+pytestmark = pytest.mark.vllm
+
+PROMPT = "The organizer forks <FORK-1> 3 + 5 </FORK-1> and joins. "
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return vllm_model(tmp_path_factory.mktemp("models") / "random")
+
+
+@pytest.fixture
+async def engine(folder: Path) -> AsyncIterator[VllmEngine]:
+    engine = await VllmEngine.open(folder, version="1", kv_cache_memory_bytes=64 << 20)
+    yield engine
+    await engine.aclose()
+
+
+def context(engine: VllmEngine, text: str = PROMPT) -> Context:
+    messages = (Message("user", text),)
+    return Context(messages, [engine.prompt(messages)])
+
+
+async def read(engine: VllmEngine, context: Context, sampling: Sampling) -> list[Chunk]:
+    return [chunk async for chunk in engine.stream(context, sampling)]
+
+
+def joined(chunks: list[Chunk], field: str) -> list[Any]:
+    return [value for chunk in chunks for value in getattr(chunk, field)]
+
+
+def greedy(oracle: Any, ids: list[int], n: int) -> list[int]:
+    return oracle.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=n, eos_token_id=None)[
+        0, len(ids) :
+    ].tolist()
+
+
+async def test_weights_change_between_two_tokens(engine: VllmEngine, folder: Path, tmp_path: Path) -> None:
+    oracle = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    changed = AutoModelForCausalLM.from_pretrained(vllm_model(tmp_path / "b", seed=1), dtype=torch.float32)
+    c = context(engine)
+    await read(engine, c, Sampling(5, 0.0))
+    chunks = []
+    async for chunk in engine.stream(c, Sampling(80, 0.0)):
+        chunks.append(chunk)
+        if len(chunks) == 5:
+            await engine.update_weights(changed.state_dict(), "2")
+    ids, versions = joined(chunks, "token_ids"), [chunk.policy_version for chunk in chunks]
+    old = versions.count("1")
+    assert versions == ["1"] * old + ["2"] * (len(chunks) - old)
+    assert 5 <= old < len(chunks) - 5
+    assert ids[:old] == greedy(oracle, c.token_ids, 80)[:old]
+    assert ids[old:] == greedy(changed, c.token_ids + ids[:old], 80)[: len(ids) - old]
+    before = engine.reused_prompt_tokens
+    again = await read(engine, context(engine, PROMPT * 3), Sampling(20, 0.0))
+    assert joined(again, "token_ids") == greedy(changed, context(engine, PROMPT * 3).token_ids, 20)
+    assert engine.reused_prompt_tokens - before <= len(c.token_ids)
+
+    with pytest.raises(ValueError, match="lack"):
+        await engine.update_weights({"model.norm.weight": torch.zeros(64)}, "3")
+    assert engine.policy_version == "2"
+    waiting = asyncio.create_task(read(engine, c, Sampling(900, seed=1)))
+    await asyncio.sleep(0.05)
+    broken = {name: weight[:1] for name, weight in changed.state_dict().items()}
+    with pytest.raises(EngineError, match="version 3 do not load"):
+        await engine.update_weights(broken, "3")
+    with pytest.raises(EngineError, match="version 3 do not load"):
+        await waiting
+    await engine.aclose()
+
+
+async def test_a_failing_engine_tells_every_stream(engine: VllmEngine) -> None:
+    tasks = [asyncio.create_task(read(engine, context(engine), Sampling(900, seed=i))) for i in range(3)]
+    while engine.sampled_tokens < 10:
+        await asyncio.sleep(0.01)
+
+    def fail() -> None:
+        raise RuntimeError("the device is gone\nand more")
+
+    engine._engine.step = fail
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(end) for end in ends] == ["vLLM failed: the device is gone"] * 3
+    with pytest.raises(EngineError, match="the device is gone"):
+        await read(engine, context(engine), Sampling(5))
+    await engine.aclose()
+
+
+async def test_closing_the_engine_ends_its_streams(engine: VllmEngine) -> None:
+    task = asyncio.create_task(read(engine, context(engine), Sampling(900, seed=1)))
+    while engine.sampled_tokens < 3:
+        await asyncio.sleep(0.01)
+    await engine.aclose()
+    with pytest.raises(EngineError, match="closed"):
+        await task
+    await engine.aclose()
+
+
+async def test_what_cannot_be_opened_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no tokenizer\.json"):
+        await VllmEngine.open(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    with pytest.raises(EngineUnavailable, match="vLLM cannot open") as caught:
+        await VllmEngine.open(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_process_has_one_engine(engine: VllmEngine, folder: Path) -> None:
+    with pytest.raises(EngineUnavailable, match="another one is open"):
+        await VllmEngine.open(folder)
+    assert (await read(engine, context(engine), Sampling(5)))[-1].finish is not None
