@@ -36,9 +36,9 @@ class Evaluation:
     """Settings of each organization, by its name in the registry."""
     n: int
     """Different problems."""
-    engine: EngineSpec = EngineSpec()
+    engine: EngineSpec = field(default_factory=EngineSpec)
     """Whose tokens."""
-    sampling: Sampling = Sampling(max_tokens=512)
+    sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=512))
     """How they are drawn."""
     limits: Limits = field(default_factory=Limits)
     """What an episode may use."""

@@ -140,7 +140,7 @@ class Journal:
         self._file, self._metrics = file, metrics
 
     def append(self, episode: Episode) -> None:
-        """Add an episode; when this returns it is on the disk. OSError if it does not fit, and then nothing is added."""
+        """Add an episode; when this returns it is on the disk. OSError, and nothing added, if it does not fit."""
         _append(self._file, dump(episode))
 
     def log(self, **numbers: Any) -> None:
@@ -251,7 +251,7 @@ def _append(file: BinaryIO, content: bytes) -> None:
 
 
 @cache
-def _adapter(cls: type[T]) -> TypeAdapter[T]:
+def _adapter(cls: type) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(cls)

@@ -154,7 +154,7 @@ def test_an_episode_of_another_version_is_refused(tmp_path: Path):
     folder = new(tmp_path / "run", 1)
     with folder.episodes_file.open("ab") as file:
         file.write(store.dump(episode(1, schema_version=2)))
-    with pytest.raises(UserError, match="line 2.*version 2"):
+    with pytest.raises(UserError, match=r"line 2.*version 2"):
         list(folder.episodes())
 
 

@@ -7,7 +7,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _verb(argv: Sequence[str]):
+def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command that the arguments describe. tyro's frames become one line."""
     import tyro
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from orgthink.episode import Episode
+from orgthink.evaluate import trouble
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LINES = 20
 """About so many lines a run, where there is no terminal."""
@@ -23,7 +28,7 @@ def progress(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
 
 
 @contextmanager
-def _bar(console, done: int, total: int) -> Iterator[Callable[[Episode], None]]:
+def _bar(console: Console, done: int, total: int) -> Iterator[Callable[[Episode], None]]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -61,7 +66,5 @@ def _lines(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
 def describe(episode: Episode) -> str:
     """What came of an episode, in a few words."""
     grade = episode.grade
-    result = (
-        f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {episode.error or 'engine error'}"
-    )
+    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {trouble(episode)}"
     return f"{episode.organization}  {episode.problem.id}  {result}"

@@ -26,7 +26,7 @@ class EngineSpec:
     """Which engine, as a run folder remembers it. `engine_spec` makes one that is sure to mean something."""
 
     model: str | None = "pocket"
-    """A shipped model, a folder, `vllm:` and one of these, or a server's name for one; `None` is a server's only one."""
+    """A shipped model, a folder, `vllm:` and one of these, or a server's name for one; `None`: its only one."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     tokenizer: str | None = None
@@ -98,7 +98,7 @@ async def open_engine(spec: EngineSpec) -> Engine:
             if spec.model.startswith("vllm:"):
                 from orgthink.engines.vllm import VllmEngine
 
-                return VllmEngine.open(spec.folder)
+                return await VllmEngine.open(spec.folder)
             from orgthink.engines.local import LocalEngine
 
             return LocalEngine.open(spec.folder)

@@ -16,7 +16,8 @@ from orgthink.runtime.session import Limits, Session
 class Organization(Protocol):
     """Who does what: one async function over a session. A frozen dataclass whose fields are its settings."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         """Work on the problem and return the answer, or `None` without one."""

@@ -101,12 +101,14 @@ class Mixture:
     """Share of each kind of lesson."""
     drilled: tuple[int, int]
     """Smallest and largest integer of the drill `facts`."""
+    small: float = 0.0
+    """Share of the drill's values that are as small as the numbers of a problem."""
 
 
 FORM = Mixture({"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "sudoku": 0.11}, (1, 75))
 """First the form of the traces is learned …"""
 
-DRILL = Mixture({"countdown-mini": 0.5, "facts": 0.3, "arithmetic-mini": 0.11, "sudoku": 0.09}, (5, 65))
+DRILL = Mixture({"countdown-mini": 0.5, "facts": 0.3, "arithmetic-mini": 0.11, "sudoku": 0.09}, (5, 65), small=0.4)
 """… then what remains wrong is the arithmetic of integers that were never a target: it is drilled more."""
 
 FORM_POOLS = 150
@@ -123,7 +125,7 @@ def lessons(seed: int, pool: int) -> Iterator[list[Trace]]:
         (kind,) = rng.choices(list(mixture.shares), list(mixture.shares.values()))
         if kind == "facts":
             target = rng.randint(*mixture.drilled)
-            drill = countdown.facts(rng, target, 30)
+            drill = countdown.facts(rng, target, 30, mixture.small)
             spans = [span for value, fact in drill for span in ((value, Origin.INJECTED), (fact, Origin.SAMPLED))]
             yield [_lesson(f"facts = {target}", *spans)]
         elif kind == "countdown-mini":

@@ -67,11 +67,19 @@ def related(value: int, target: int) -> Iterator[tuple[str, int]]:
             yield relation, z
 
 
-def facts(rng: random.Random, target: int, count: int) -> list[tuple[str, str]]:
-    """A drill about one integer: (a value, that integer and how the two are related). No problem is around it."""
+def facts(rng: random.Random, target: int, count: int, small: float = 0.0) -> list[tuple[str, str]]:
+    """A drill about one integer: (a value, that integer and how the two are related). No problem is around it.
+
+    `small` is the share of values up to LARGEST beyond those that come by chance.
+    """
     drill = []
     for _ in range(count):
-        value = rng.randint(1, 75) if rng.random() < 0.7 else rng.randint(2, LARGEST) * rng.randint(2, LARGEST)
+        if small and rng.random() < small:
+            value = rng.randint(1, LARGEST)
+        elif rng.random() < 0.7:
+            value = rng.randint(1, 75)
+        else:
+            value = rng.randint(2, LARGEST) * rng.randint(2, LARGEST)
         relations = "".join(f" {relation} {z}" for relation, z in related(value, target))
         drill.append((f" {value}", f" {target}{relations} ;"))
     return drill
