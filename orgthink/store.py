@@ -80,7 +80,7 @@ class RunFolder:
             config = json.loads(file.read_bytes())
         except ValueError as error:
             raise UserError(f"{file} cannot be read: {error}") from error
-        if not isinstance(config, dict) or not {"orgthink", "schema_version", "settings"} <= config.keys():
+        if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")
         _require_version(config["schema_version"], file)
         return cls(path, config)
@@ -89,8 +89,10 @@ class RunFolder:
     def episodes_file(self) -> Path:
         return self.path / "episodes.jsonl"
 
-    def settings(self, cls: type[T]) -> T:
-        """What decides the result; UserError if it does not describe a `cls`."""
+    def settings(self, kind: str, cls: type[T]) -> T:
+        """What decides the result; UserError if the run is of another kind, or they do not describe a `cls`."""
+        if self.config["kind"] != kind:
+            raise UserError(f"{self.path} holds a run of kind {self.config['kind']}, not {kind}")
         return typed(cls, self.config["settings"], self.path / "config.json")
 
     def episodes(self) -> Iterator[Episode]:

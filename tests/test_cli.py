@@ -283,7 +283,7 @@ def _whole(run: Path) -> None:
         ("view run --episode 7", "unknown episode"),
         ("view run --out nowhere/page.html", "No such file"),
         ("train pockt", "unknown recipe 'pockt': did you mean pocket?"),
-        ("train --resume run", "no training run"),
+        ("train --resume run", "run holds a run of kind eval, not train"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, capsys: pytest.CaptureFixture[str]):
@@ -307,7 +307,7 @@ def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, cap
         (_unreadable, "config.json cannot be read"),
         (_newer, "schema version 7: this orgthink reads version 1"),
         (_corrupt, "episodes.jsonl, line 2: not an episode"),
-        (_train, "config.json: "),
+        (_train, "run holds a run of kind train, not eval"),
         (shutil.rmtree, "no run folder at run"),
     ],
 )

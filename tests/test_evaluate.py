@@ -191,7 +191,7 @@ async def test_every_agent_has_the_same_budget_unless_it_is_renewed(tmp_path: Pa
 def test_a_plan_survives_its_config(tmp_path: Path):
     what = plan(limits=Limits(3, episode_seconds=2.5))
     new(tmp_path, what)
-    assert RunFolder.open(tmp_path / "run").settings(Evaluation) == what
+    assert RunFolder.open(tmp_path / "run").settings("eval", Evaluation) == what
 
 
 def test_problems_are_different_and_always_the_same():

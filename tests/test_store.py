@@ -117,7 +117,7 @@ def test_a_run_keeps_what_was_appended(tmp_path: Path):
     new(tmp_path / "run", 3)
     folder = RunFolder.open(tmp_path / "run")
     assert list(folder.episodes()) == [episode(0), episode(1), episode(2)]
-    assert folder.settings(Sampling) == Sampling(5)
+    assert folder.settings("eval", Sampling) == Sampling(5)
     assert {"orgthink", "commit", "versions", "schema_version", "kind"} <= folder.config.keys()
 
 
@@ -183,7 +183,7 @@ def test_only_one_process_appends(tmp_path: Path):
         ("not json", "cannot be read"),
         ('{"model_type": "qwen3"}', "another program"),
         ("[1]", "another program"),
-        ('{"orgthink": "9", "schema_version": 2, "settings": {}}', "version 2: this orgthink reads version 1"),
+        ('{"orgthink": "9", "schema_version": 2, "kind": "eval", "settings": {}}', "version 2: this orgthink reads version 1"),
     ],
 )
 def test_a_foreign_folder_is_refused(tmp_path: Path, content: str | None, message: str):

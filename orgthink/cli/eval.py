@@ -57,7 +57,7 @@ class Eval(Options):
         if self != Eval(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
         folder = RunFolder.open(self.resume)
-        return asyncio.run(conduct(folder.settings(Evaluation), folder))
+        return asyncio.run(conduct(folder.settings("eval", Evaluation), folder))
 
     def plan(self) -> Evaluation:
         """UserError for anything that cannot be."""

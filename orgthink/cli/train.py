@@ -54,19 +54,18 @@ class Train:
                 settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
             training = recipes.Training(self.recipe, settings, self.device)
             folder = recipes.start(training, self.out or Path("runs") / self.recipe)
-        with user_input(), _progress(folder) as report:
+        with user_input(), _progress(folder, recipes.training_of(folder).settings.steps) as report:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
 
 @contextmanager
-def _progress(folder: RunFolder) -> Iterator[Report]:
+def _progress(folder: RunFolder, steps: int) -> Iterator[Report]:
     """A progress bar on a terminal, a line every hundred steps elsewhere; on the way out, how to go on."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console()
-    steps: int = folder.config["settings"]["settings"]["steps"]
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("train", total=steps, loss=float("nan"))

@@ -57,7 +57,7 @@ def _notes(folder: RunFolder) -> dict[str, str]:
     """Conditions that the episodes do not tell."""
     notes = {"orgthink": f"{folder.config['orgthink']} {folder.config['commit'] or ''}".rstrip()}
     if folder.config["kind"] == "eval":
-        plan = folder.settings(Evaluation)
+        plan = folder.settings("eval", Evaluation)
         renewed = "" if plan.limits.agent_tokens is not None else ", renewed at each join"
         notes |= {
             "budget": f"{plan.sampling.max_tokens} tokens an agent{renewed}",

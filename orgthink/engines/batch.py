@@ -129,9 +129,14 @@ class Batch(Generic[R]):
         """Requests in blocks by the key of their prompt."""
 
     @property
+    def reading(self) -> bool:
+        """Whether prompts are waiting or being read."""
+        return bool(self._waiting or self._reading)
+
+    @property
     def busy(self) -> bool:
         """Whether a step has anything to do."""
-        return bool(self._waiting or self._reading or any(block.rows for block in self._blocks.values()))
+        return self.reading or any(bool(block.rows) for block in self._blocks.values())
 
     @property
     def requests(self) -> list[R]:

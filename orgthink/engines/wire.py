@@ -13,6 +13,9 @@ from orgthink.episode import Sampling
 OPTIONAL = frozenset({"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs"})
 """Fields that a request can do without, where a server refuses them."""
 
+MOST_STOPS = 4
+"""Stop texts that a request may name, by OpenAI's rules and vLLM's. At the others the client hangs up."""
+
 
 class Mode(StrEnum):
     """How a context is put to a server."""
@@ -30,7 +33,7 @@ class Mode(StrEnum):
 
 
 def request(mode: Mode, model: str, context: Context, sampling: Sampling, *, stops: bool) -> dict[str, Any]:
-    """The body of a request. `stops`: name the stop texts, to a server that keeps them in what it returns."""
+    """The body of a request. `stops`: name stop texts, to a server that leaves them in its answer."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": sampling.max_tokens,
@@ -52,7 +55,7 @@ def request(mode: Mode, model: str, context: Context, sampling: Sampling, *, sto
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     if stops and sampling.stop:
-        body |= {"stop": list(sampling.stop), "include_stop_str_in_output": True}
+        body |= {"stop": list(sampling.stop[:MOST_STOPS]), "include_stop_str_in_output": True}
     return body
 
 

@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
@@ -81,6 +81,17 @@ class CountdownSize:
     """A problem has `required` solutions that use at most this many numbers."""
 
 
+@lru_cache(maxsize=4096)  # the mini task has 3,003 sets in all
+def _qualifying(size: CountdownSize, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    found: Counter[int] = Counter()
+    low, high = size.targets
+    for mask, values in all_solutions(list(numbers), size.guaranteed).items():
+        if mask.bit_count() >= size.used[0]:
+            for value, counts in values.items():
+                found[value] += len(counts)
+    return tuple(sorted(t for t, n in found.items() if low <= t <= high and n >= size.required and t not in numbers))
+
+
 class Countdown:
     """`countdown` (paper size) and `countdown-mini`, by their sizes."""
 
@@ -93,23 +104,26 @@ class Countdown:
         return frozenset(random.Random(f"{self.name} targets").sample(range(low, high + 1), self.size.held_out))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """Sets of numbers in the order of a seeded generator, one qualifying target of each."""
+        """Sets of numbers in the order of a seeded generator, and one qualifying target of each.
+
+        Small targets qualify far more often. Test problems are as many of each target, like the paper's: a set
+        counts only for targets that have had the fewest.
+        """
         rng = random.Random(f"{self.name} {split} {seed}")
+        taken = dict.fromkeys(sorted(self.test_targets), 0) if split == "test" else {}
         while True:
             numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
             targets = [t for t in self.qualifying(numbers) if (t in self.test_targets) == (split == "test")]
+            if split == "test":
+                targets = [t for t in targets if taken[t] == min(taken.values())]
             if targets:
-                yield self.problem(numbers, rng.choice(targets))
+                target = rng.choice(targets)
+                taken[target] = taken.get(target, 0) + 1
+                yield self.problem(numbers, target)
 
-    def qualifying(self, numbers: list[int]) -> list[int]:
+    def qualifying(self, numbers: list[int]) -> tuple[int, ...]:
         """Targets with enough solutions from these numbers, sorted; never one of the numbers."""
-        found: Counter[int] = Counter()
-        low, high = self.size.targets
-        for mask, values in all_solutions(numbers, self.size.guaranteed).items():
-            if mask.bit_count() >= self.size.used[0]:
-                for value, counts in values.items():
-                    found[value] += len(counts)
-        return sorted(t for t, n in found.items() if low <= t <= high and n >= self.size.required and t not in numbers)
+        return _qualifying(self.size, tuple(numbers))
 
     def problem(self, numbers: list[int], target: int) -> Problem:
         few, many = self.size.used

@@ -10,7 +10,6 @@ import torch
 
 from orgthink.engines.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training import pocket
 from orgthink.training.rows import Row, row_of
@@ -40,14 +39,17 @@ def start(training: Training, path: Path) -> RunFolder:
     return RunFolder.create(path, "train", training)
 
 
+def training_of(folder: RunFolder) -> Training:
+    """What is trained in a run folder; UserError if it holds no training."""
+    return folder.settings("train", Training)
+
+
 def go_on(folder: RunFolder, report: Report) -> Path:
     """Train on from the newest checkpoint to the last step; returns the model's folder.
 
     UserError if the folder holds no training.
     """
-    if folder.config["kind"] != "train":
-        raise UserError(f"{folder.path} holds no training: its kind is {folder.config['kind']}")
-    training = folder.settings(Training)
+    training = training_of(folder)
     lesson = pocket_lesson(training.settings.seed, folder.path / "tokenizer", training.device)
     return train(lesson, training.settings, folder.path, report) / "model"
 

@@ -332,11 +332,11 @@ async def test_closing_the_engine_ends_streams(words: Path) -> None:
     await engine.aclose()
 
 
-async def test_agents_fork_and_join_on_it(engine: LocalEngine) -> None:
+async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     """A model that says nonsense: the record must still be what the model saw, id by id."""
+    engine = LocalEngine.open(tiny_model(tmp_path, context=4096))
     problem = Problem("p", "countdown", "", "1 2 3 = 4")
     organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
-    before = engine.sampled_tokens
     role, limits = Role(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
     traces = [trace for episode in episodes for trace in episode.traces]
@@ -355,7 +355,9 @@ async def test_agents_fork_and_join_on_it(engine: LocalEngine) -> None:
                 expected = rows.gather(1, torch.tensor(span.token_ids)[:, None])[:, 0]
                 assert list(span.logprobs or ()) == pytest.approx(expected.tolist(), abs=1e-3)
             at += span.tokens
-    assert engine.sampled_tokens - before >= sum(trace.steps for trace in traces)
+    assert engine.sampled_tokens >= sum(trace.steps for trace in traces)
+    assert engine.computed_prompt_tokens < engine.reused_prompt_tokens
+    await engine.aclose()
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])

@@ -51,31 +51,29 @@ def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    ours = {
-        name: value for name, value in os.environ.items() if not name.startswith("VLLM_")
-    }  # an engine here set some
+    # Without what an engine in this process sets for itself.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
+    environment |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     said = tmp_path_factory.mktemp("server") / "log"
     with said.open("w") as log:
         arguments = [sys.executable, *COMMAND.split(), "--model", str(folder), "--port", str(port)]
-        server = subprocess.Popen(
-            arguments, env=ours | {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}, stdout=log, stderr=log
-        )
+        server = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + STARTUP
-        while not _healthy(port):
+        while not _listens(port):
             assert server.poll() is None and time.monotonic() < deadline, said.read_text()[-3000:]
-            time.sleep(0.2)
+            time.sleep(0.5)
+        assert httpx2.get(f"http://127.0.0.1:{port}/health").status_code == 200
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         server.terminate()
         server.wait(30)
 
 
-def _healthy(port: int) -> bool:
-    try:
-        return httpx2.get(f"http://127.0.0.1:{port}/health").status_code == 200
-    except httpx2.TransportError:
-        return False
+def _listens(port: int) -> bool:
+    """The server listens once it is ready."""
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 def context(engine: Any, text: str = "any") -> Context:

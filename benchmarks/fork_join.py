@@ -1,0 +1,149 @@
+"""The fork–join workload: agents on the real runtime, with lengths that are given instead of learned.
+
+Each organizer decodes a segment, forks a worker on the way, joins it at the segment's end, reads the
+worker's last words and decodes on: three rounds, and a last segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from orgthink.engines.engine import Engine
+from orgthink.episode import Episode, Message, Problem, Sampling
+from orgthink.grammar.actions import Event, Fork
+from orgthink.runtime import Agent, Limits, Result, Role, Session, attempt
+
+ROUNDS = 3
+INJECTED = 20
+"""Tokens that a join brings."""
+
+
+class Plan(NamedTuple):
+    """One episode. Lengths in tokens."""
+
+    prompt: str
+    segment: int
+    """The organizer's, from one join to the next."""
+    fork_at: int
+    """Where in the segment a worker is forked."""
+    workers: tuple[int, ...]
+    """The workers', in order."""
+
+
+class Throughput(NamedTuple):
+    """What a run did."""
+
+    tokens: int
+    """Sampled tokens that are part of the result."""
+    seconds: float
+    """Wall clock."""
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+
+def plans(episodes: int, seed: int = 0) -> list[Plan]:
+    """Prompts of 20 to 40 tokens, segments of 40 to 80, workers of 30 to 90."""
+    rng = random.Random(seed)
+    return [
+        Plan(
+            " ".join(f"w{rng.randrange(1, 512)}" for _ in range(rng.randint(20, 40))),
+            rng.randint(40, 80),
+            rng.randint(5, 35),
+            tuple(rng.randint(30, 90) for _ in range(ROUNDS)),
+        )
+        for _ in range(episodes)
+    ]
+
+
+@dataclass(frozen=True)
+class ForkJoin:
+    """The organization of the workload. A role is named by the tokens that it may decode in a segment."""
+
+    plan: Plan
+    name: str = "fork-join"
+
+    async def run(self, problem: Problem, session: Session) -> str:
+        organizer = session.agent(str(self.plan.segment), _user(self.plan.prompt))
+        for i, tokens in enumerate(self.plan.workers):
+            async for _ in organizer.act(_ForkAt(self.plan.fork_at)):
+                worker = session.agent(str(tokens), _user(f"w{i} {self.plan.prompt}"))
+                session.fork(organizer, str(i), worker, _work)
+            organizer.inject((await session.join(organizer, str(i))).text)
+            organizer.stop = None  # it had come to the end of its segment
+        return await organizer.complete()
+
+
+@dataclass(frozen=True)
+class Plain:
+    """One agent that decodes to its length."""
+
+    prompt: str
+    tokens: int
+    name: str = "plain"
+
+    async def run(self, problem: Problem, session: Session) -> str:
+        return await session.agent(str(self.tokens), _user(self.prompt)).complete()
+
+
+class _ForkAt:
+    """A scanner that sees a Fork after so many tokens."""
+
+    stops: tuple[str, ...] = ()
+
+    def __init__(self, tokens: int) -> None:
+        self._left = tokens
+
+    def feed(self, text: str) -> list[Event]:
+        self._left -= 1
+        return [Event(Fork("", ""), 0)] if self._left == 0 else []
+
+    def close(self) -> list[Event]:
+        return []
+
+
+def _user(text: str) -> tuple[Message, ...]:
+    return (Message("user", text),)
+
+
+async def _work(worker: Agent) -> Result:
+    return Result(" ".join((await worker.complete()).split()[-INJECTED:]))
+
+
+async def fork_join(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Episode]]:
+    """All episodes at once."""
+    roles = _roles(engine)
+    limits = Limits(capacity=2)
+    return await _timed(
+        attempt(ForkJoin(plan), Problem(str(i), "", "", ""), roles["0"], roles=roles, limits=limits)
+        for i, plan in enumerate(plans)
+    )
+
+
+async def plain(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Episode]]:
+    """As many independent completions of the same lengths, all at once."""
+    roles = _roles(engine)
+    wanted = [(plan.prompt, plan.segment * (ROUNDS + 1)) for plan in plans]
+    wanted += [(f"w{i} {plan.prompt}", tokens) for plan in plans for i, tokens in enumerate(plan.workers)]
+    return await _timed(
+        attempt(Plain(prompt, tokens), Problem(str(i), "", "", ""), roles["0"], roles=roles)
+        for i, (prompt, tokens) in enumerate(wanted)
+    )
+
+
+def _roles(engine: Engine) -> dict[str, Role]:
+    return {str(n): Role(engine, Sampling(n, seed=0)) for n in range(400)}
+
+
+async def _timed(attempts: Iterable[Awaitable[Episode]]) -> tuple[Throughput, list[Episode]]:
+    start = time.perf_counter()
+    episodes = await asyncio.gather(*attempts)
+    seconds = time.perf_counter() - start
+    return Throughput(sum(trace.steps for episode in episodes for trace in episode.traces), seconds), episodes

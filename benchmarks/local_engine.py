@@ -1,0 +1,132 @@
+"""The local engine on the fork–join workload, against plain completions, Hugging Face and the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.fork_join import INJECTED, ROUNDS, Plan, Throughput, fork_join, plain, plans
+from benchmarks.models import pocket_size_model
+from benchmarks.report import Line
+from orgthink.engines.batch import Batch, Request, Stops
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Origin, Sampling
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+EPISODES = 128
+SLOTS = 128
+
+
+def run() -> list[Line]:
+    with tempfile.TemporaryDirectory() as folder:
+        model, wanted = Qwen3.load(pocket_size_model(Path(folder))), plans(EPISODES)
+        bounds = [_bound(model)]
+        forked, unforked, joins = asyncio.run(_runtime(Path(folder), wanted))
+        static = _hugging_face(Path(folder), wanted)
+        alone = _decoding(model, Tokenizer(Path(folder)))
+        bounds.append(_bound(model))
+    seconds = min(bounds)
+    size = sum(weight.numel() for weight in model.parameters() if weight.ndim == 2) / 1e6
+    machine = f"{size:.2f} M parameters, fp32, {torch.get_num_threads()} threads"
+    load = f"{machine}; {EPISODES} episodes of {ROUNDS} joins, {SLOTS} requests at once; {forked.rate:,.0f} tokens/s"
+    rows = f"{machine}; {SLOTS} rows, contexts of 100 to 300 tokens; a hand-written loop reaches 0.18"
+    return [
+        _at_least("fork–join ÷ plain completions of the same lengths, local", forked.rate / unforked.rate, 0.95, load),
+        Line("tokens computed at a join ÷ injected, local", joins, "≤ 1.1", joins <= 1.1, load),
+        _at_least("local ÷ Hugging Face generate in static batches, fork–join", forked.rate / static.rate, 2, load),
+        _at_least("local ÷ the bound of matrix products, fork–join with its prompts", forked.rate * seconds, 0.25, load),
+        _at_least("local ÷ the bound of matrix products, decoding alone", alone.rate * seconds, 0.25, rows),
+    ]
+
+
+def _at_least(name: str, value: float, goal: float, conditions: str) -> Line:
+    return Line(name, value, f"≥ {goal}", value >= goal, conditions)
+
+
+async def _runtime(folder: Path, wanted: list[Plan]) -> tuple[Throughput, Throughput, float]:
+    """Fork–join, plain completions, and what a join computes for each injected token."""
+    engine = LocalEngine.open(folder, slots=SLOTS)
+    await fork_join(engine, wanted[:8])  # warm up
+    await engine.aclose()
+    engine = LocalEngine.open(folder, slots=SLOTS)
+    forked, episodes = await fork_join(engine, wanted)
+    spans = [span for episode in episodes for trace in episode.traces for span in trace.spans]
+    tokens = {origin: sum(span.tokens for span in spans if span.origin is origin) for origin in Origin}
+    joins = (engine.computed_prompt_tokens - tokens[Origin.PROMPT]) / tokens[Origin.INJECTED]
+    await engine.aclose()
+    engine = LocalEngine.open(folder, slots=SLOTS)
+    unforked, _ = await plain(engine, wanted)
+    await engine.aclose()
+    return forked, unforked, joins
+
+
+def _hugging_face(folder: Path, wanted: list[Plan]) -> Throughput:
+    """The same lengths with `generate`: organizers up to their join, then their workers, and so on."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    model = transformers.Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    contexts = [_ids(plan.prompt) for plan in wanted]
+    segments = [plan.segment for plan in wanted]
+    start = time.perf_counter()
+    for i in range(ROUNDS):
+        said = _generate(model, contexts, segments)
+        asked = [_ids(f"w{i} {plan.prompt}") for plan in wanted]
+        returned = _generate(model, asked, [plan.workers[i] for plan in wanted])
+        contexts = [c + s + r[-INJECTED:] for c, s, r in zip(contexts, said, returned, strict=True)]
+    _generate(model, contexts, segments)
+    tokens = sum(plan.segment * (ROUNDS + 1) + sum(plan.workers) for plan in wanted)
+    return Throughput(tokens, time.perf_counter() - start)
+
+
+def _generate(model: PreTrainedModel, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
+    """One static batch: it takes as long as its longest row."""
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts])
+    seen = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    out = model.generate(
+        ids, attention_mask=seen, do_sample=True, top_k=0, max_new_tokens=max(lengths), eos_token_id=None, pad_token_id=0
+    )
+    return [row[:length] for row, length in zip(out[:, width:].tolist(), lengths, strict=True)]
+
+
+def _ids(text: str) -> list[int]:
+    return [int(word[1:]) for word in text.split()]
+
+
+def _decoding(model: Qwen3, tokenizer: Tokenizer) -> Throughput:
+    """Decoding steps of a full batch, without the runtime and without reading prompts."""
+    batch: Batch[Request] = Batch(model, frozenset(), version="0", slots=SLOTS, cache_bytes=0)
+    stops = Stops(tokenizer, ("w511",))
+    for seed, prompt in enumerate(torch.randint(0, 511, (SLOTS, 100)).tolist()):
+        batch.submit(Request(prompt, Sampling(200), seed, 200, stops))
+    while batch.steps == 0 or batch.reading:
+        batch.step()
+    sampled, start = batch.sampled_tokens, time.perf_counter()
+    while batch.busy:
+        batch.step()
+    return Throughput(batch.sampled_tokens - sampled, time.perf_counter() - start)
+
+
+def _bound(model: Qwen3) -> float:
+    """Seconds that the matrix products of a step take for each of its tokens: the best of many tries."""
+    weights = [weight.detach() for weight in model.parameters() if weight.ndim == 2]
+    inputs = [torch.randn(SLOTS, weight.shape[1]) for weight in weights]
+    best = float("inf")
+    for _ in range(100):
+        start = time.perf_counter()
+        for weight, x in zip(weights, inputs, strict=True):
+            F.linear(x, weight)
+        best = min(best, time.perf_counter() - start)
+    return best / SLOTS

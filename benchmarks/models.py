@@ -1,0 +1,39 @@
+"""A random model of the pocket size (about a million parameters) whose text is words `w0` to `w511`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+
+CONFIG = Qwen3Config(
+    vocab_size=512,
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    max_position_embeddings=2048,
+)
+
+
+def pocket_size_model(folder: Path) -> Path:
+    """Write it as a Hugging Face folder. No id ends its text, so every length is as asked for."""
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(CONFIG.vocab_size)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
+    words.save(str(folder / "tokenizer.json"))
+    model = Qwen3(CONFIG)
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        if weight.ndim == 2:  # larger than usual, so that the text varies
+            torch.nn.init.normal_(weight, std=1.5 / weight.shape[1] ** 0.5, generator=generator)
+    model.save(folder)
+    CONFIG.save(folder, eos_token_id=0, pad_token_id=0)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": None}))
+    return folder
