@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +45,9 @@ class Qwen3Config:
         rope = raw.get("rope_parameters") or raw
         if rope.get("rope_type", "default") != "default" or raw.get("rope_scaling"):
             raise ValueError(f"{folder} scales its rotary positions, which the local engine does not")
-        fields = {name: raw[name] for name in cls.__slots__ if name in raw}
-        return cls(**{**fields, "rope_theta": float(rope.get("rope_theta", 10_000.0))})
+        given: dict[str, Any] = {name: raw[name] for name in cls.__slots__ if name in raw}
+        given["rope_theta"] = float(rope.get("rope_theta", 10_000.0))
+        return cls(**given)
 
     def save(self, folder: Path, *, eos_token_id: int, pad_token_id: int) -> None:
         """Write a `config.json` that transformers and vLLM open."""
@@ -106,7 +108,8 @@ class Layer(nn.Module):
         qk, v = qkv.split((query + key, value), -2)
         scale = torch.cat([self.query_norm.weight.expand(query, -1), self.key_norm.weight.expand(key, -1)])
         qk = rotate(F.rms_norm(qk, qk.shape[-1:], eps=self.query_norm.eps) * scale, cos, sin)
-        return *qk.split((query, key), -2), v
+        q, k = qk.split((query, key), -2)
+        return q, k, v
 
     def mlp(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
@@ -129,7 +132,8 @@ class Qwen3(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        layers = [Layer(config) for _ in range(config.num_hidden_layers)]
+        self.layers: list[Layer] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.head = None if config.tie_word_embeddings else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         cos, sin = rotary_tables(config)
@@ -206,8 +210,8 @@ class Qwen3(nn.Module):
         for i, layer in enumerate(self.layers):
             for ours, theirs in _NAMES.items():
                 weight = state[f"layers.{i}.{ours}.weight"]
-                sizes = [n * layer.head_dim for n in layer.heads] if ours == "qkv" else [len(weight) // len(theirs)] * len(theirs)
-                for name, part in zip(theirs, weight.split(sizes), strict=True):
+                rows = [n * layer.head_dim for n in layer.heads] if ours == "qkv" else len(weight) // len(theirs)
+                for name, part in zip(theirs, weight.split(rows), strict=True):
                     weights[f"model.layers.{i}.{name}.weight"] = part.contiguous()
         return weights
 

@@ -194,20 +194,20 @@ class Injected:
 def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
     """Read an organizer's whole context, injected text included. `render` of every part gives it back."""
     parts: list[Action | Injected] = []
+    ends = dialect.compile(["join_end"])
     while True:
         scanner = organizer_scanner(dialect)
-        events = scanner.feed(text) + scanner.close()
-        join = next((event for event in events if isinstance(event.action, Join)), None)
-        parts.extend(event.action for event in events if join is None or event.end <= join.end)
-        if join is None:
+        for event in scanner.feed(text) + scanner.close():
+            parts.append(event.action)
+            if isinstance(event.action, Join):
+                key, text = event.action.key, text[event.end :]
+                end = next((tag for tag in ends.finditer(text) if dialect.key(tag[0]) == key), None)
+                if end is not None:
+                    parts.append(Injected(text[: end.end()]))
+                    text = text[end.end() :]
+                break
+        else:
             return parts
-        text = text[join.end :]
-        end = next(
-            (m for m in dialect.compile(["join_end"]).finditer(text) if dialect.key(m[0]) == join.action.key), None
-        )
-        if end is not None:
-            parts.append(Injected(text[: end.end()]))
-            text = text[end.end() :]
 
 
 class Protocol:

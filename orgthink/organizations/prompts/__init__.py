@@ -15,7 +15,7 @@ STYLES = ("paper", "pocket")
 def _templates(style: str) -> dict[str, str]:
     if style not in STYLES:
         raise ValueError(f"unknown prompt style {style!r}: one of {', '.join(STYLES)}")
-    return tomllib.loads((files(__package__) / f"{style}.toml").read_text())
+    return tomllib.loads((files(__name__) / f"{style}.toml").read_text())
 
 
 def prompt(style: str, role: str, problem: Problem, *, capacity: int = 1, query: str = "") -> tuple[Message, ...]:
