@@ -119,7 +119,7 @@ def test_a_complete_run_resumes_to_the_same_table(run: Path, pocket, capsys: pyt
     engine = pocket(failing)
     capsys.readouterr()
     assert main(["eval", "--resume", str(run)]) == 0
-    assert engine.requests == 0
+    assert not engine.closed, "there was nothing to open an engine for"
     table = capsys.readouterr().out
     pocket(countdown)
     assert main([*SMALL, "--out", "again"]) == 0
@@ -325,13 +325,15 @@ def test_a_bad_run_folder_gets_one_clear_line(
     assert ({path: path.read_bytes() for path in run.iterdir()} if run.exists() else {}) == before
 
 
-def test_a_folder_with_another_run_is_left_alone(run: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_folder_with_another_run_is_left_alone(run: Path, pocket, capsys: pytest.CaptureFixture[str]):
+    engine = pocket(countdown)
     before = {path: path.read_bytes() for path in run.iterdir()}
     capsys.readouterr()
     assert main([*SMALL, "--out", "run"]) == 2
     assert "already holds a run: go on with `--resume run`" in complaint(capsys)
     assert main([*SMALL, "--out", "models"]) == 2
     assert "models is not empty and not a run folder" in complaint(capsys)
+    assert not engine.closed, "a model was opened before the folder was looked at"
     assert {path: path.read_bytes() for path in run.iterdir()} == before
 
 

@@ -183,7 +183,10 @@ def test_only_one_process_appends(tmp_path: Path):
         ("not json", "cannot be read"),
         ('{"model_type": "qwen3"}', "another program"),
         ("[1]", "another program"),
-        ('{"orgthink": "9", "schema_version": 2, "kind": "eval", "settings": {}}', "version 2: this orgthink reads version 1"),
+        (
+            '{"orgthink": "9", "schema_version": 2, "kind": "eval", "settings": {}}',
+            "version 2: this orgthink reads version 1",
+        ),
     ],
 )
 def test_a_foreign_folder_is_refused(tmp_path: Path, content: str | None, message: str):

@@ -24,7 +24,7 @@ from orgthink.engines.sampling import draw, uniforms
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
 
-_READ = 1024
+_READ = 512
 """Most prompt tokens that are read between two decoding steps; the rest waits for the next."""
 
 _WIDTHS = [64, 128, *(width for n in range(6, 24) for width in (3 * 2**n, 4 * 2**n))]
@@ -250,11 +250,9 @@ class Batch(Generic[R]):
         rows, (first, width) = reading.block.rows, (reading.done, reading.ids.shape[1])
         reading.done = last = min(width, first + max(1, _READ // len(rows)))
         positions = reading.starts + torch.arange(first, last)
-        hidden = self.model.decode(
-            reading.ids[:, first:last],
-            positions.clamp(max=self.model.config.max_position_embeddings - 1),
-            lambda layer, q, k, v: reading.block.extend(layer, q, k, v, positions),
-        )
+        reading.block.step(positions)
+        within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
+        hidden = self.model.decode(reading.ids[:, first:last], within, reading.block.attend)
         ends = [len(row.ids) - 1 - int(start) for row, start in zip(rows, reading.starts, strict=True)]
         reading.last |= {i: hidden[i, end - first] for i, end in enumerate(ends) if first <= end < last}
         if last < width:
@@ -275,16 +273,16 @@ class Batch(Generic[R]):
         rows = [row for block in blocks for row in block.rows]
         if not rows:
             return []
-        for block in blocks:
-            block.step()
         sizes = [len(block.rows) for block in blocks]
+        ids, positions = torch.tensor([(row.sampled[-1], row.length) for row in rows]).split(1, -1)
+        for block, part in zip(blocks, positions.split(sizes), strict=True):
+            block.step(part)
 
         def attend(layer: int, *qkv: Tensor) -> Tensor:
             parts = zip(blocks, *(heads.split(sizes) for heads in qkv), strict=True)
             return torch.cat([block.attend(layer, *part) for block, *part in parts])
 
-        ids, positions = torch.tensor([(row.sampled[-1], row.length) for row in rows]).unbind(1)
-        hidden = self.model.decode(ids, positions, attend)
+        hidden = self.model.decode(ids, positions, attend)[:, 0]
         self.steps += 1
         for row in rows:
             row.length += 1

@@ -7,7 +7,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from orgthink.engines.qwen3 import Qwen3Config
@@ -94,46 +93,28 @@ class Block(Generic[R]):
         if 4 * len(self.rows) < self._keys.shape[1]:
             self._allocate(2 * len(self.rows))
 
-    def step(self) -> None:
-        """Prepare to attend for one new token of each row, at position `length`."""
-        n, c = len(self.rows), self._config
-        groups = c.num_attention_heads // c.num_key_value_heads
-        lengths = [row.length for row in self.rows]
-        self._new = torch.tensor(lengths)
-        self._used = max(lengths) + 1
-        self._row = torch.arange(n)
-        hidden = torch.arange(self._used) > self._new[:, None]
-        mask = torch.zeros(n, self._used).masked_fill_(hidden, -torch.inf)
-        self._mask = mask[:, None, None].expand(n, c.num_key_value_heads, groups, -1).flatten(0, 1).contiguous()
+    def step(self, positions_BT: Tensor) -> None:
+        """Prepare to attend for new tokens of each row at these positions; padding lies behind a row's end."""
+        n, tokens = positions_BT.shape
+        c = self._config
+        self._new, self._row = positions_BT, torch.arange(n)[:, None]
+        self._used = int(positions_BT.max()) + 1
+        unseen = torch.arange(self._used) > positions_BT[..., None]
+        mask = torch.zeros(n, tokens, self._used).masked_fill_(unseen, -torch.inf)
+        heads = (c.num_key_value_heads, c.num_attention_heads // c.num_key_value_heads)
+        self._mask = mask[:, None, None].expand(n, *heads, -1, -1).reshape(n * heads[0], -1, self._used)
 
-    def attend(self, layer: int, q_BHD: Tensor, k_BKD: Tensor, v_BKD: Tensor) -> Tensor:
-        """Store the new token's key and value, and return what its queries see, [B, H, D]."""
-        n, kv_heads, size = k_BKD.shape
+    def attend(self, layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
+        """Store the new tokens' keys and values, and return what their queries see, [B, T, H, D]."""
+        n, tokens, kv_heads, size = k_BTKD.shape
         keys, values = self._keys[layer, :n], self._values[layer, :n]
-        keys[self._row, :, self._new] = k_BKD
-        values[self._row, :, :, self._new] = v_BKD
+        keys[self._row, :, self._new] = k_BTKD
+        values[self._row, :, :, self._new] = v_BTKD
         keys, values = keys.flatten(0, 1)[:, : self._used], values.flatten(0, 1)[..., : self._used]
-        queries = q_BHD.reshape(n * kv_heads, -1, size)
+        queries = q_BTHD.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).reshape(n * kv_heads, -1, size)
         scores = torch.baddbmm(self._mask, queries, keys.transpose(1, 2), alpha=size**-0.5)
         mixed = torch.bmm(values, torch.softmax(scores, -1).transpose(1, 2))
-        return mixed.view(n, kv_heads, size, -1).transpose(2, 3).flatten(1, 2)
-
-    def extend(self, layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor, positions_BT: Tensor) -> Tensor:
-        """Like `attend` for several new tokens of each row, each at its position."""
-        n, used = len(self.rows), int(positions_BT.max()) + 1
-        keys, values = self._keys[layer, :n], self._values[layer, :n]
-        row = torch.arange(n)[:, None]
-        keys[row, :, positions_BT] = k_BTKD
-        values[row, :, :, positions_BT] = v_BTKD
-        seen = torch.arange(used) <= positions_BT[:, None, :, None]
-        mixed = F.scaled_dot_product_attention(
-            q_BTHD.transpose(1, 2),
-            keys[:, :, :used],
-            values[..., :used].transpose(2, 3),
-            attn_mask=seen,
-            enable_gqa=q_BTHD.shape[2] != k_BTKD.shape[2],
-        )
-        return mixed.transpose(1, 2)
+        return mixed.view(n, kv_heads, size, -1, tokens).permute(0, 4, 1, 3, 2).flatten(2, 3)
 
 
 class PrefixCache:
