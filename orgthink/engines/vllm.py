@@ -52,6 +52,8 @@ _ON_CPU = {
     # The smallest that vLLM's CPU attention takes; its default of 128 keeps short prompts from being reused.
     "block_size": 32,
     "max_num_seqs": 128,
+    # A prompt read in parts winds its seed's generator back, which those of CPUs refuse: the engine would fail.
+    "enable_chunked_prefill": False,
     # Else vLLM claims a fixed share of all memory, and fails if that is not free.
     "kv_cache_memory_bytes": 1 << 30,
 }

@@ -104,6 +104,12 @@ async def test_a_seed_decides_the_sample_whatever_else_is_decoded(engine: VllmEn
     assert ids[0] == ids[1] != ids[2]
 
 
+async def test_more_seeded_prompts_than_a_step_reads(engine: VllmEngine) -> None:
+    prompts = [Context((), [Span(Origin.PROMPT, "", 700, tuple(range(i, 100 + i)) * 7)]) for i in range(12)]
+    streams = await asyncio.gather(*(read(engine, prompt, Sampling(5, seed=i)) for i, prompt in enumerate(prompts)))
+    assert [chunks[-1].finish for chunks in streams] == [Finish.LENGTH] * 12
+
+
 async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: VllmEngine) -> None:
     messages = prompt("pocket", "organizer", PROBLEM, capacity=2)
     c = Context(messages, [engine.prompt(messages)])

@@ -1,0 +1,42 @@
+"""`make bench`: every ratio that can be measured in this environment, with its goal and conditions."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Iterator
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin cost a factor of ten on a shared machine
+
+from benchmarks import runtime_overhead
+from benchmarks.report import Line
+from orgthink.provenance import commit
+
+
+def lines() -> Iterator[Line]:
+    """As they are measured: what needs vLLM only where it is installed, the rest elsewhere."""
+    if importlib.util.find_spec("vllm") is not None:
+        from benchmarks import vllm_engine
+
+        yield from vllm_engine.run()
+        return
+    from benchmarks import local_engine
+
+    yield from runtime_overhead.run()
+    yield from local_engine.run()
+
+
+def main() -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}\n", flush=True)
+    for line in lines():
+        verdict = "met" if line.met else "missed"
+        print(f"{line.name}: {line.value:.2f}  (goal {line.goal}: {verdict})\n    {line.conditions}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # vLLM's threads do not end by themselves
