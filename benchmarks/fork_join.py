@@ -1,7 +1,7 @@
 """The fork–join workload: agents on the real runtime, with lengths that are given instead of learned.
 
 Each organizer decodes a segment, forks a worker on the way, joins it at the segment's end, reads the
-worker's last words and decodes on: three rounds, and a last segment.
+worker's last words and decodes on: two rounds, and a last segment.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Message, Problem, Sampling
 from orgthink.grammar.actions import Event, Fork
-from orgthink.runtime import Agent, Limits, Result, Role, Session, attempt
+from orgthink.runtime import Agent, Backing, Limits, Result, Session, attempt
 
-ROUNDS = 3
+ROUNDS = 2
 INJECTED = 20
 """Tokens that a join brings."""
 
@@ -50,14 +50,14 @@ class Throughput(NamedTuple):
 
 
 def plans(episodes: int, seed: int = 0) -> list[Plan]:
-    """Prompts of 20 to 40 tokens, segments of 40 to 80, workers of 30 to 90."""
+    """Prompts of 20 to 40 tokens, segments and workers of 60 to 120."""
     rng = random.Random(seed)
     return [
         Plan(
             " ".join(f"w{rng.randrange(1, 512)}" for _ in range(rng.randint(20, 40))),
-            rng.randint(40, 80),
-            rng.randint(5, 35),
-            tuple(rng.randint(30, 90) for _ in range(ROUNDS)),
+            rng.randint(60, 120),
+            rng.randint(5, 50),
+            tuple(rng.randint(60, 120) for _ in range(ROUNDS)),
         )
         for _ in range(episodes)
     ]
@@ -77,7 +77,7 @@ class ForkJoin:
                 worker = session.agent(str(tokens), _user(f"w{i} {self.plan.prompt}"))
                 session.fork(organizer, str(i), worker, _work)
             organizer.inject((await session.join(organizer, str(i))).text)
-            organizer.stop = None  # it had come to the end of its segment
+            organizer.resume()  # it had come to the end of its segment
         return await organizer.complete()
 
 
@@ -128,18 +128,19 @@ async def fork_join(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list
 
 
 async def plain(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Episode]]:
-    """As many independent completions of the same lengths, all at once."""
+    """As many independent completions of the same prompts and lengths, all at once, in random order."""
     roles = _roles(engine)
     wanted = [(plan.prompt, plan.segment * (ROUNDS + 1)) for plan in plans]
     wanted += [(f"w{i} {plan.prompt}", tokens) for plan in plans for i, tokens in enumerate(plan.workers)]
+    random.Random(0).shuffle(wanted)
     return await _timed(
         attempt(Plain(prompt, tokens), Problem(str(i), "", "", ""), roles["0"], roles=roles)
         for i, (prompt, tokens) in enumerate(wanted)
     )
 
 
-def _roles(engine: Engine) -> dict[str, Role]:
-    return {str(n): Role(engine, Sampling(n, seed=0)) for n in range(400)}
+def _roles(engine: Engine) -> dict[str, Backing]:
+    return {str(n): Backing(engine, Sampling(n, seed=0)) for n in range(361)}
 
 
 async def _timed(attempts: Iterable[Awaitable[Episode]]) -> tuple[Throughput, list[Episode]]:

@@ -135,18 +135,27 @@ class Span:
     """Agent whose words an injected span holds."""
 
 
+class EdgeKind(StrEnum):
+    """What an agent does with another."""
+
+    FORK = "fork"
+    """It sets a child to work beside it."""
+    JOIN = "join"
+    """It waits for a child and takes what that returned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edge:
     """A fork or a join, seen from the parent."""
 
+    kind: EdgeKind
+    """Which."""
     key: str
     """Name of the sub-query in the parent's text."""
     child: str
     """Agent that was forked or joined."""
     at: int
     """Decoding steps the parent had done, the closing token of the tag included."""
-    after: int = 0
-    """For a fork: joins the parent had done at this same step before it. Only code forks again without decoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +170,8 @@ class Trace:
     """Agent that forked it; `None` for the root."""
     spans: tuple[Span, ...]
     """In order; concatenated they are exactly what the model saw."""
-    forks: tuple[Edge, ...] = ()
-    """In order of time."""
-    joins: tuple[Edge, ...] = ()
-    """In order of time."""
+    edges: tuple[Edge, ...] = ()
+    """Forks and joins, in order of time."""
     stop: StopReason = StopReason.DONE
     """Why it ended."""
     status: Status = Status.OK
@@ -185,6 +192,14 @@ class Trace:
     """Money or cost units spent; `None` when unknown."""
     turns: int = 0
     """Times the engine was asked."""
+
+    @property
+    def forks(self) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if edge.kind is EdgeKind.FORK)
+
+    @property
+    def joins(self) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if edge.kind is EdgeKind.JOIN)
 
     @property
     def steps(self) -> int:
@@ -246,6 +261,11 @@ class FormatFault:
     """Decoding steps the agent had done."""
     detail: str = ""
     """The tag or key in question."""
+
+
+def episode_id(problem: Problem, organization: str, sample: int) -> str:
+    """`problem|organization|sample`."""
+    return f"{problem.id}|{organization}|{sample}"
 
 
 @dataclass(frozen=True, slots=True)

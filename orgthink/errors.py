@@ -1,4 +1,4 @@
-"""What the person at the keyboard can put right. The command line shows it as one line, with exit code 2."""
+"""What is expected to go wrong: requests that cannot be met, and the outside world. Every other exception is a bug."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ T = TypeVar("T")
 
 
 class UserError(ValueError):
-    """A request that cannot be met as it stands. The message is one line and says what to do."""
+    """A request that cannot be met as it stands; exit code 2. The message is one line and says what to do."""
+
+
+class Failure(Exception):
+    """The outside world failed: an engine, a tool. In the work of a fork it becomes a result, never the end of others.
+
+    Shown as one line.
+    """
+
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split())
 
 
 def pick(kind: str, name: str, table: Mapping[str, T]) -> T:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
+from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import UserError, pick
 from orgthink.measure.summary import summarise
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.runtime.agent import Role
+from orgthink.organizations.parallel import Parallel
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split, Task
@@ -27,19 +28,49 @@ MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class OrganizationSpec:
+    """An organization and how it is set, as a run folder remembers it."""
+
+    organization: str
+    """Its name in the registry."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Its fields; those that are left out have their defaults."""
+
+    def named(self, label: str) -> Organization:
+        """The organization, called by a label. UserError if there is none of that name, or it has no such settings."""
+        cls = pick("organization", self.organization, ORGANIZATIONS)
+        known = {setting.name: None for setting in fields(cls)}  # type: ignore[arg-type]  # organizations are dataclasses
+        for setting in self.settings:
+            pick(f"setting of {label}", setting, known)
+        return typed(cls, {**self.settings, "name": label}, f"settings of {label}")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """Whose tokens a role samples, and how, as a run folder remembers it."""
+
+    engine: EngineSpec
+    """Whose tokens."""
+    sampling: Sampling
+    """How they are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """What is evaluated: everything that decides the result, as config.json holds it."""
 
     task: str
     """Name of the task."""
-    organizations: dict[str, dict[str, Any]]
-    """Settings of each organization, by its name in the registry."""
+    organizations: dict[str, OrganizationSpec]
+    """Who solves the problems, by the label that table and episodes call them."""
     n: int
     """Different problems."""
     engine: EngineSpec = field(default_factory=EngineSpec)
     """Whose tokens."""
     sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=512))
     """How they are drawn."""
+    roles: dict[str, RoleSpec] = field(default_factory=dict)
+    """Roles (`worker`, `verifier`, …) that another engine or sampling serves."""
     limits: Limits = field(default_factory=Limits)
     """What an episode may use."""
     split: Split = "test"
@@ -57,10 +88,25 @@ class Evaluation:
         for name in ("n", "samples", "concurrency"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if self.sampling.max_tokens < 1:
-            raise ValueError(f"the budget is {self.sampling.max_tokens} tokens: an agent needs at least 1")
-        if self.sampling.temperature < 0:
-            raise ValueError(f"temperature is {self.sampling.temperature}: it cannot be negative")
+        for sampling in (self.sampling, *(role.sampling for role in self.roles.values())):
+            require_sampling(sampling)
+
+
+def require_sampling(sampling: Sampling) -> None:
+    """ValueError for a sampling that no engine can do."""
+    if sampling.max_tokens < 1:
+        raise ValueError(f"the budget is {sampling.max_tokens} tokens: an agent needs at least 1")
+    if sampling.temperature < 0:
+        raise ValueError(f"temperature is {sampling.temperature}: it cannot be negative")
+
+
+def require_chance(organization: Organization, sampling: Sampling, capacity: int) -> None:
+    """UserError if all of parallel's traces would be one and the same: then there is nothing to vote about."""
+    if isinstance(organization, Parallel) and capacity > 1 and sampling.temperature == 0:
+        raise UserError(
+            f"{organization.name}: {capacity} thinkers at temperature 0 all think the same; "
+            "give them a temperature, such as 1, or a capacity of 1"
+        )
 
 
 class Job(NamedTuple):
@@ -73,15 +119,15 @@ class Job(NamedTuple):
     @property
     def id(self) -> str:
         """Of its episode."""
-        return f"{self.problem.id}|{self.organization.name}|{self.sample}"
+        return episode_id(self.problem, self.organization.name, self.sample)
 
 
 def jobs(plan: Evaluation) -> list[Job]:
-    """All episodes of an evaluation, problem by problem. UserError for an unknown name or too few problems."""
-    organizations = [
-        typed(pick("organization", name, ORGANIZATIONS), settings, f"settings of {name}")
-        for name, settings in plan.organizations.items()
-    ]
+    """All episodes of an evaluation, problem by problem. UserError for what cannot be, or too few problems."""
+    organizations = [spec.named(label) for label, spec in plan.organizations.items()]
+    for organization in organizations:
+        thinker = plan.roles.get("thinker")
+        require_chance(organization, thinker.sampling if thinker else plan.sampling, plan.limits.capacity)
     return [
         Job(organization, problem, sample)
         for problem in distinct(plan.task, plan.split, plan.seed, plan.n)
@@ -131,18 +177,21 @@ async def evaluate(
     engine: Engine,
     folder: RunFolder,
     *,
+    roles: Mapping[str, Engine] | None = None,
     stop: asyncio.Event | None = None,
-    progress: Callable[[Episode], None] = lambda episode: None,
+    progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> list[Episode]:
     """Do what is missing or broken, append each episode as it ends, write summary.json, return all episodes.
 
+    `roles` are the engines of the plan's roles. `progress` hears of every episode that ends, and how many then have.
     Once `stop` is set, no more episodes begin and those under way are finished. Raises UserError if the
     folder holds episodes of another plan, OSError if it cannot be written; what was appended stays.
     """
     todo, began = {job.id: job for job in jobs(plan)}, time.perf_counter()
-    for episode in finished(plan, folder):
-        del todo[episode.id]
+    backings = {name: Backing(engine, plan.roles[name].sampling) for name, engine in (roles or {}).items()}
+    assert backings.keys() == plan.roles.keys(), "an engine for each of the plan's roles"
     with folder.journal(redo=broken) as journal:
+        require_planned(todo, folder, journal.kept)
         done = {episode.id: episode for episode in journal.kept}
 
         def ended(episode: Episode) -> None:
@@ -150,9 +199,10 @@ async def evaluate(
             done[episode.id] = episode
             tokens = sum(trace.steps for trace in episode.traces)
             journal.log(done=len(done), elapsed=round(time.perf_counter() - began, 3), sampled_tokens=tokens)
-            progress(episode)
+            progress(episode, len(done))
 
-        await _attempt_all(plan, todo.values(), engine, stop or asyncio.Event(), ended)
+        missing = [job for job in todo.values() if job.id not in done]
+        await _attempt_all(plan, missing, Backing(engine, plan.sampling), backings, stop or asyncio.Event(), ended)
     episodes = in_order(plan, done.values())
     folder.write_json("summary.json", summarise(episodes))
     return episodes
@@ -164,28 +214,30 @@ def in_order(plan: Evaluation, episodes: Iterable[Episode]) -> list[Episode]:
     return sorted(episodes, key=lambda episode: place[episode.id])
 
 
-def finished(plan: Evaluation, folder: RunFolder) -> list[Episode]:
-    """What need not be done again. Raises UserError if the folder holds episodes of another plan."""
-    ids = {job.id for job in jobs(plan)}
-    episodes = list(folder.episodes())
+def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[Episode]) -> None:
+    """UserError if the folder holds episodes of another plan."""
     for episode in episodes:
         if episode.id not in ids:
             raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")
-    return [episode for episode in episodes if not broken(episode)]
 
 
 async def _attempt_all(
-    plan: Evaluation, todo: Iterable[Job], engine: Engine, stop: asyncio.Event, ended: Callable[[Episode], None]
+    plan: Evaluation,
+    todo: Iterable[Job],
+    default: Backing,
+    roles: Mapping[str, Backing],
+    stop: asyncio.Event,
+    ended: Callable[[Episode], None],
 ) -> None:
     """Attempt every job, `plan.concurrency` at a time. A bug in one ends all, and is raised as itself."""
-    task, role, queue = TASKS[plan.task], Role(engine, plan.sampling), iter(todo)
+    task, limits, queue = TASKS[plan.task], plan.limits, iter(todo)
 
     async def work() -> None:
         for job in queue:  # shared: each job is taken once
             if stop.is_set():
                 return
-            episode = await attempt(job.organization, job.problem, role, limits=plan.limits, sample=job.sample)
-            ended(grade(episode, task))
+            one = attempt(job.organization, job.problem, default, roles=roles, limits=limits, sample=job.sample)
+            ended(grade(await one, task))
 
     try:
         async with asyncio.TaskGroup() as group:

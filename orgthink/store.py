@@ -142,8 +142,19 @@ class Journal:
         self._file, self._metrics = file, metrics
 
     def append(self, episode: Episode) -> None:
-        """Add an episode; when this returns it is on the disk. OSError, and nothing added, if it does not fit."""
-        _append(self._file, dump(episode))
+        """Add an episode; when this returns it is on the disk. Nothing is added, and OSError raised, if it does not
+        fit; ValueError if it could not be read again: a log-probability that is no number, say."""
+        line = dump(episode)
+        try:
+            load(line)
+        except ValueError as error:
+            raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
+        _append(self._file, line)
+
+    def rewind(self, lines: int) -> None:
+        """Leave only so many lines of metrics.jsonl, all at once."""
+        kept = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
+        self._metrics.truncate(sum(len(line) for line in kept if line.endswith(b"\n")))
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""

@@ -5,4 +5,4 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parent / folder) for folder in ("view", "measure")]
+sys.path += [str(Path(__file__).parent / folder) for folder in (".", "view", "measure")]

@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 from rule_engine import Rule, RuleEngine, countdown, failing
 
-import orgthink.cli.eval
-import orgthink.cli.run
+import orgthink.cli.engines
 from orgthink import engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
-from orgthink.evaluate import Evaluation, evaluate
-from orgthink.organizations import ORGANIZATIONS, organization_named
-from orgthink.runtime.session import Limits
-from orgthink.store import RunFolder, plain
+from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
+from orgthink.grammar.asyncthink import DIALECT
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.runtime.budget import Limits
+from orgthink.store import RunFolder
 
 HERE = Path(__file__).parent
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
@@ -47,8 +47,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
         async def open_engine(spec: EngineSpec) -> RuleEngine:
             return engine
 
-        monkeypatch.setattr(orgthink.cli.eval, "open_engine", open_engine)
-        monkeypatch.setattr(orgthink.cli.run, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
         return engine
 
     use(countdown)
@@ -58,9 +57,9 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
-    organizations = {name: plain(organization_named(name, prompts="pocket")) for name in ORGANIZATIONS}
+    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in ORGANIZATIONS}
     plan = Evaluation(
-        "countdown-mini", organizations, n=3, sampling=Sampling(64, 0.0, seed=0), limits=Limits(2, agent_tokens=64)
+        "countdown-mini", organizations, n=3, sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
     )
     asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
     return path
@@ -92,7 +91,7 @@ def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureF
         "3 test problems of countdown-mini",
         "seed 4",
         "model pocket",
-        "greedy",
+        "temperature 1",
         "64 tokens an agent",
         "capacity 2",
     ):
@@ -110,8 +109,42 @@ def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureF
             "sampled_tokens",
             "concurrency_pool",
             "format_error_rate",
+            "truncated_rate",
         ):
             assert {"mean", "low", "high"} <= row[name].keys()
+
+
+def test_settings_go_to_the_organizations_by_label(pocket):
+    organizations = ["sequential", "asyncthink", "kind=asyncthink"]
+    settings = ["overflow=queue", "kind.tolerant=true", 'sequential.dialect={"join": "<WAIT{}>"}']
+    argv = [*SMALL, "--organizations", *organizations, "--set", *settings, "--out", "run"]
+    assert main(argv) == 0
+    assert list(json.loads(Path("run/summary.json").read_text())) == ["sequential", "asyncthink", "kind"]
+    plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
+    sequential, plain, kind = (spec.named(label) for label, spec in plan.organizations.items())
+    assert (plain.name, plain.overflow, plain.tolerant) == ("asyncthink", "queue", False)
+    assert (kind.name, kind.overflow, kind.tolerant) == ("kind", "queue", True)
+    assert (sequential.dialect.join, plain.dialect.join) == ("<WAIT{}>", DIALECT.join)
+    assert {plain.prompts, kind.prompts, sequential.prompts} == {"pocket"}
+
+
+def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "small").mkdir()
+    opened: dict[str, RuleEngine] = {}
+
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        assert spec.model not in opened, "an engine is opened once"
+        return opened.setdefault(spec.model, RuleEngine(countdown, model=Path(spec.model).name))
+
+    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    roles = ["--roles", "worker=small", "verifier=small"]
+    assert main([*SMALL, "--organizations", "asyncthink", *roles, "--out", "run"]) == 0
+    models = {(t.role, t.model) for e in RunFolder.open(Path("run")).episodes() for t in e.traces}
+    assert models == {("organizer", "pocket"), ("worker", "small")}
+    assert len(opened) == 2 and all(engine.closed for engine in opened.values())
+    opened.clear()
+    assert main(["run", *roles]) == 0
+    assert [engine.requests for engine in opened.values()] == [2, 1]
 
 
 def test_a_complete_run_resumes_to_the_same_table(run: Path, pocket, capsys: pytest.CaptureFixture[str]):
@@ -200,11 +233,16 @@ def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.C
     assert list(json.loads(Path("runs/demo/summary.json").read_text())) == ["sequential", "parallel", "asyncthink"]
     assert "<html" in Path("runs/demo/view.html").read_text()
     assert "all correct" in capsys.readouterr().out
+    drawn = RunFolder.open(Path("runs/demo")).settings("eval", Evaluation).sampling.temperature
+    assert drawn == 1, "parallel needs traces that differ"
 
 
 def test_view_writes_a_page_and_a_perfetto_trace(run: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["view", str(run), "--out", "page.html", "--perfetto", "trace.json"]) == 0
-    assert Path("page.html").read_text().lstrip().startswith("<!")
+    page = Path("page.html").read_text()
+    assert page.lstrip().startswith("<!")
+    assert "3 test problems of countdown-mini" in page
+    assert "64 tokens an agent" in page
     assert json.loads(Path("trace.json").read_text())["traceEvents"]
 
 
@@ -269,6 +307,18 @@ def _whole(run: Path) -> None:
         ("eval --n 0", "n is 0"),
         ("eval --samples 0", "samples is 0"),
         ("eval --concurrency 0", "concurrency is 0"),
+        ("eval --temperature 0", "parallel: 2 thinkers at temperature 0 all think the same; give them a temperature"),
+        ("run --organization parallel --temperature 0", "2 thinkers at temperature 0"),
+        ("eval --set overflw=queue", "unknown setting 'overflw': did you mean overflow?"),
+        ("eval --set name=mine", "unknown setting 'name'"),
+        ("eval --set sequential.overflow=queue", "unknown setting 'overflow'"),
+        ("eval --set asynkthink.overflow=queue", "unknown organization 'asynkthink': did you mean asyncthink?"),
+        ("eval --set overflow=wait", "settings of asyncthink: overflow: "),
+        ("eval --set tolerant", "--set tolerant: write [LABEL.]SETTING=VALUE"),
+        ("run --organization sequential --set tolerant=true", "unknown setting 'tolerant'"),
+        ("eval --roles worker", "--roles worker: write ROLE=MODEL"),
+        ("run --roles worker=poket", "unknown model 'poket': did you mean pocket?"),
+        ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
         ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
         ("eval --organizations parallel parallel", "parallel is named twice"),
         ("eval --organizations", "no organization"),
@@ -370,14 +420,14 @@ def test_which_engine_the_words_mean(pocket, tmp_path: Path, monkeypatch: pytest
 
 CHILD = """
 import resource, sys
-import orgthink.cli.eval
+import orgthink.cli.engines
 from orgthink.cli import main
 from rule_engine import RuleEngine, countdown
 
 async def open_engine(spec):
     return RuleEngine(countdown, seconds=float(sys.argv[1]))
 
-orgthink.cli.eval.open_engine = open_engine
+orgthink.cli.engines.open_engine = open_engine
 if int(sys.argv[2]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 sys.exit(main(sys.argv[3:]))

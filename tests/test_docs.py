@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 DOCS = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
-BLOCKS = [(file.name, code) for file in DOCS for code in re.findall(r"```python\n(.*?)```", file.read_text(), re.DOTALL)]
+FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
+BLOCKS = [(file.name, code) for file in DOCS for code in FENCED.findall(file.read_text())]
 
 
 @pytest.mark.parametrize(("name", "code"), BLOCKS, ids=[name for name, _ in BLOCKS])

@@ -5,28 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rule_engine import RuleEngine, countdown, failing
 
+from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Episode, Grade, Sampling, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, broken, distinct, evaluate, jobs, trouble
+from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec, broken, distinct, evaluate, jobs, trouble
 from orgthink.measure.summary import summarise
-from orgthink.organizations import ORGANIZATIONS, organization_named
-from orgthink.runtime.session import Limits
-from orgthink.store import RunFolder, plain
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.runtime.budget import Limits
+from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 
 
 def plan(**changes: object) -> Evaluation:
-    organizations = {name: plain(organization_named(name, prompts="pocket")) for name in ORGANIZATIONS}
-    made = Evaluation(
-        "countdown-mini", organizations, n=4, sampling=Sampling(100, 0.0), limits=Limits(2, agent_tokens=100)
-    )
+    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in ORGANIZATIONS}
+    made = Evaluation("countdown-mini", organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
     return replace(made, **changes)
 
 
@@ -127,12 +127,94 @@ async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
     assert json.loads((folder.path / "summary.json").read_text())["sequential"]["n"] == 6
 
 
+async def test_an_episode_that_another_process_ended_before_we_had_the_lock_is_not_done_again(tmp_path: Path):
+    what = only("sequential")
+    first, *_ = await evaluate(what, RuleEngine(countdown), new(tmp_path / "theirs", what))
+
+    class Contended(RunFolder):
+        @contextmanager
+        def journal(self, redo: Callable[[Episode], bool]):
+            with super().journal() as theirs:
+                theirs.append(first)
+            with super().journal(redo) as ours:
+                yield ours
+
+    engine, told = RuleEngine(countdown), []
+    folder = Contended.open(new(tmp_path / "ours", what).path)
+    episodes = await evaluate(what, engine, folder, progress=lambda e, done: told.append(done))
+    assert engine.requests == 3
+    assert told == [2, 3, 4]
+    assert [e.id for e in folder.episodes()].count(first.id) == 1
+    assert len(episodes) == 4
+
+
+async def test_two_settings_of_one_organization_fit_one_run(tmp_path: Path):
+    labels = {"strict": {"tolerant": False}, "kind": {"tolerant": True}}
+    what = plan(
+        organizations={
+            label: OrganizationSpec("asyncthink", {"prompts": "pocket", **settings})
+            for label, settings in labels.items()
+        }
+    )
+    engine = RuleEngine(lambda text: countdown(text) if "not done" in text else " <JOIN-3>")
+    episodes = await evaluate(what, engine, new(tmp_path, what))
+    assert [e.id for e in episodes] == [job.id for job in jobs(what)]
+    stops = {(e.organization, e.stop) for e in episodes}
+    assert stops == {("strict", StopReason.FORMAT), ("kind", StopReason.DONE)}
+    assert list(summarise(episodes)) == ["strict", "kind"]
+    assert RunFolder.open(tmp_path / "run").settings("eval", Evaluation) == what
+
+
+async def test_roles_have_engines_and_sampling_of_their_own(tmp_path: Path):
+    spec = RoleSpec(EngineSpec("small"), Sampling(50, 0.25))
+    what = only("asyncthink", roles={"worker": spec})
+    small = RuleEngine(countdown, model="small")
+    episodes = await evaluate(what, RuleEngine(countdown), new(tmp_path, what), roles={"worker": small})
+    drawn = {
+        (trace.role, trace.model, span.sampling.temperature)
+        for e in episodes
+        for trace in e.traces
+        for span in trace.spans
+        if span.sampling
+    }
+    assert drawn == {("organizer", "rule", 1.0), ("worker", "small", 0.25)}
+    assert small.requests == 4
+    assert RunFolder.open(tmp_path / "run").settings("eval", Evaluation) == what
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (OrganizationSpec("asynkthink"), "did you mean asyncthink"),
+        (OrganizationSpec("asyncthink", {"overflw": "queue"}), "did you mean overflow"),
+        (OrganizationSpec("asyncthink", {"overflow": "wait"}), "settings of mine: overflow: "),
+    ],
+)
+def test_settings_are_checked(spec: OrganizationSpec, says: str):
+    with pytest.raises(UserError, match=says):
+        jobs(plan(organizations={"mine": spec}))
+
+
+def test_parallel_is_refused_where_all_its_traces_would_be_one():
+    greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
+
+    def thinker(sampling: Sampling) -> dict[str, RoleSpec]:
+        return {"thinker": RoleSpec(EngineSpec(), sampling)}
+
+    for refused in (plan(sampling=greedy), plan(roles=thinker(greedy))):
+        with pytest.raises(UserError, match="2 thinkers at temperature 0"):
+            jobs(refused)
+    jobs(plan(sampling=greedy, limits=Limits(1)))
+    jobs(plan(sampling=greedy, roles=thinker(drawn)))
+    jobs(only("asyncthink", sampling=greedy))
+
+
 async def test_a_stop_finishes_what_is_under_way(tmp_path: Path):
     what, stop = only("sequential", n=20, concurrency=3), asyncio.Event()
     folder = new(tmp_path, what)
     count = _after(4, stop.set)
     engine = RuleEngine(countdown)
-    episodes = await evaluate(what, engine, folder, stop=stop, progress=lambda e: count())
+    episodes = await evaluate(what, engine, folder, stop=stop, progress=lambda e, done: count())
     assert 4 <= len(episodes) <= 4 + 2
     assert engine.requests == len(episodes), "an episode began after the stop, or one was thrown away"
     assert json.loads((folder.path / "summary.json").read_text())["sequential"]["n"] == len(episodes)
@@ -143,7 +225,7 @@ async def test_a_cancel_keeps_what_has_ended(tmp_path: Path):
     what = only("sequential", n=20, concurrency=3)
     folder = new(tmp_path, what)
     engine = RuleEngine(countdown)
-    task = asyncio.create_task(evaluate(what, engine, folder, progress=lambda e: count()))
+    task = asyncio.create_task(evaluate(what, engine, folder, progress=lambda e, done: count()))
     count = _after(4, task.cancel)
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -178,7 +260,7 @@ async def test_every_agent_has_the_same_budget_unless_it_is_renewed(tmp_path: Pa
     def steps(episodes: list[Episode]) -> int:
         return max(trace.steps for e in episodes for trace in e.traces)
 
-    what = only("asyncthink", sampling=Sampling(16, 0.0), limits=Limits(2, agent_tokens=16))
+    what = only("asyncthink", sampling=Sampling(16), limits=Limits(2, agent_tokens=16))
     episodes = await evaluate(what, RuleEngine(long), new(tmp_path / "a", what))
     assert steps(episodes) == 16
     assert all(e.answer is None for e in episodes)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orgthink import store
 from orgthink.episode import (
     Edge,
+    EdgeKind,
     Episode,
     FormatError,
     FormatFault,
@@ -39,7 +40,9 @@ def episode(number: int = 0, **changes: object) -> Episode:
     prompt = Span(Origin.PROMPT, "think", 1, (7,))
     said = Span(Origin.SAMPLED, " né <JOIN-1>", 2, (1, 2), (-0.1, -1e-9), "v3", Sampling(9, stop=("a",)), 0.5, 1.25)
     back = Span(Origin.INJECTED, " 3 </JOIN-1>", 2, source="organizer/1")
-    organizer = Trace("organizer", "organizer", None, (prompt, said, back), (Edge("1", "organizer/1", 1),))
+    organizer = Trace(
+        "organizer", "organizer", None, (prompt, said, back), (Edge(EdgeKind.FORK, "1", "organizer/1", 1),)
+    )
     worker = Trace("organizer/1", "worker", "organizer", (), stop=StopReason.ERROR, error="gone", cost=0.25)
     made = Episode(
         id=f"p{number}|asyncthink|0",
@@ -73,6 +76,29 @@ def test_any_text_and_number_comes_back(text: str, logprobs: list[float], tokens
     line = store.dump(made)
     assert store.load(line) == made
     assert line.count(b"\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf"), None])
+def test_what_could_not_be_read_again_is_refused_and_the_folder_stays_whole(tmp_path: Path, bad: float):
+    folder = new(tmp_path / "run", 1)
+    span = Span(Origin.SAMPLED, "a b", 2, (1, 2), (-0.5, bad))
+    with folder.journal() as journal, pytest.raises(ValueError, match=r"p1\|asyncthink\|0 cannot be stored.*logprobs"):
+        journal.append(episode(1, traces=(Trace("a", "a", None, (span,)),)))
+    assert list(folder.episodes()) == [episode(0)]
+
+
+@pytest.mark.parametrize("torn", ["", '{"loss": 3'])
+def test_metrics_are_cut_back_to_a_line(tmp_path: Path, torn: str):
+    folder = new(tmp_path / "run")
+    file = folder.path / "metrics.jsonl"
+    file.write_text('{"loss": 1}\n{"loss": 2}\n' + torn)
+    with folder.journal() as journal:
+        journal.rewind(3)
+        assert file.read_text() == '{"loss": 1}\n{"loss": 2}\n'
+        journal.rewind(1)
+        journal.log(loss=5)
+    assert file.read_text() == '{"loss": 1}\n{"loss": 5}\n'
 
 
 def test_half_a_surrogate_pair_does_not_lose_the_episode():

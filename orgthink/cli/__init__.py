@@ -46,7 +46,14 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.view import View
     from orgthink.errors import UserError
 
-    verbs = {"run": Run, "eval": Eval, "train": Train, "measure": Measure, "view": View, "demo": Demo}
+    verbs: dict[str, Callable[..., Callable[[], int]]] = {
+        "run": Run,
+        "eval": Eval,
+        "train": Train,
+        "measure": Measure,
+        "view": View,
+        "demo": Demo,
+    }
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

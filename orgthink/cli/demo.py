@@ -28,7 +28,7 @@ class Demo:
     """Run folder; an earlier demo there is replaced."""
 
     def __call__(self) -> int:
-        Run(model=self.model, capacity=CAPACITY, max_tokens=TOKENS)()
+        Run(model=self.model, capacity=CAPACITY, max_tokens=TOKENS, temperature=0)()
         print()
         plan = Eval(model=self.model, n=self.n, capacity=CAPACITY, max_tokens=TOKENS).plan()
         code = asyncio.run(conduct(plan, self.out, overwrite=True))

@@ -9,21 +9,22 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+from orgthink.cli import INTERRUPTED
+from orgthink.cli.engines import engines
 from orgthink.cli.options import Options
 from orgthink.cli.progress import progress
 from orgthink.cli.table import conditions, print_table
-from orgthink.engines import open_engine
 from orgthink.engines.engine import Engine
+from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, finished, in_order, jobs, trouble
+from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, require_planned, trouble
 from orgthink.measure.summary import summarise
-from orgthink.store import RunFolder, plain, require_vacant
+from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Eval(Options):
     task: str = "countdown-mini"
     """Which problems."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
-    """Who solves them."""
+    """Who solves them: names, or label=name to have one of them twice, with settings of its own (--set)."""
     n: int = 100
     """How many different problems."""
     split: Split = "test"
@@ -62,16 +63,14 @@ class Eval(Options):
     def plan(self) -> Evaluation:
         """UserError for anything that cannot be."""
         spec = self.spec()
-        for name in self.organizations:
-            if self.organizations.count(name) > 1:
-                raise UserError(f"organization {name} is named twice")
         with user_input():
             plan = Evaluation(
                 task=self.task,
-                organizations={name: plain(self.organize(name, spec)) for name in self.organizations},
+                organizations=self.organize(self.organizations, spec),
                 n=self.n,
                 engine=spec,
                 sampling=self.sampling(),
+                roles=self.backed(),
                 limits=self.limits(),
                 split=self.split,
                 seed=self.seed,
@@ -89,33 +88,38 @@ async def conduct(plan: Evaluation, target: RunFolder | Path, *, overwrite: bool
     """
     if isinstance(target, Path):
         require_vacant(target, overwrite=overwrite)
-    elif len(finished(plan, target)) == len(jobs(plan)):
-        return report(plan, target)
-    engine = await open_engine(plan.engine)
-    try:
+    else:
+        episodes = list(target.episodes())
+        require_planned({job.id for job in jobs(plan)}, target, episodes)
+        if len(episodes) == len(jobs(plan)) and not any(map(broken, episodes)):
+            return report(plan, target, episodes)
+    async with engines([plan.engine, *(role.engine for role in plan.roles.values())]) as opened:
+        roles = {name: opened[role.engine] for name, role in plan.roles.items()}
+        engine = opened[plan.engine]
         if isinstance(target, Path):
             plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
             target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
-        await interruptible(lambda stop: _evaluate(plan, engine, target, stop))
-    finally:
-        await engine.aclose()
-    return report(plan, target)
+        folder = target
+        ended = await interruptible(lambda stop: _evaluate(plan, engine, roles, folder, stop))
+    return report(plan, folder, list(folder.episodes()) if ended is None else ended)
 
 
-async def _evaluate(plan: Evaluation, engine: Engine, folder: RunFolder, stop: asyncio.Event) -> None:
+async def _evaluate(
+    plan: Evaluation, engine: Engine, roles: dict[str, Engine], folder: RunFolder, stop: asyncio.Event
+) -> list[Episode]:
     try:
-        with progress(len(finished(plan, folder)), len(jobs(plan))) as ended:
-            await evaluate(plan, engine, folder, stop=stop, progress=ended)
+        with progress(len(jobs(plan))) as ended:
+            return await evaluate(plan, engine, folder, roles=roles, stop=stop, progress=ended)
     except OSError as error:
         again = f"what was written is whole; {_again(folder)}"
         raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
 
 
-def report(plan: Evaluation, folder: RunFolder) -> int:
+def report(plan: Evaluation, folder: RunFolder, episodes: list[Episode]) -> int:
     """Print the table, and how to go on if something is missing; return the exit code."""
-    episodes, total = list(folder.episodes()), len(jobs(plan))
+    total = len(jobs(plan))
     if episodes:
-        print_table(summarise(in_order(plan, episodes)), conditions(plan, folder.config))
+        print_table(summarise(in_order(plan, episodes)), conditions(folder))
     failed = [episode for episode in episodes if broken(episode)]
     if len(episodes) < total:
         print(f"orgthink: stopped after {len(episodes)} of {total} episodes; {_again(folder)}", file=sys.stderr)
@@ -130,8 +134,8 @@ def _again(folder: RunFolder) -> str:
     return f"go on with: orgthink eval --resume {folder.path}"
 
 
-async def interruptible(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Do the work. Ctrl-C sets the event it is given, a second one cancels it."""
+async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
+    """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
 
@@ -144,9 +148,10 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[Any, Any, None
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
-        await task
+        return await task
     except asyncio.CancelledError:
         if not task.cancelled():
             raise
+        return None
     finally:
         loop.remove_signal_handler(signal.SIGINT)

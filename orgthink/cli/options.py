@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+import json
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
+
+from tyro.conf import arg
 
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.organizations import ORGANIZATIONS, organization_named
+from orgthink.evaluate import OrganizationSpec, RoleSpec, require_sampling
+from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
-from orgthink.runtime.attempt import Organization
-from orgthink.runtime.budget import Budget
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.store import plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +36,17 @@ class Options:
     """Tokens that each agent may sample."""
     renew: bool = False
     """The budget is renewed at each Join, as in the paper."""
-    temperature: float = 0.0
+    temperature: float = 1.0
     """0 is greedy."""
     seed: int = 0
     """Of the problems and of the sampling."""
     prompts: str | None = None
     """Prompt style, `paper` or `pocket`; without it the style that the model was made for."""
-    tolerant: bool = False
-    """After a format error go on with a notice, for models that were not trained for it."""
-    overflow: Literal["error", "queue"] = "error"
-    """A Fork beyond the capacity: a format error, or it waits for a place."""
+    set: Annotated[tuple[str, ...], arg(metavar="[LABEL.]SETTING=VALUE")] = ()
+    """Settings of the organizations, such as overflow=queue or asyncthink.tolerant=true; without a label of all that
+    have it."""
+    roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL")] = ()
+    """Other models for some roles, such as worker=FOLDER; a server's, if a --url is given."""
     depth: int = 1
     """Levels of forks: 2 lets workers have workers."""
     deadline: float | None = None
@@ -52,21 +56,62 @@ class Options:
         return engine_spec(self.model, self.url, self.tokenizer)
 
     def sampling(self) -> Sampling:
-        if self.max_tokens < 1:
-            raise UserError(f"the budget is {self.max_tokens} tokens: an agent needs at least 1")
-        if self.temperature < 0:
-            raise UserError(f"temperature is {self.temperature}: it cannot be negative")
-        return Sampling(self.max_tokens, self.temperature, seed=self.seed)
+        sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed)
+        with user_input():
+            require_sampling(sampling)
+        return sampling
+
+    def backed(self) -> dict[str, RoleSpec]:
+        """The roles that other models serve."""
+        found: dict[str, RoleSpec] = {}
+        for given in self.roles:
+            role, model = _pair(given, "--roles", "ROLE=MODEL")
+            found[role] = RoleSpec(engine_spec(model, self.url), self.sampling())
+        return found
 
     def limits(self) -> Limits:
         with user_input():
             tokens = None if self.renew else self.max_tokens
             return Limits(self.capacity, Budget(depth=self.depth), tokens, self.deadline)
 
-    def organize(self, name: str, spec: EngineSpec) -> Organization:
-        """The organization of that name, as these options set it."""
-        known = {field.name for field in fields(pick("organization", name, ORGANIZATIONS))}
+    def organize(self, named: tuple[str, ...], spec: EngineSpec) -> dict[str, OrganizationSpec]:
+        """Organizations by label, from `NAME` or `LABEL=NAME`, as these options set them; all their settings told."""
         style = self.prompts or spec.prompts
         pick("prompt style", style, dict.fromkeys(STYLES))
-        given = {"prompts": style, "tolerant": self.tolerant, "overflow": self.overflow}
-        return organization_named(name, **{key: value for key, value in given.items() if key in known})
+        classes: dict[str, str] = {}
+        for given in named:
+            label, name = _pair(given, "--organizations", "LABEL=NAME") if "=" in given else (given, given)
+            if label in classes:
+                raise UserError(f"organization {label} is named twice: give one another label, as in again={name}")
+            pick("organization", name, ORGANIZATIONS)
+            classes[label] = name
+        settings = {label: {"prompts": style} if "prompts" in _known(classes[label]) else {} for label in classes}
+        for given in self.set:
+            self._set(given, classes, settings)
+        specs = {label: OrganizationSpec(name, settings[label]) for label, name in classes.items()}
+        return {label: replace(spec, settings=plain(spec.named(label))) for label, spec in specs.items()}
+
+    def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
+        place, value = _pair(given, "--set", "[LABEL.]SETTING=VALUE")
+        label, dot, setting = place.rpartition(".")
+        if dot:
+            pick("organization", label, classes)
+        labels = [label] if dot else list(classes)
+        known = {name: None for one in labels for name in _known(classes[one])}
+        pick("setting", setting, known)
+        for one in labels:
+            if setting in _known(classes[one]):
+                settings[one][setting] = json.loads(value) if value.startswith(("{", "[")) else value
+
+
+def _known(name: str) -> list[str]:
+    """Settings of an organization in the registry."""
+    cls = ORGANIZATIONS[name]
+    return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
+
+
+def _pair(given: str, option: str, form: str) -> tuple[str, str]:
+    left, equals, right = given.partition("=")
+    if not (left and equals and right):
+        raise UserError(f"{option} {given}: write {form}")
+    return left, right

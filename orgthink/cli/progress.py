@@ -18,17 +18,17 @@ LINES = 20
 
 
 @contextmanager
-def progress(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
-    """Gives a function to call with every episode that ends."""
+def progress(total: int) -> Iterator[Callable[[Episode, int], None]]:
+    """Gives a function to call with every episode that ends, and with how many then have."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    with _bar(console, done, total) if console.is_terminal else _lines(done, total) as ended:
+    with _bar(console, total) if console.is_terminal else _lines(total) as ended:
         yield ended
 
 
 @contextmanager
-def _bar(console: Console, done: int, total: int) -> Iterator[Callable[[Episode], None]]:
+def _bar(console: Console, total: int) -> Iterator[Callable[[Episode, int], None]]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -46,17 +46,15 @@ def _bar(console: Console, done: int, total: int) -> Iterator[Callable[[Episode]
         TextColumn("{task.description}"),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("episodes", total=total, completed=done)
-        yield lambda episode: bar.update(task, advance=1, description=describe(episode))
+        task = bar.add_task("episodes", total=total)
+        yield lambda episode, done: bar.update(task, completed=done, description=describe(episode))
 
 
 @contextmanager
-def _lines(done: int, total: int) -> Iterator[Callable[[Episode], None]]:
+def _lines(total: int) -> Iterator[Callable[[Episode, int], None]]:
     every = max(1, total // LINES)
 
-    def ended(episode: Episode) -> None:
-        nonlocal done
-        done += 1
+    def ended(episode: Episode, done: int) -> None:
         if done % every == 0 or done == total:
             print(f"{done}/{total}  {describe(episode)}", file=sys.stderr, flush=True)
 

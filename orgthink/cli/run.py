@@ -9,17 +9,17 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.engines import engines
 from orgthink.cli.lanes import lanes
 from orgthink.cli.options import Options
-from orgthink.engines import open_engine
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.evaluate import broken, distinct, grade, trouble
+from orgthink.evaluate import broken, distinct, grade, require_chance, trouble
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Limits
 from orgthink.tasks import TASKS
 
 FREE = "free"
@@ -42,17 +42,13 @@ class Run(Options):
 
     async def _run(self) -> int:
         spec = self.spec()
-        organization, problem, sampling, limits = (
-            self.organize(self.organization, spec),
-            self.find(),
-            self.sampling(),
-            self.limits(),
-        )
-        engine = await open_engine(spec)
-        try:
-            return tell(await watched(organization, problem, Role(engine, sampling), limits))
-        finally:
-            await engine.aclose()
+        ((label, how),) = self.organize((self.organization,), spec).items()
+        organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
+        require_chance(organization, sampling, limits.capacity)
+        others = self.backed()
+        async with engines([spec, *(role.engine for role in others.values())]) as opened:
+            roles = {name: Backing(opened[role.engine], role.sampling) for name, role in others.items()}
+            return tell(await watched(organization, problem, Backing(opened[spec], sampling), roles, limits))
 
     def find(self) -> Problem:
         """What is to be solved."""
@@ -63,11 +59,13 @@ class Run(Options):
         return Problem(id=FREE, task=FREE, text=self.problem, terse=self.problem)
 
 
-async def watched(organization: Organization, problem: Problem, role: Role, limits: Limits) -> Episode:
+async def watched(
+    organization: Organization, problem: Problem, default: Backing, roles: dict[str, Backing], limits: Limits
+) -> Episode:
     """An attempt, shown while it happens, with its grade if the problem is a task's."""
     print(problem.text)
     with lanes() as watch:
-        episode = await attempt(organization, problem, role, limits=limits, watch=watch)
+        episode = await attempt(organization, problem, default, roles=roles, limits=limits, watch=watch)
     return grade(episode, TASKS[problem.task]) if problem.task in TASKS else episode
 
 

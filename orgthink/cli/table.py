@@ -10,14 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from orgthink.evaluate import Evaluation
+from orgthink.store import RunFolder
 
 
-def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: str) -> None:
+def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
     """To standard output: framed on a terminal, aligned columns elsewhere."""
     header, rows = cells(summary)
+    told = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
+    caption = f"{told}. [95 % interval]. Critical path and tokens in decoding steps."
     console = Console()
     if console.is_terminal:
-        table = Table(*header, box=box.SIMPLE_HEAD, caption=conditions, caption_justify="left")
+        table = Table(*header, box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -25,7 +28,7 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: str) -> No
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
     for line in (header, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(conditions)
+    print(caption)
 
 
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -42,29 +45,37 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         "seconds",
         "η",
         "format errors %",
+        "cut off %",
     ]
     rows = []
     for name, row in summary.items():
         shares = [row["all_correct"], *row["at_least"][: most - 1]]
         shares += [{"mean": None}] * (most - len(shares))
         numbers = [_show(row[key], 1, digits) for key, digits in _QUANTITIES]
-        faults = _show(row["format_error_rate"], 100, 0)
-        rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, faults])
+        rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
+        rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows
 
 
-def conditions(plan: Evaluation, config: Mapping[str, Any]) -> str:
-    """Under which conditions the numbers were measured, on one line."""
-    drawn = f"temperature {plan.sampling.temperature:g}" if plan.sampling.temperature else "greedy"
+def conditions(folder: RunFolder) -> dict[str, str]:
+    """Under which conditions the numbers of a run were measured, as far as its config.json tells."""
+    made = {"orgthink": f"{folder.config['orgthink']} {folder.config['commit'] or ''}".rstrip()}
+    if folder.config["kind"] != "eval":
+        return made
+    plan = folder.settings("eval", Evaluation)
     budget = "an agent" if plan.limits.agent_tokens is not None else "a segment, renewed at each join"
-    parts = [
-        f"{plan.n} {plan.split} problems of {plan.task}, seed {plan.seed}, {plan.samples} sample(s)",
-        f"model {plan.engine.model}, {drawn}",
-        f"{plan.sampling.max_tokens} tokens {budget}",
-        f"capacity {plan.limits.capacity}, {plan.concurrency} episodes at once",
-        f"orgthink {config['orgthink']} {config['commit'] or ''}".rstrip(),
-    ]
-    return "; ".join(parts) + ". [95 % interval]. critical path and tokens in decoding steps."
+    found = {
+        "problems": f"{plan.n} {plan.split} problems of {plan.task}",
+        "seed": str(plan.seed),
+        "samples": str(plan.samples),
+        "model": str(plan.engine.model),
+        "temperature": f"{plan.sampling.temperature:g}" if plan.sampling.temperature else "0 (greedy)",
+        "budget": f"{plan.sampling.max_tokens} tokens {budget}",
+        "capacity": str(plan.limits.capacity),
+        "concurrency": f"{plan.concurrency} episodes at once",
+    }
+    roles = {f"{name}s' model": str(role.engine.model) for name, role in plan.roles.items()}
+    return found | roles | made
 
 
 _QUANTITIES: Sequence[tuple[str, int]] = (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Train:
     """Train a model by a recipe; checkpoints are Hugging Face folders.
 
-    Ctrl-C saves first. `--resume DIR` goes on exactly where it was.
+    Ctrl-C finishes the step and saves; a second one stops at once. `--resume DIR` goes on exactly where it was saved.
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = "pocket"
@@ -80,5 +80,5 @@ def _progress(folder: RunFolder, steps: int) -> Iterator[Report]:
         try:
             yield report
         except KeyboardInterrupt:
-            print(f"orgthink: saved; go on with: orgthink train --resume {folder.path}", file=sys.stderr)
+            print(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", file=sys.stderr)
             raise

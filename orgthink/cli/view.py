@@ -9,9 +9,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import pick
-from orgthink.evaluate import Evaluation
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, write_whole
 
@@ -48,20 +48,6 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
     from orgthink.view import render
 
     out = out or folder.path / "view.html"
-    text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=_notes(folder))
+    text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode())
     return out
-
-
-def _notes(folder: RunFolder) -> dict[str, str]:
-    """Conditions that the episodes do not tell."""
-    notes = {"orgthink": f"{folder.config['orgthink']} {folder.config['commit'] or ''}".rstrip()}
-    if folder.config["kind"] == "eval":
-        plan = folder.settings("eval", Evaluation)
-        renewed = "" if plan.limits.agent_tokens is not None else ", renewed at each join"
-        notes |= {
-            "budget": f"{plan.sampling.max_tokens} tokens an agent{renewed}",
-            "split": plan.split,
-            "seed": str(plan.seed),
-        }
-    return notes

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,37 +22,17 @@ from orgthink.engines.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.engine import Finish
 from orgthink.engines.qwen3 import Qwen3
 from orgthink.engines.sampling import draw, uniforms
-from orgthink.engines.tokenizer import Tokenizer
+from orgthink.engines.stops import StopTokens
 from orgthink.episode import Sampling
 
 _READ = 512
 """Most prompt tokens that are read between two decoding steps; the rest waits for the next."""
 
-_PATIENCE = 3
+_PATIENCE = 4
 """Steps that a few prompts wait for others at most: reading them one by one would cost more."""
 
-_WIDTHS = [64, 128, *(width for n in range(6, 24) for width in (3 * 2**n, 4 * 2**n))]
+_WIDTHS = [*range(64, 512, 64), *(width for n in range(8, 24) for width in (2 * 2**n, 3 * 2**n))]
 """Widths of blocks, in tokens. Wider steps would waste attention, narrower ones move rows more often."""
-
-
-class Stops:
-    """Recognizes the token that completes a stop text."""
-
-    def __init__(self, tokenizer: Tokenizer, texts: tuple[str, ...]) -> None:
-        ends = {text[-1] for text in texts} | {"\ufffd"}
-        self.may_end = {i for i, text in enumerate(tokenizer.texts) if texts and not ends.isdisjoint(text)}
-        """Ids that can complete one: all others need no look at the text."""
-        self._tokenizer, self._texts = tokenizer, texts
-        self._single = {tokenizer.id_of(text) for text in texts}
-        self._window = 4 * max(map(len, texts), default=0)
-        """A stop text has at most as many tokens: one for each byte."""
-
-    def hit(self, sampled: list[int]) -> bool:
-        """Whether the last token, one of `may_end`, completes one."""
-        if sampled[-1] in self._single:
-            return True
-        tail = self._tokenizer.decode(sampled[-self._window :])
-        return any(text in tail for text in self._texts)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +46,7 @@ class Request:
     """64 bits."""
     limit: int
     """Most tokens to sample: `max_tokens`, or what fits into the model's context."""
-    stops: Stops
+    stops: StopTokens
     sampled: list[int] = field(default_factory=list)
     """Ids so far."""
     length: int = 0
@@ -129,7 +110,8 @@ class Batch(Generic[R]):
         """Steps since a prompt could have been read."""
         self._reading: _Reading[R] | None = None
         self._blocks: dict[int, Block[R]] = {}
-        self._prefixes = PrefixCache(cache_bytes, 4 * slots)
+        self._empty_cache = partial(PrefixCache, cache_bytes, 8 * slots)
+        self._prefixes = self._empty_cache()
         self._decoding: dict[int, R] = {}
         """Requests in blocks by the key of their prompt."""
 
@@ -169,10 +151,10 @@ class Batch(Generic[R]):
         self._reading = None
         self._blocks.clear()
         self._decoding.clear()
-        self._prefixes.clear()
+        self._prefixes = self._empty_cache()
         return requests
 
-    def update(self, weights: dict[str, Tensor], version: str) -> None:
+    def update(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Go on with other weights. Requests under way keep their caches; no later one copies from before.
 
         ValueError if the weights do not fit the model.
@@ -181,8 +163,11 @@ class Batch(Generic[R]):
             self.model.from_hf(weights)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f"the weights do not fit the model: {error}") from error
+        if self._reading is not None:  # half read with the old weights: read again, or it would be copied from
+            self._waiting.extendleft(reversed([row for row in self._reading.block.rows if not row.over]))
+            self._reading = None
         self.version = version
-        self._prefixes.clear()
+        self._prefixes = self._empty_cache()
         self._decoding.clear()
         for request in self.requests:
             request.key = None

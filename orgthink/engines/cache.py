@@ -154,10 +154,6 @@ class PrefixCache:
         self._ids[key] = -1
         self._free.append(key)
 
-    def clear(self) -> None:
-        """Forget every sequence, those in blocks too: their keys are no longer valid."""
-        self.__init__(self._most_bytes, self._most)
-
     def find(self, ids: Sequence[int]) -> tuple[int, int]:
         """How many tokens at the beginning are known, and the key of the sequence that knows them."""
         wanted = np.asarray(ids[: self._ids.shape[1]], dtype=np.int32)

@@ -16,7 +16,6 @@ import httpx2
 from orgthink.engines import wire
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
 from orgthink.engines.retry import Patience, retry_after
-from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
@@ -122,7 +121,7 @@ class EndpointEngine:
                 return
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
         body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops)
-        reader = _Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
+        reader = wire.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
         last: Chunk | None = None
         async with self._places, aclosing(self._answer(body)) as answer:
             try:
@@ -171,9 +170,9 @@ class EndpointEngine:
             context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
             body = wire.request(mode, self.model, context, Sampling(1), stops=False) | {"stream": False}
             body.pop("stream_options", None)
-            response = await self._ask("POST", mode.path, body)
-            while response.status_code != 200 and self._learn(response, body):
-                response = await self._ask("POST", mode.path, body)
+            response = await self._ask("POST", mode.path, sent := self._fit(body))
+            while self._learn(response, sent):
+                response = await self._ask("POST", mode.path, sent := self._fit(body))
             if response.status_code != 200:
                 refusal = refusal or self._refusal(response)
                 continue
@@ -189,10 +188,10 @@ class EndpointEngine:
         for attempt in count(1):
             self.requests += 1
             try:
-                response = await self._client.request(method, path, json=body and self._fit(body))
+                response = await self._client.request(method, path, json=body)
             except httpx2.UnsupportedProtocol as error:
                 raise EngineUnavailable(f"{self.url} is not a URL with http:// or https://") from error
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 raise EngineUnavailable(str(self._failure(error))) from error
             if not _busy(response):
                 return response
@@ -207,25 +206,24 @@ class EndpointEngine:
             if self._client.is_closed:
                 raise EngineError("the engine was closed")
             self.requests += 1
+            sent = self._fit(body)
             try:
-                path = self.mode.path
-                async with self._client.stream("POST", path, json=self._fit(body)) as response:
+                async with self._client.stream("POST", self.mode.path, json=sent) as response:
                     if response.status_code == 200:
                         _check_stream(response)
                         async for event in httpx2.EventSource(response):
                             begun = True
-                            if event.data.strip() == "[DONE]":
-                                return
-                            yield wire.event(event.data)
+                            if event.data.strip() != "[DONE]":  # the last; reading on lets the connection be used again
+                                yield wire.event(event.data)
                         return
                     await response.aread()
-                if self._learn(response, body):
+                if self._learn(response, sent):
                     continue
                 failure = self._refusal(response)
                 if not _busy(response):
                     raise failure
                 asked = retry_after(response.headers.get("retry-after"))
-            except httpx2.TransportError as error:
+            except httpx2.RequestError as error:
                 failure = self._failure(error)
                 if begun:
                     raise failure from error
@@ -248,17 +246,16 @@ class EndpointEngine:
             fit["max_completion_tokens"] = body["max_tokens"]
         return fit
 
-    def _learn(self, response: httpx2.Response, body: dict[str, Any]) -> bool:
-        """Whether the server named a field that we can do without; it is left out from now on."""
+    def _learn(self, response: httpx2.Response, sent: dict[str, Any]) -> bool:
+        """Whether the server refused what was sent for fields that we can do without; they are left out from now on."""
         said = response.text if response.status_code in (400, 403, 422) else ""
-        named = {name for name in wire.OPTIONAL if name in said and name in body}
-        if "max_completion_tokens" in said:
+        named = {name for name in wire.OPTIONAL if name in said and name in sent}
+        if "max_completion_tokens" in said and "max_tokens" in sent:
             named.add("max_tokens")
-        if not named - self._refused:
-            return False
-        log.info("%s takes no %s", self.url, ", ".join(sorted(named)))
+        if named - self._refused:
+            log.info("%s takes no %s", self.url, ", ".join(sorted(named)))
         self._refused |= named
-        return True
+        return bool(named)
 
     def _refusal(self, response: httpx2.Response) -> EngineError:
         said = self._clean(wire.complaint(response.text))
@@ -273,7 +270,7 @@ class EndpointEngine:
             case status:
                 return EngineError(f"{self.url} answered {status}: {said}")
 
-    def _failure(self, error: httpx2.TransportError) -> EngineError:
+    def _failure(self, error: httpx2.RequestError) -> EngineError:
         match error:
             case httpx2.ConnectError() | httpx2.ConnectTimeout():
                 return EngineUnavailable(f"no server at {self.url}: start one there, or name another URL")
@@ -290,38 +287,6 @@ class EndpointEngine:
     def _clean(self, text: str) -> str:
         """Text without the key, which some servers repeat."""
         return text.replace(self._key, "…") if self._key else text
-
-
-class _Reader:
-    """Turns the events of one answer into chunks, up to the token that completes a stop text."""
-
-    def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
-        """`tokenizer` in `tokens` mode, where the text is that of the ids."""
-        self.read = 0
-        self._pieces = tokenizer.pieces() if tokenizer else None
-        self._stops = StopFinder(sampling.stop)
-        # Servers give log-probabilities from before temperature and top-p; these are the same only so.
-        self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
-
-    def chunk(self, event: wire.Event) -> Chunk:
-        pieces, finish = event.pieces, event.finish
-        logprobs = event.logprobs if self._trusted else None
-        if self._pieces is not None:
-            if event.token_ids is None:
-                raise EngineError("the server gives no token ids any more")
-            pieces = tuple(self._pieces.piece(token_id) for token_id in event.token_ids)
-            if pieces and finish is Finish.EOS:
-                pieces = (*pieces[:-1], "")  # sampled, but no text
-        tokens_known = event.token_ids is not None or event.logprobs is not None
-        for i, piece in enumerate(pieces):
-            end = self._stops.feed(piece)
-            if end is not None:
-                pieces = (*pieces[:i], piece if tokens_known else piece[:end])
-                finish = Finish.STOP
-                break
-        self.read += len(pieces)
-        n = len(pieces)
-        return Chunk(pieces, event.token_ids and event.token_ids[:n], logprobs and logprobs[:n], finish)
 
 
 def _busy(response: httpx2.Response) -> bool:

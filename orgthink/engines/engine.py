@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orgthink.episode import Message, Origin, Sampling, Span
 
+if TYPE_CHECKING:
+    from torch import Tensor
+from orgthink.errors import Failure
 
-class EngineError(Exception):
+
+class EngineError(Failure):
     """The engine could not go on with a request. Other requests and the engine itself may be fine."""
 
 
@@ -107,4 +111,16 @@ class Engine(Protocol):
 
     async def aclose(self) -> None:
         """Release what the engine holds; streams under way end with EngineError."""
+        ...
+
+
+class Updatable(Engine, Protocol):
+    """An engine whose weights a trainer can change while it runs."""
+
+    async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
+        """Decode on with other weights, under Hugging Face names, from the next step on.
+
+        Chunks name the version that sampled them; nothing that was computed with older weights is reused by
+        later streams. Raises ValueError if the weights do not fit.
+        """
         ...

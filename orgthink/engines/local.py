@@ -1,8 +1,8 @@
 """The embedded engine: a small Qwen3 model in plain torch, decoded for many requests at once.
 
 One thread decodes; requests join and leave the batch between any two steps. What a request has seen stays
-cached when it ends, so an agent that goes on after a join costs only what was injected, plus its last token, which was sampled
-but never read.
+cached when it ends, so an agent that goes on after a join costs only what was injected, plus its last
+token, which was sampled but never read.
 
 A token that ends the text is part of the stream, because the model sampled it: it has an id and a
 log-probability, and an empty piece, because it is no text.
@@ -16,7 +16,7 @@ import queue
 import random
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,9 +24,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from orgthink.engines.batch import Batch, Request, Stops, Token
+from orgthink.engines.batch import Batch, Request, Token
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.stops import StopTokens
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Sampling, Span
 
@@ -75,13 +76,13 @@ class LocalEngine:
         slots: int = 128,
         cache_bytes: int = 1 << 30,
     ) -> None:
-        """At most `slots` requests are decoded at once, others wait. `cache_bytes` bounds what is kept of ended ones."""
+        """At most `slots` requests are decoded at once, others wait. `cache_bytes` bounds what ended ones leave."""
         self.model = name
         self._config, self._tokenizer = model.config, tokenizer
         self._batch: Batch[_Stream] = Batch(
             model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes
         )
-        self._stops: dict[tuple[str, ...], Stops] = {}
+        self._stops: dict[tuple[str, ...], StopTokens] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="decode", daemon=True)
@@ -123,7 +124,11 @@ class LocalEngine:
         return text, self._tokenizer.encode(text)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        request = self._request(context.token_ids, sampling)
+        ids = context.token_ids
+        if len(ids) >= self._config.max_position_embeddings and len(context.spans) > 1:
+            yield Chunk((), (), (), Finish.LENGTH)  # an agent's context is full: that is its limit, not a fault
+            return
+        request = self._request(ids, sampling)
         pieces = self._tokenizer.pieces()
         self._post(partial(self._batch.submit, request))
         try:
@@ -140,7 +145,7 @@ class LocalEngine:
         finally:
             await self._abort(request)
 
-    async def update_weights(self, weights: dict[str, Tensor], version: str) -> None:
+    async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Go on with other weights, under Hugging Face names, from the next step on.
 
         Streams under way keep their caches; later ones reuse nothing from before. ValueError if they do not fit.
@@ -159,11 +164,11 @@ class LocalEngine:
         if not ids:
             raise EngineError("the prompt is empty")
         if len(ids) >= limit:
-            raise EngineError(f"the prompt has {len(ids)} tokens: no room is left in a context of {limit}")
+            raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {limit}")
         if max(ids) >= size:
             raise EngineError(f"the prompt has an id {max(ids)}, but the model knows only {size}")
         if sampling.stop not in self._stops:
-            self._stops[sampling.stop] = Stops(self._tokenizer, sampling.stop)
+            self._stops[sampling.stop] = StopTokens(self._tokenizer, sampling.stop)
         seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % 2**64
         return _Stream(ids, sampling, seed, min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop])
 

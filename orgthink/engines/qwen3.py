@@ -7,13 +7,14 @@ of Hugging Face folders, so vLLM, transformers and TRL open the same files.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -46,6 +47,9 @@ class Qwen3Config:
         if rope.get("rope_type", "default") != "default" or raw.get("rope_scaling"):
             raise ValueError(f"{folder} scales its rotary positions, which the local engine does not")
         given: dict[str, Any] = {name: raw[name] for name in cls.__slots__ if name in raw}
+        missing = {field.name for field in fields(cls) if field.default is MISSING} - given.keys()
+        if missing:
+            raise ValueError(f"{folder / 'config.json'} lacks {', '.join(sorted(missing))}")
         given["rope_theta"] = float(rope.get("rope_theta", 10_000.0))
         return cls(**given)
 
@@ -160,8 +164,8 @@ class Qwen3(nn.Module):
     def decode(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Final hidden states [..., C] of new tokens [...], each at its position of a sequence.
 
-        `attend` gets a layer's number and its queries, keys and values [..., heads, D]; it keeps the keys and values, and
-        returns what the queries see of the whole sequence so far, [..., H, D].
+        `attend` gets a layer's number and its queries, keys and values [..., heads, D]; it keeps the keys and
+        values, and returns what the queries see of the whole sequence so far, [..., H, D].
         """
         cos, sin = self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
         x = self.embedding(ids)
@@ -179,18 +183,29 @@ class Qwen3(nn.Module):
 
     @classmethod
     def load(cls, folder: Path) -> Qwen3:
-        """Open a Hugging Face folder (one or several safetensors files), in float32."""
+        """Open a Hugging Face folder (one or several safetensors files), in float32.
+
+        ValueError if a file is missing, torn or holds another model.
+        """
         model = cls(Qwen3Config.load(folder))
         weights: dict[str, Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
-            weights |= load_file(file)
-        model.from_hf(weights)
+            try:
+                weights |= load_file(file)
+            except SafetensorError as error:
+                raise ValueError(f"{file} cannot be read: {error}") from error
+        try:
+            model.from_hf(weights)
+        except KeyError as error:
+            raise ValueError(f"{folder} lacks the weights {error}") from error
+        except RuntimeError as error:
+            raise ValueError(f"{folder}: its weights are not those of its config.json: {error}") from error
         return model
 
     def save(self, folder: Path) -> None:
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
 
-    def from_hf(self, weights: dict[str, Tensor]) -> None:
+    def from_hf(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights with Hugging Face names into this model."""
         state = {"embedding.weight": weights["model.embed_tokens.weight"], "norm.weight": weights["model.norm.weight"]}
         if self.head is not None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orgthink.engines.tokenizer import Tokenizer
 
 
 class StopFinder:
@@ -23,3 +27,23 @@ class StopFinder:
                 return min(ends) - before
         self._tail = text[-self._keep :] if self._keep else ""
         return None
+
+
+class StopTokens:
+    """For engines that see ids: recognizes the token that completes a stop text, mostly without decoding."""
+
+    def __init__(self, tokenizer: Tokenizer, texts: tuple[str, ...]) -> None:
+        ends = {text[-1] for text in texts} | {"\ufffd"}
+        self.may_end = {i for i, text in enumerate(tokenizer.texts) if texts and not ends.isdisjoint(text)}
+        """Ids that can complete one: all others need no look at the text."""
+        self._tokenizer, self._texts = tokenizer, texts
+        self._single = {tokenizer.id_of(text) for text in texts}
+        self._window = 4 * max(map(len, texts), default=0)
+        """A stop text has at most as many tokens: one for each byte."""
+
+    def hit(self, sampled: list[int]) -> bool:
+        """Whether the last token, one of `may_end`, completes one."""
+        if sampled[-1] in self._single:
+            return True
+        tail = self._tokenizer.decode(sampled[-self._window :])
+        return any(text in tail for text in self._texts)

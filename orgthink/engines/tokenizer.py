@@ -18,10 +18,13 @@ class Tokenizer:
     """The tokenizer of a model folder: `tokenizer.json`, and a chat template if there is one."""
 
     def __init__(self, folder: Path) -> None:
-        """ValueError if the folder has no `tokenizer.json`."""
+        """ValueError if the folder has no `tokenizer.json`, or one that cannot be read."""
         if not (folder / "tokenizer.json").is_file():
             raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # the library raises nothing more special
+            raise ValueError(f"{folder / 'tokenizer.json'} cannot be read: {error}") from error
         self._template = _chat_template(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids at which a text ends."""
@@ -42,7 +45,9 @@ class Tokenizer:
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of some turns: by the chat template, or else just their texts."""
-        text = "\n\n".join(message.content for message in messages) if self._template is None else self._render(messages)
+        text = (
+            "\n\n".join(message.content for message in messages) if self._template is None else self._render(messages)
+        )
         ids = self.encode(text)
         return Span(Origin.PROMPT, text, len(ids), ids)
 

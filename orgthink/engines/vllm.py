@@ -125,10 +125,10 @@ class VllmEngine:
         return text, self._tokenizer.encode(text)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        ids, room = context.token_ids, self._engine.model_config.max_model_len
-        if len(ids) >= room:
+        ids = context.token_ids
+        if len(ids) >= self._room:
             if len(context.spans) == 1:
-                raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {room}")
+                raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {self._room}")
             yield Chunk((), (), (), Finish.LENGTH, self.policy_version)
             return
         request = _Request(f"{next(self._numbers)}", ids, sampling, self._tokenizer)
@@ -145,16 +145,16 @@ class VllmEngine:
                 with suppress(EngineError):  # closed: nothing decodes any more
                     await self._call(lambda: self._abort(request))
 
-    async def update_weights(self, state: Mapping[str, torch.Tensor], version: str) -> None:
+    async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
         """Decode on with other weights, under Hugging Face names; what was computed with the old ones is forgotten.
 
         Requests under way go on with them: each chunk names the version that sampled it. ValueError if some are
         missing. EngineError if they do not fit; the engine is then closed, for its weights are of no version.
         """
-        missing = self._weights - state.keys()
+        missing = self._weights - weights.keys()
         if missing:
             raise ValueError(f"the weights of version {version} lack {', '.join(sorted(missing)[:3])} …")
-        await self._call(lambda: self._update(state, version))
+        await self._call(lambda: self._update(weights, version))
 
     async def aclose(self) -> None:
         with self._lock:
@@ -179,6 +179,7 @@ class VllmEngine:
             return
         try:
             self._engine = build()
+            self._room = self._engine.model_config.max_model_len
         except Exception as error:
             _process.release()
             ready.set_exception(error)
@@ -270,9 +271,11 @@ class VllmEngine:
         for request in self._live.values():
             _deliver(request.loop, [(request, error)])
         self._live.clear()
-        self._engine.engine_core.shutdown()
-        del self._engine
-        _process.release()
+        try:
+            self._engine.engine_core.shutdown()
+        finally:
+            del self._engine
+            _process.release()
 
 
 class _Broken(EngineError):

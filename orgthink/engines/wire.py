@@ -1,13 +1,16 @@
-"""The OpenAI wire format: contexts and settings → requests, server-sent events → text and tokens. No I/O."""
+"""The OpenAI wire format: contexts and settings → requests, server-sent events → chunks. No I/O."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from orgthink.engines.engine import Context, EngineError, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.stops import StopFinder
+from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
 
 OPTIONAL = frozenset({"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs"})
@@ -124,15 +127,16 @@ def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
     return tuple(tokens) if "".join(tokens) == text else ("",) * (known - 1) + (text,)
 
 
-def _logprobs(raw: dict[str, Any] | None) -> tuple[list[str], tuple[float, ...]]:
-    """Texts and log-probabilities of the tokens, of a chat or a completion."""
+def _logprobs(raw: dict[str, Any] | None) -> tuple[list[str], tuple[float, ...] | None]:
+    """Texts and log-probabilities of the tokens, of a chat or a completion; all `None` if one is no number."""
     if not raw:
-        return [], ()
+        return [], None
     if "content" in raw:
-        return [entry["token"] for entry in raw["content"] or ()], tuple(
-            entry["logprob"] for entry in raw["content"] or ()
-        )
-    return list(raw["tokens"]), tuple(raw["token_logprobs"])
+        entries = raw["content"] or ()
+        tokens, logprobs = [entry["token"] for entry in entries], tuple(entry["logprob"] for entry in entries)
+    else:
+        tokens, logprobs = list(raw["tokens"]), tuple(raw["token_logprobs"])
+    return tokens, logprobs if all(p is not None and math.isfinite(p) for p in logprobs) else None
 
 
 def _finish(choice: dict[str, Any]) -> Finish | None:
@@ -156,3 +160,35 @@ def complaint(body: str) -> str:
     except (ValueError, AttributeError):
         pass
     return " ".join(body.split())[:300] or "nothing"
+
+
+class Reader:
+    """Turns the events of one answer into chunks, up to the token that completes a stop text."""
+
+    def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
+        """`tokenizer` in `tokens` mode, where the text is that of the ids."""
+        self.read = 0
+        self._pieces = tokenizer.pieces() if tokenizer else None
+        self._stops = StopFinder(sampling.stop)
+        # Servers give log-probabilities from before temperature and top-p; these are the same only so.
+        self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
+
+    def chunk(self, event: Event) -> Chunk:
+        pieces, finish = event.pieces, event.finish
+        logprobs = event.logprobs if self._trusted else None
+        if self._pieces is not None:
+            if event.token_ids is None:
+                raise EngineError("the server gives no token ids any more")
+            pieces = tuple(self._pieces.piece(token_id) for token_id in event.token_ids)
+            if pieces and finish is Finish.EOS:
+                pieces = (*pieces[:-1], "")  # sampled, but no text
+        tokens_known = event.token_ids is not None or event.logprobs is not None
+        for i, piece in enumerate(pieces):
+            end = self._stops.feed(piece)
+            if end is not None:
+                pieces = (*pieces[:i], piece if tokens_known else piece[:end])
+                finish = Finish.STOP
+                break
+        self.read += len(pieces)
+        n = len(pieces)
+        return Chunk(pieces, event.token_ids and event.token_ids[:n], logprobs and logprobs[:n], finish)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any
 
-from orgthink.episode import Episode, Trace
+from orgthink.episode import EdgeKind, Episode, Trace
 from orgthink.view.layout import Arrow, Bar, Layout, layout
 
 Event = dict[str, Any]
@@ -102,7 +102,7 @@ def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
 def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list[Slice]], key: str) -> Iterator[Event]:
     """An arrow's two ends, each inside a slice of its track."""
     parent, child, at = tracks[arrow.parent], tracks[arrow.child], _micro(arrow.seconds)
-    if arrow.kind == "fork":
+    if arrow.kind is EdgeKind.FORK:
         source = number[arrow.parent], _inside([s for s in parent if s.start <= at] or parent[:1], at)
         target = number[arrow.child], child[0].start
     else:

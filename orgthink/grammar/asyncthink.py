@@ -210,7 +210,7 @@ def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
             return parts
 
 
-class Protocol:
+class Keys:
     """Which keys are taken, and so which actions are format errors (section 3.2 of the paper).
 
     A key is taken from its Fork until its Join, then free again. An action that is an error changes nothing.

@@ -8,13 +8,12 @@ the two share no code.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
 
-from orgthink.episode import Edge, Episode, Trace
+from orgthink.episode import EdgeKind, Episode, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +44,17 @@ class _Recurrence:
     l: list[int]  # noqa: E741  (the paper's name)
     """l_i: steps from the agent's start until fragment i is finished and what the Join asks for is there."""
 
+    forked: dict[str, tuple[int, int]]
+    """By child, j and f_j^before-fork: the fragment that forks it, and its steps up to the end of the Fork's tags."""
+
     @property
     def latency(self) -> int:
         """l_{n_J + 1}; of a child, f^query."""
         return self.l[-1]
 
-    def forked(self, fork: Edge) -> tuple[int, int]:
-        """j and f_j^before-fork: the fragment that forks, and its steps up to the end of the Fork's tags."""
-        j = bisect_left(self.cuts, fork.at, 1, len(self.cuts) - 1) + fork.after
-        return j, fork.at - self.cuts[j - 1]
-
-    def starts(self, fork: Edge) -> int:
+    def starts(self, child: str) -> int:
         """Steps from the agent's start until the child starts."""
-        j, before_fork = self.forked(fork)
+        j, before_fork = self.forked[child]
         return self.l[j - 1] + before_fork
 
 
@@ -73,12 +70,14 @@ def _recurrence(trace: Trace, children: dict[str, _Recurrence]) -> _Recurrence:
     cuts = [0, *(join.at for join in trace.joins), trace.steps]
     f = [0, *(end - start for start, end in pairwise(cuts))]
     l = [0]  # noqa: E741
-    agent = _Recurrence(cuts, l)
-    forks = {fork.child: fork for fork in trace.forks}
-    for i, join in enumerate(trace.joins, 1):
-        j, before_fork = agent.forked(forks[join.child])
-        query = children[join.child].latency
-        l.append(max(l[i - 1] + f[i], l[j - 1] + before_fork + query))
+    agent, i = _Recurrence(cuts, l, {}), 1
+    for edge in trace.edges:
+        if edge.kind is EdgeKind.FORK:
+            agent.forked[edge.child] = i, edge.at - cuts[i - 1]
+        else:
+            query = children[edge.child].latency
+            l.append(max(l[i - 1] + f[i], agent.starts(edge.child) + query))
+            i += 1
     l.append(l[-1] + f[-1])
     return agent
 
@@ -101,7 +100,7 @@ def _starts(episode: Episode, agents: dict[str, _Recurrence]) -> dict[str, int]:
     starts = {episode.root.agent: 0}
     for trace in episode.traces:
         for fork in trace.forks:
-            starts[fork.child] = starts[trace.agent] + agents[trace.agent].starts(fork)
+            starts[fork.child] = starts[trace.agent] + agents[trace.agent].starts(fork.child)
     return starts
 
 
@@ -135,9 +134,9 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
                 trace = traces[trace.joins[i - 1].child]
                 i, last = len(trace.joins) + 1, trace.steps
         elif trace.parent is not None:  # back to the fork
-            fork = next(fork for fork in traces[trace.parent].forks if fork.child == trace.agent)
-            trace, last = traces[trace.parent], fork.at
-            i, _ = agents[trace.agent].forked(fork)
+            parent = agents[trace.parent]
+            i, before_fork = parent.forked[trace.agent]
+            trace, last = traces[trace.parent], parent.cuts[i - 1] + before_fork
         else:
             return tuple(reversed(path))
 
@@ -152,25 +151,16 @@ def longest_path(episode: Episode) -> int:
     for trace in episode.traces:
         node, done = f"start {trace.agent}", 0
         before.setdefault(node, {})
-        for at, name in _events(trace):
-            before.setdefault(name, {})[node] = at - done
-            node, done = name, at
-        for edge in trace.forks:
-            before.setdefault(f"start {edge.child}", {})[f"fork {edge.child}"] = 0
-        for edge in trace.joins:
-            before[f"join {edge.child}"][f"end {edge.child}"] = 0
+        for edge in trace.edges:
+            event = f"{edge.kind} {edge.child}"
+            before.setdefault(event, {})[node] = edge.at - done
+            if edge.kind is EdgeKind.FORK:
+                before.setdefault(f"start {edge.child}", {})[event] = 0
+            else:
+                before[event][f"end {edge.child}"] = 0
+            node, done = event, edge.at
+        before.setdefault(f"end {trace.agent}", {})[node] = trace.steps - done
     distance: dict[str, int] = {}
     for node in TopologicalSorter(before).static_order():
         distance[node] = max((distance[source] + cost for source, cost in before[node].items()), default=0)
     return distance[f"end {episode.root.agent}"]
-
-
-def _events(trace: Trace) -> list[tuple[int, str]]:
-    """An agent's forks, joins and end in order of time, each with the steps done by then."""
-    forks = [(fork.at, fork.after, 0, f"fork {fork.child}") for fork in trace.forks]
-    joins = []
-    for n, join in enumerate(trace.joins):
-        same = sum(earlier.at == join.at for earlier in trace.joins[:n])
-        joins.append((join.at, same, 1, f"join {join.child}"))
-    events = [(at, name) for at, _, _, name in sorted(forks + joins)]
-    return [*events, (trace.steps, f"end {trace.agent}")]

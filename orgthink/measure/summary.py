@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from orgthink.episode import Episode, FormatError, StopReason
@@ -12,7 +12,7 @@ from orgthink.measure.accuracy import all_correct, at_least
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
 from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import Usage, sampled_tokens, usage
 
 Measure = Callable[[Episode], float | None]
 """A number of an episode; `None` if it has none."""
@@ -31,8 +31,8 @@ def summarise(episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
 
     Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share, `ungraded`
-    the number that no accuracy knows of. Shares have Wilson intervals, quantities t-intervals, both over problems
-    (see `orgthink.measure.estimate`).
+    the number that no accuracy knows of, `usage` what each role used. Shares have Wilson intervals, quantities
+    t-intervals, both over problems (see `orgthink.measure.estimate`).
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -47,6 +47,19 @@ def compare(
     return difference(_values(first, measure), _values(second, measure), seed)
 
 
+def has_format_error(episode: Episode) -> bool:
+    """Whether anybody broke the protocol, by any kind but TRUNCATED: to be cut off is no error of form.
+
+    The four kinds of the paper (section 3.2 of AsyncThink) and malformed tags, in every organization alike.
+    """
+    return any(fault.kind is not FormatError.TRUNCATED for fault in episode.format_faults)
+
+
+def was_truncated(episode: Episode) -> bool:
+    """Whether a limit of tokens or another budget cut off any of the agents, workers included."""
+    return any(trace.stop in (StopReason.LENGTH, StopReason.BUDGET) for trace in episode.traces)
+
+
 def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
     def share(measure: Measure) -> dict[str, Any]:
         return asdict(proportion(_values(episodes, measure)))
@@ -59,10 +72,18 @@ def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
         "all_correct": share(all_correct),
         "at_least": [share(lambda episode, a=a: at_least(episode, a)) for a in range(1, required + 1)],
         **{name: asdict(average(_values(episodes, measure))) for name, measure in QUANTITIES.items()},
-        "format_error_rate": share(lambda episode: bool(episode.format_faults)),
+        "format_error_rate": share(has_format_error),
         "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
+        "truncated_rate": share(was_truncated),
         "errors": share(_failed),
+        "usage": {row.role: _used(row, len(episodes)) for row in usage(episodes)},
     }
+
+
+def _used(row: Usage, episodes: int) -> dict[str, float | None]:
+    """What a role used, as a mean over the episodes; its share of the critical path is that of all episodes."""
+    used = {field.name: getattr(row, field.name) for field in fields(row) if field.name != "role"}
+    return {name: value if value is None or name == "share" else value / episodes for name, value in used.items()}
 
 
 def _values(episodes: Iterable[Episode], measure: Measure) -> Values:

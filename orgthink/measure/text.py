@@ -13,9 +13,9 @@ import re
 from collections import Counter
 from typing import Any
 
-from orgthink.episode import Edge, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
+from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
-from orgthink.grammar.asyncthink import DIALECT, Injected, Protocol, read, worker_scanner
+from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, worker_scanner
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
@@ -46,7 +46,7 @@ def measure_text(data: Any) -> dict[str, Any]:
 def episode_of_text(data: Any) -> Episode:
     """The record of such texts, steps being words. Raises ValueError, naming the field."""
     _check(data)
-    reading = _Reading(Protocol(data["capacity"]), data["workers"])
+    reading = _Reading(Keys(data["capacity"]), data["workers"])
     for part in read(data["organizer"]):
         if isinstance(part, Injected):
             reading.inject(part.text)
@@ -63,11 +63,10 @@ def words(text: str) -> int:
 class _Reading:
     """An organizer's text, read so far."""
 
-    def __init__(self, protocol: Protocol, workers: dict[str, list[str]]) -> None:
+    def __init__(self, protocol: Keys, workers: dict[str, list[str]]) -> None:
         self._protocol, self._workers = protocol, workers
         self._spans: list[Span] = []
-        self._forks: list[Edge] = []
-        self._joins: list[Edge] = []
+        self._edges: list[Edge] = []
         self._faults: list[FormatFault] = []
         self._children: dict[str, str] = {}
         """The worker that holds a key, or did last."""
@@ -93,7 +92,7 @@ class _Reading:
             case Fork(key):
                 self._fork(key)
             case Join(key):
-                self._joins.append(Edge(key, self._children[key], self._steps))
+                self._edges.append(Edge(EdgeKind.JOIN, key, self._children[key], self._steps))
             case Answer(answer):
                 self._answer = answer.strip()
 
@@ -104,7 +103,7 @@ class _Reading:
         self._uses[key] += 1
         child = f"{_ROOT}/{key}" + (f"#{use + 1}" if use else "")
         self._children[key] = child
-        self._forks.append(Edge(key, child, self._steps))
+        self._edges.append(Edge(EdgeKind.FORK, key, child, self._steps))
         self._traces.append(_worker(child, texts[use]))
 
     def episode(self, capacity: int) -> Episode:
@@ -112,7 +111,7 @@ class _Reading:
             self._faults.append(FormatFault(FormatError.NO_ANSWER, _ROOT, self._steps))
         status = Status.NO_RETURN if self._answer is None else Status.OK
         root = Trace(
-            _ROOT, "organizer", None, tuple(self._spans), tuple(self._forks), tuple(self._joins),
+            _ROOT, "organizer", None, tuple(self._spans), tuple(self._edges),
             status=status, returned=self._answer,
         )  # fmt: skip
         return Episode(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from orgthink.errors import pick
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
@@ -15,8 +12,3 @@ ORGANIZATIONS: dict[str, type[Organization]] = {
     "parallel": Parallel,
     "asyncthink": AsyncThink,
 }
-
-
-def organization_named(name: str, **settings: Any) -> Organization:
-    """The organization of that name with these settings; UserError, with a suggestion, without one."""
-    return pick("organization", name, ORGANIZATIONS)(**settings)

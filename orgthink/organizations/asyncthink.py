@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orgthink.episode import FormatError, Problem, Status, StopReason
+from orgthink.episode import FormatError, Problem, StopReason
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Malformed, Return
-from orgthink.grammar.asyncthink import DIALECT, Dialect, Protocol, organizer_scanner, worker_scanner
+from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.organizations.prompts import prompt
-from orgthink.runtime.agent import Agent, Result
+from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
 
@@ -35,9 +35,9 @@ class AsyncThink:
         """Act on what an organizer says until it answers or, forked itself, returns."""
         forked = organizer.parent is not None
         scanner = worker_scanner(self.dialect, forks=True) if forked else organizer_scanner(self.dialect)
-        protocol = Protocol(session.capacity, queue=self.overflow == "queue")
+        keys = Keys(session.capacity, queue=self.overflow == "queue")
         async for action in organizer.act(scanner):
-            fault = protocol.check(action)
+            fault = keys.check(action)
             if fault is not None:
                 session.fault(organizer, fault, self._detail(action))
                 if not self.tolerant:
@@ -55,23 +55,17 @@ class AsyncThink:
                 case Answer(text) | Return(text):
                     return text.strip()
         if not forked:
-            truncated = organizer.stop in (StopReason.LENGTH, StopReason.BUDGET)
-            session.fault(organizer, FormatError.TRUNCATED if truncated else FormatError.NO_ANSWER)
+            session.unanswered(organizer)
         return None
 
-    async def _work(self, worker: Agent, problem: Problem, session: Session) -> Result:
+    async def _work(self, worker: Agent, problem: Problem, session: Session) -> str | None:
         """What a worker returns. One that may fork is an organizer that ends with a Return."""
         if worker.account.depth > 0:
-            returned = await self._organize(worker, problem, session)
-        else:
-            returned = None
-            async for action in worker.act(worker_scanner(self.dialect)):
-                if isinstance(action, Return):
-                    returned = action.text.strip()
-        if returned is not None:
-            return Result(returned)
-        truncated = worker.stop in (StopReason.LENGTH, StopReason.BUDGET)
-        return Result("", Status.TRUNCATED if truncated else Status.NO_RETURN)
+            return await self._organize(worker, problem, session)
+        async for action in worker.act(worker_scanner(self.dialect)):
+            if isinstance(action, Return):
+                return action.text.strip()
+        return None
 
     async def _notify(self, organizer: Agent, action: Action, fault: FormatError) -> None:
         """Tell a tolerated organizer in one line that what it said was not done."""

@@ -10,7 +10,7 @@ from orgthink.episode import Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import think
-from orgthink.runtime.agent import Agent, Result
+from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Solution
@@ -29,9 +29,8 @@ class Parallel:
     async def run(self, problem: Problem, session: Session) -> str | None:
         controller = session.controller()
 
-        async def work(thinker: Agent) -> Result:
-            answer = await think(thinker, session, self.dialect)
-            return Result("", Status.NO_RETURN) if answer is None else Result(answer)
+        async def work(thinker: Agent) -> str | None:
+            return await think(thinker, session, self.dialect)
 
         keys = [str(i) for i in range(1, session.capacity + 1)]
         for key in keys:

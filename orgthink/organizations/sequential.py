@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.episode import FormatError, Problem, StopReason
+from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
 from orgthink.organizations.prompts import prompt
@@ -31,6 +31,5 @@ async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | Non
     async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
         if isinstance(action, Answer):
             return action.text.strip()
-    truncated = thinker.stop in (StopReason.LENGTH, StopReason.BUDGET)
-    session.fault(thinker, FormatError.TRUNCATED if truncated else FormatError.NO_ANSWER)
+    session.unanswered(thinker)
     return None

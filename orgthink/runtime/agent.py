@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish
-from orgthink.episode import CancelSource, Edge, Message, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.grammar.actions import Action, Answer, Event, Join, Malformed, Return, Scanner, Think
+from orgthink.episode import CancelSource, Edge, FormatFault, Message, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
 from orgthink.runtime.budget import Account
+from orgthink.runtime.draft import Draft
+from orgthink.runtime.result import Result, result_of
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What an agent or a tool hands to its parent."""
-
-    text: str
-    """What it returned; empty if it returned nothing."""
-    status: Status = Status.OK
-    """How it went."""
-    source: str | None = None
-    """Agent that returned it."""
-
-
-class Role(NamedTuple):
+class Backing(NamedTuple):
     """What stands behind a role: which engine decodes for it, and how."""
 
     engine: Engine
@@ -59,7 +49,7 @@ class Agent:
         self,
         role: str,
         messages: tuple[Message, ...],
-        backing: Role | None,
+        backing: Backing | None,
         account: Account,
         clock: Callable[[], float],
         watch: Watcher,
@@ -70,8 +60,8 @@ class Agent:
         self.id = role
         """Unique in the episode once it is forked: the parent's id and the key."""
         self.parent: str | None = None
-        self.forks: list[Edge] = []
-        self.joins: list[Edge] = []
+        self.edges: list[Edge] = []
+        self.faults: list[FormatFault] = []
         self.steps = 0
         """Decoding steps so far."""
         self.stop: StopReason | None = None
@@ -80,13 +70,17 @@ class Agent:
         self.error: str | None = None
         self.result: Result | None = None
         self.turns = 0
+        self.cost: float | None = None
+        """Money or cost units spent so far; `None` when unknown."""
+        self.ready = False
+        """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt = backing, clock, watch, salt
         self._limit = float("inf") if limit is None else limit
         self._context = Context(messages)
         if backing is not None:
             self._context.spans.append(backing.engine.prompt(messages))
         self._stream: AsyncGenerator[Chunk] | None = None
-        self._draft: _Draft | None = None
+        self._draft: Draft | None = None
         self._paused = False
         self._start = self._end = clock()
 
@@ -95,12 +89,19 @@ class Agent:
         """Whether a model stands behind it; not so for code and tools."""
         return self._backing is not None
 
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit of tokens or of its budget cut it off."""
+        return self.stop in (StopReason.LENGTH, StopReason.BUDGET)
+
     async def act(self, scanner: Scanner) -> AsyncGenerator[Action]:
         """Decode, and yield what the agent does as soon as its text says so. Decoding goes on meanwhile.
 
         After a Join it pauses: inject the result, then take the next action. It ends after an Answer or a
-        Return, at the end of the text, or at a limit; `stop` then says why. Raises EngineError.
+        Return, at the end of the text, or at a limit; `stop` then says why. To leave it in the middle is to go on
+        decoding until `interrupt` or the next `act`. Raises EngineError.
         """
+        await self.rest()
         while self.stop is None:
             self._paused = False
             async for action in self._segment(scanner):
@@ -130,6 +131,16 @@ class Agent:
         if self.stop is StopReason.DONE:
             self.stop = None
 
+    def resume(self) -> None:
+        """Let an agent that the limit of a segment cut off act again. The same scanner goes on within a tag."""
+        assert self.stop is StopReason.LENGTH, f"{self.id} was not cut off by the limit of a segment: {self.stop}"
+        self.stop = None
+
+    def spend(self, cost: float) -> None:
+        """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks."""
+        self.cost = (self.cost or 0) + cost
+        self.account.spend("cost", cost)
+
     async def interrupt(self, text: str, source: str | None = None) -> None:
         """Stop decoding, inject, and decode on from there. Text that has come to its end is left alone."""
         if self._stream is not None:
@@ -140,12 +151,14 @@ class Agent:
     async def _segment(self, scanner: Scanner) -> AsyncGenerator[Action]:
         """Decode up to the next pause or end."""
         assert self._backing is not None, "a controller does not decode"
-        sampling = self._next_sampling(scanner)
+        assert self.ready, f"{self.id} is not the root, so it must be forked before it acts"
+        sampling = self._next_sampling()
         if sampling is None:
             self.stop = StopReason.BUDGET
             return
-        self._draft = _Draft(sampling, self._clock())
-        self._stream = stream = self._backing.engine.stream(self._context, sampling)
+        self._draft = Draft(sampling, self._clock())
+        heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(self._context, heard)
         finish: Finish | None = None
         try:
             async for chunk in stream:
@@ -163,7 +176,8 @@ class Agent:
                             if self._stream is not stream:
                                 return
                 finish = chunk.finish or finish
-                self._draft.counted = chunk.tokens
+                if not chunk.pieces:
+                    self._draft.counted = chunk.tokens
                 if finish is None and self._tokens_left() < 1:  # others spent what this segment was promised
                     finish = Finish.LENGTH
                     break
@@ -173,15 +187,16 @@ class Agent:
             self.stop, self.error = StopReason.ERROR, str(error)
             raise
         finally:
-            await self.rest()
-        cut = finish is Finish.LENGTH
-        if cut:
+            if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
+                await self.rest()
+        if finish is Finish.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
             self.stop = StopReason.BUDGET if self._tokens_left() < 1 else StopReason.LENGTH
+            return
         for event in scanner.close():
-            if not isinstance(event.action, Think | Malformed if cut else Think):
+            if not isinstance(event.action, Think):
                 yield event.action
 
-    def _next_sampling(self, scanner: Scanner) -> Sampling | None:
+    def _next_sampling(self) -> Sampling | None:
         """Settings of the next segment; `None` if the budget is spent."""
         assert self._backing is not None
         tokens, base = self._tokens_left(), self._backing.sampling
@@ -190,7 +205,7 @@ class Agent:
         self.account.spend("turns", 1)
         self.turns += 1
         seed = None if base.seed is None else zlib.crc32(f"{base.seed}|{self._salt}|{self.id}|{self.turns}".encode())
-        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed, stop=(*base.stop, *scanner.stops))
+        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed)
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""
@@ -198,6 +213,10 @@ class Agent:
 
     def _take(self, chunk: Chunk, i: int) -> None:
         assert self._draft is not None
+        if self._draft.pieces and self._draft.version != chunk.policy_version:  # other weights, another span
+            sampling = self._draft.sampling
+            self._keep()
+            self._draft = Draft(sampling, self._clock())
         self._draft.add(chunk, i)
         self.steps += 1
         self.account.spend("tokens", 1)
@@ -220,26 +239,33 @@ class Agent:
                 self._recount(len(draft.pieces), span.tokens)
 
     def _recount(self, pieces: int, tokens: int) -> None:
-        """Count steps in tokens where the server sent other pieces; what was forked meanwhile moves in proportion."""
-        if pieces != tokens:
-            begun = self.steps - pieces
-            self.steps = begun + tokens
-            for i, fork in enumerate(self.forks):
-                if fork.at > begun:
-                    self.forks[i] = replace(fork, at=begun + ceil((fork.at - begun) * tokens / pieces))
+        """Count steps in tokens where the server sent other pieces; what happened meanwhile moves in proportion."""
+        if pieces == tokens:
+            return
+        begun = self.steps - pieces
+        self.steps = begun + tokens
+        self.account.spend("tokens", tokens - pieces)
 
-    def ended(self, stop: StopReason, result: Result) -> None:
-        """Set how it ended, unless it already had."""
+        def moved(at: int) -> int:
+            return at if at <= begun else begun + ceil((at - begun) * tokens / pieces)
+
+        self.edges = [replace(edge, at=moved(edge.at)) for edge in self.edges]
+        self.faults = [replace(fault, at=moved(fault.at)) for fault in self.faults]
+
+    def ended(self, stop: StopReason, returned: Result | str | None = None) -> None:
+        """Set how it ended, unless it already had. What stopped its work outweighs why it stopped decoding."""
         if self.result is None:
             self._keep()  # its request may still be aborting
-            self.stop = self.stop or stop
-            self.result = replace(result, source=self.id)
+            self.stop = self.stop or stop if stop is StopReason.DONE else stop
+            result = result_of(returned, self.stop)
+            self.error = result.error or self.error
+            self.result = replace(result, source=self.id, error=self.error)
             self._end = self._clock()
             self._watch("end", self, result.status)
 
     def started(self) -> None:
         """Called when work on it begins: a fork may have waited for a slot."""
-        self._start = self._clock()
+        self.ready, self._start = True, self._clock()
         self._watch("start", self, "")
 
     def trace(self) -> Trace:
@@ -250,54 +276,15 @@ class Agent:
             role=self.role,
             parent=self.parent,
             spans=tuple(self._context.spans),
-            forks=tuple(self.forks),
-            joins=tuple(self.joins),
+            edges=tuple(self.edges),
             stop=self.stop or StopReason.CANCELLED,
             status=result.status,
-            returned=result.text if result.status is Status.OK else None,
+            returned=result.text if result.text or result.status is Status.OK else None,
             cancel=self.cancel,
             error=self.error,
             model=self._backing.engine.model if self._backing else None,
             start=self._start,
             end=self._end,
+            cost=self.cost,
             turns=self.turns,
         )
-
-
-class _Draft:
-    """A sampled span in the making."""
-
-    def __init__(self, sampling: Sampling, start: float) -> None:
-        self._sampling, self._start = sampling, start
-        self.pieces: list[str] = []
-        self.counted: int | None = None
-        self._ids: list[int] = []
-        self._logprobs: list[float] = []
-        self._version: str | None = None
-
-    def add(self, chunk: Chunk, i: int) -> None:
-        self.pieces.append(chunk.pieces[i])
-        if chunk.token_ids is not None:
-            self._ids.append(chunk.token_ids[i])
-        if chunk.logprobs is not None:
-            self._logprobs.append(chunk.logprobs[i])
-        self._version = chunk.policy_version
-
-    def span(self, end: float) -> Span:
-        n = len(self.pieces)
-        return Span(
-            Origin.SAMPLED,
-            "".join(self.pieces),
-            self.counted or n,
-            token_ids=_complete(self._ids, n),
-            logprobs=_complete(self._logprobs, n),
-            policy_version=self._version,
-            sampling=self._sampling,
-            start=self._start,
-            end=end,
-        )
-
-
-def _complete(values: list[Any], n: int) -> tuple[Any, ...] | None:
-    """All values, or `None` if the engine did not give every one."""
-    return tuple(values) if len(values) == n else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from orgthink.engines.engine import EngineError
-from orgthink.episode import CancelSource, Episode, Problem, Status, StopReason
-from orgthink.runtime.agent import Result, Role, Watcher
-from orgthink.runtime.budget import BudgetExhausted
-from orgthink.runtime.deadline import within
-from orgthink.runtime.session import Limits, Session
+from orgthink.episode import CancelSource, Episode, Problem, StopReason, episode_id
+from orgthink.errors import Failure
+from orgthink.runtime.agent import Backing, Watcher
+from orgthink.runtime.budget import BudgetExhausted, Limits
+from orgthink.runtime.deadline import DeadlineMissed, within
+from orgthink.runtime.session import Session
 
 
 class Organization(Protocol):
@@ -27,32 +27,23 @@ class Organization(Protocol):
 async def attempt(
     organization: Organization,
     problem: Problem,
-    default: Role,
+    default: Backing,
     *,
-    roles: Mapping[str, Role] | None = None,
+    roles: Mapping[str, Backing] | None = None,
     limits: Limits | None = None,
     sample: int = 0,
     watch: Watcher | None = None,
 ) -> Episode:
-    """Run the organization on the problem. Engine failures and limits end up in the episode; bugs are raised."""
+    """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised."""
     limits = limits or Limits()
     session = Session(problem, default, roles=roles, limits=limits, sample=sample, watch=watch)
     end = _End()
     try:
         # The session itself gives whatever it ends one grace period; the second is never reached.
         await within(limits.episode_seconds, 2 * limits.grace, _run(organization, session, end))
-    except TimeoutError:
+    except DeadlineMissed:
         end.stop, end.cancel = StopReason.DEADLINE, CancelSource.LIMIT
     return _episode(organization, session, end)
-
-
-_STATUS = {
-    StopReason.ERROR: Status.ERROR,
-    StopReason.DEADLINE: Status.TIMEOUT,
-    StopReason.BUDGET: Status.TRUNCATED,
-    StopReason.LENGTH: Status.TRUNCATED,
-}
-"""Of a root without an answer."""
 
 
 class _End:
@@ -67,7 +58,7 @@ class _End:
 async def _run(organization: Organization, session: Session, end: _End) -> None:
     try:
         end.answer = await session.run(lambda: organization.run(session.problem, session))
-    except EngineError as error:
+    except Failure as error:
         end.stop, end.error = StopReason.ERROR, str(error)
     except BudgetExhausted as error:
         end.stop, end.error = StopReason.BUDGET, f"budget exhausted: {error}"
@@ -77,19 +68,17 @@ async def _run(organization: Organization, session: Session, end: _End) -> None:
 
 def _episode(organization: Organization, session: Session, end: _End) -> Episode:
     root = session.agents[0] if session.agents else session.controller()
-    stop = end.stop if end.stop is not StopReason.DONE else root.stop or StopReason.DONE
-    nothing = Result("", _STATUS.get(stop, Status.NO_RETURN))
-    root.ended(stop, nothing if end.answer is None else Result(end.answer))
+    root.ended(end.stop, end.answer)
     return Episode(
-        id=f"{session.problem.id}|{organization.name}|{session.sample}",
+        id=episode_id(session.problem, organization.name, session.sample),
         problem=session.problem,
         organization=organization.name,
         capacity=session.capacity,
         traces=tuple(agent.trace() for agent in session.agents),
         sample=session.sample,
         answer=end.answer,
-        format_faults=tuple(session.faults),
-        stop=stop,
+        format_faults=session.faults,
+        stop=root.stop or end.stop,
         cancel=end.cancel,
         error=end.error,
         seconds=session.clock(),

@@ -1,8 +1,8 @@
-"""Budgets: what an episode may spend, inherited by forks and subtracted all the way up."""
+"""What an episode may use. Its budget is inherited by forks and what they spend subtracted all the way up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,32 @@ class Budget:
             value = getattr(self, item.name)
             if value is not None and value < 0:
                 raise ValueError(f"budget {item.name} is {value}: it cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an episode may use."""
+
+    capacity: int = 2
+    """c: agents that may decode at once; a root that decodes takes one place."""
+    budget: Budget = field(default_factory=Budget)
+    """Of the whole episode."""
+    agent_tokens: int | None = None
+    """Tokens that each agent may sample, over all its segments."""
+    episode_seconds: float | None = None
+    """Deadline of the episode."""
+    agent_seconds: float | None = None
+    """Deadline of each forked agent, from the moment it starts."""
+    grace: float = 1.0
+    """Seconds that whatever is cancelled gets to clean up."""
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
+        for name in ("agent_tokens", "episode_seconds", "agent_seconds", "grace"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name} is {value}: it cannot be negative")
 
 
 class BudgetExhausted(Exception):

@@ -16,8 +16,12 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Tasks that outlived their grace period, kept so that they are not collected half-way."""
 
 
+class DeadlineMissed(Exception):
+    """Work was stopped because its time was over. A TimeoutError is the work's own."""
+
+
 async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; TimeoutError at most `seconds + grace` seconds from now.
+    """The result of `work`; DeadlineMissed at most `seconds + grace` seconds from now.
 
     Cancelling the caller cancels the work, with the same grace.
     """
@@ -32,7 +36,7 @@ async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, 
     if not done:
         await end({task}, grace)
         if not task.done() or task.cancelled():
-            raise TimeoutError
+            raise DeadlineMissed
     return task.result()
 
 

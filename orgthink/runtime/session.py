@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from orgthink.engines.engine import EngineError
 from orgthink.episode import (
     CONTROLLER,
     CancelSource,
     Edge,
+    EdgeKind,
     FormatError,
     FormatFault,
     Message,
@@ -25,40 +25,19 @@ from orgthink.episode import (
     Status,
     StopReason,
 )
-from orgthink.runtime.agent import Agent, Result, Role, Watcher
-from orgthink.runtime.budget import Account, Budget, BudgetExhausted
-from orgthink.runtime.deadline import end, within
+from orgthink.errors import Failure
+from orgthink.runtime.agent import Agent, Backing, Watcher
+from orgthink.runtime.budget import Account, Budget, BudgetExhausted, Limits
+from orgthink.runtime.deadline import DeadlineMissed, end, within
+from orgthink.runtime.result import Result
 
 T = TypeVar("T")
 
-Work = Callable[[Agent], Awaitable[Result]]
-"""What a forked agent does."""
+Work = Callable[[Agent], Awaitable[Result | str | None]]
+"""What a forked agent does. It returns a text, or `None` for nothing; how it went is seen from why the agent stopped.
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an episode may use."""
-
-    capacity: int = 2
-    """c: agents that may decode at once; a root that decodes takes one place."""
-    budget: Budget = field(default_factory=Budget)
-    """Of the whole episode."""
-    agent_tokens: int | None = None
-    """Tokens that each agent may sample, over all its segments."""
-    episode_seconds: float | None = None
-    """Deadline of the episode."""
-    agent_seconds: float | None = None
-    """Deadline of each forked agent, from the moment it starts."""
-    grace: float = 1.0
-    """Seconds that whatever is cancelled gets to clean up."""
-
-    def __post_init__(self) -> None:
-        if self.capacity < 1:
-            raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
-        for name in ("agent_tokens", "episode_seconds", "agent_seconds", "grace"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} is {value}: it cannot be negative")
+A Failure is a result as well; every other exception is a bug.
+"""
 
 
 @dataclass(slots=True)
@@ -75,9 +54,9 @@ class Session:
     def __init__(
         self,
         problem: Problem,
-        default: Role,
+        default: Backing,
         *,
-        roles: Mapping[str, Role] | None = None,
+        roles: Mapping[str, Backing] | None = None,
         limits: Limits | None = None,
         sample: int = 0,
         watch: Watcher | None = None,
@@ -85,7 +64,8 @@ class Session:
         self.problem, self.limits, self.sample = problem, limits or Limits(), sample
         self.agents: list[Agent] = []
         """The root, then in the order they were forked."""
-        self.faults: list[FormatFault] = []
+        self._faulty: list[Agent] = []
+        """Who made a format error, in order of time."""
         self._default, self._roles = default, dict(roles or {})
         self._account = Account(self.limits.budget)
         self._watch: Watcher = watch or (lambda kind, agent, text: None)
@@ -112,10 +92,15 @@ class Session:
         return self._new(role, messages, self._roles.get(role, self._default))
 
     def controller(self, role: str = CONTROLLER) -> Agent:
-        """An agent without a model: the organization's own code, or a tool. As root it forks and joins."""
+        """A root without a model: the organization's own code, which forks and joins."""
+        assert not self.agents, f"{self.agents[0].id} is the root: make the controller first"
         return self._new(role, (), None)
 
-    def _new(self, role: str, messages: tuple[Message, ...], backing: Role | None) -> Agent:
+    def code(self, role: str) -> Agent:
+        """An agent without a model that is forked: a tool."""
+        return self._new(role, (), None)
+
+    def _new(self, role: str, messages: tuple[Message, ...], backing: Backing | None) -> Agent:
         salt = f"{self.problem.id}|{self.sample}"
         agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, self.limits.agent_tokens)
         if not self.agents:
@@ -126,23 +111,36 @@ class Session:
             agent.started()
         return agent
 
-    def fork(self, parent: Agent, key: str, child: Agent, work: Work, budget: Budget | None = None) -> None:
+    def fork(
+        self,
+        parent: Agent,
+        key: str,
+        child: Agent,
+        work: Work,
+        budget: Budget | None = None,
+        seconds: float | None = None,
+    ) -> None:
         """Let `child` do `work` beside its parent, which may join it by the key. The key must be free.
 
-        Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted.
+        Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted. Its deadline is
+        `seconds` from its start, or that of the limits.
         """
+        root = self.agents[:1]
+        assert parent.parent or parent in root, f"{parent.id} is neither the root nor forked"
+        assert child.parent is None and child not in root, f"{child.id} is the root or already forked"
         assert key not in self._forks[parent.id], f"{parent.id} has not joined {key} yet"
         account = parent.account.inherit(budget)
+        if account.left("cost") <= 0:
+            raise BudgetExhausted("cost")
         account.require("forks")
         name = f"{parent.id}/{key}"
         self._names[name] += 1
         child.id = name if self._names[name] == 1 else f"{name}#{self._names[name]}"
         child.parent, child.account = parent.id, account
-        after = sum(join.at == parent.steps for join in parent.joins)
-        parent.forks.append(Edge(key, child.id, parent.steps, after))
+        parent.edges.append(Edge(EdgeKind.FORK, key, child.id, parent.steps))
         self.agents.append(child)
         self._watch("fork", parent, key)
-        self._forks[parent.id][key] = _Fork(child, self._tasks.create_task(self._work(child, work)))
+        self._forks[parent.id][key] = _Fork(child, self._tasks.create_task(self._work(child, work, seconds)))
 
     async def join(self, parent: Agent, key: str) -> Result:
         """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
@@ -152,13 +150,21 @@ class Session:
         if lent:
             await self._place(parent)
         del self._forks[parent.id][key]
-        parent.joins.append(Edge(key, fork.child.id, parent.steps))
+        parent.edges.append(Edge(EdgeKind.JOIN, key, fork.child.id, parent.steps))
         self._watch("join", parent, key)
         return fork.child.result or Result("", Status.CANCELLED)
 
-    async def call(self, parent: Agent, key: str, child: Agent, work: Work, budget: Budget | None = None) -> Result:
+    async def call(
+        self,
+        parent: Agent,
+        key: str,
+        child: Agent,
+        work: Work,
+        budget: Budget | None = None,
+        seconds: float | None = None,
+    ) -> Result:
         """Fork and join at once."""
-        self.fork(parent, key, child, work, budget)
+        self.fork(parent, key, child, work, budget, seconds)
         return await self.join(parent, key)
 
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
@@ -168,7 +174,18 @@ class Session:
 
     def fault(self, agent: Agent, kind: FormatError, detail: str = "") -> None:
         """Record a format error."""
-        self.faults.append(FormatFault(kind, agent.id, agent.steps, detail))
+        agent.faults.append(FormatFault(kind, agent.id, agent.steps, detail))
+        self._faulty.append(agent)
+
+    def unanswered(self, agent: Agent) -> None:
+        """Record that an agent ended without the answer that was asked of it."""
+        self.fault(agent, FormatError.TRUNCATED if agent.truncated else FormatError.NO_ANSWER)
+
+    @property
+    def faults(self) -> tuple[FormatFault, ...]:
+        """Format errors so far, in order of time."""
+        each = {agent: iter(agent.faults) for agent in self._faulty}
+        return tuple(next(each[agent]) for agent in self._faulty)
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do the root's work. However it ends, those who are still at work end with it, all at once."""
@@ -205,7 +222,7 @@ class Session:
                 fork.child.cancel = fork.child.cancel or source
         await end({*others, *(fork.task for fork in forks)}, self.limits.grace)
 
-    async def _work(self, child: Agent, work: Work) -> None:
+    async def _work(self, child: Agent, work: Work, seconds: float | None) -> None:
         """Do the work of a fork in a place of the pool and turn however it ends into a result.
 
         Its own forks end with it.
@@ -213,20 +230,20 @@ class Session:
         try:
             await self._place(child)
             child.started()
-            result = await within(self.limits.agent_seconds, self.limits.grace, _bounded(work, child))
-            child.ended(StopReason.DONE, result)
-        except TimeoutError:
+            seconds = self.limits.agent_seconds if seconds is None else seconds
+            child.ended(StopReason.DONE, await within(seconds, self.limits.grace, _bounded(work, child)))
+        except DeadlineMissed:
             child.cancel = CancelSource.LIMIT
-            child.ended(StopReason.DEADLINE, Result("", Status.TIMEOUT))
+            child.ended(StopReason.DEADLINE)
         except BudgetExhausted as error:
             child.error = f"budget exhausted: {error}"
-            child.ended(StopReason.BUDGET, Result("", Status.TRUNCATED))
-        except EngineError as error:
+            child.ended(StopReason.BUDGET)
+        except Failure as error:
             child.error = str(error)
-            child.ended(StopReason.ERROR, Result("", Status.ERROR))
+            child.ended(StopReason.ERROR)
         except asyncio.CancelledError:
             child.cancel = child.cancel or CancelSource.SYSTEM
-            child.ended(StopReason.CANCELLED, Result("", Status.CANCELLED))
+            child.ended(StopReason.CANCELLED)
             raise
         finally:
             self._leave(child)
@@ -254,7 +271,7 @@ class Session:
         return lends
 
 
-async def _bounded(work: Work, child: Agent) -> Result:
+async def _bounded(work: Work, child: Agent) -> Result | str | None:
     try:
         return await work(child)
     finally:

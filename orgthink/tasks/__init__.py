@@ -8,8 +8,3 @@ from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
 
 TASKS: dict[str, Task] = {task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI, SUDOKU, ARITHMETIC_MINI)}
-
-
-def task_named(name: str) -> Task:
-    """The task of that name; KeyError without one."""
-    return TASKS[name]

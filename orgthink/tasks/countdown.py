@@ -149,8 +149,10 @@ class Countdown:
         return Grade(correct=len(found), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        """Solutions are one if they use the same and are worth the same: a wrong one is not a right one's."""
         return [
-            Solution(expression.key if expression else text, text) for text, expression in self._expressions(answer)
+            Solution((expression.key, expression.value) if expression else text, text)
+            for text, expression in self._expressions(answer)
         ]
 
     def _expressions(self, answer: str) -> list[tuple[str, Expression | None]]:

@@ -24,7 +24,12 @@ KEPT = 2
 
 
 def save(
-    run: Path, step: int, model: Qwen3, optimizer: torch.optim.Optimizer, state: dict[str, Any], write: Callable[[Path], None]
+    run: Path,
+    step: int,
+    model: Qwen3,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    write: Callable[[Path], None],
 ) -> Path:
     """Write the checkpoint of a step. `write` adds everything of the model folder but the weights."""
     folder = run / "checkpoints" / f"step-{step:06d}"

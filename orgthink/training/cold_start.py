@@ -28,7 +28,7 @@ def sequential(problem: Problem, rng: random.Random) -> Trace:
         operators = rng.sample(operators, rng.randint(1, len(operators)))
     found = scan(problem.data["numbers"], problem.data["target"], operators)
     answer = DIALECT.render(Answer(f" {_listed(found.hits, problem)} "))
-    return _trace("thinker", None, _prompt("sequential", problem), [(f" {found.text} {answer}", Origin.SAMPLED)])
+    return teacher_trace("thinker", None, _prompt("sequential", problem), [(f" {found.text} {answer}", Origin.SAMPLED)])
 
 
 def worker(problem: Problem, operators: Iterable[str]) -> Trace:
@@ -37,7 +37,8 @@ def worker(problem: Problem, operators: Iterable[str]) -> Trace:
     found = scan(problem.data["numbers"], problem.data["target"], operators)
     returned = _returned(found.hits, problem)
     text = f" {found.text} {DIALECT.render(Return(f' {returned} '))}"
-    return _trace("worker", "organizer", _prompt("worker", problem, query=_query(operators)), [(text, Origin.SAMPLED)])
+    asked = _prompt("worker", problem, query=_query(operators))
+    return teacher_trace("worker", "organizer", asked, [(text, Origin.SAMPLED)])
 
 
 def organizer(problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
@@ -66,7 +67,7 @@ def organizer(problem: Problem, capacity: int, rng: random.Random) -> list[Trace
                 spans.append((f" {DIALECT.render(Join(step.key))}", Origin.SAMPLED))
                 spans.append((DIALECT.injection(step.key, _returned(found.hits, problem)), Origin.INJECTED))
     spans.append((f" {DIALECT.render(Answer(f' {_listed(hits, problem)} '))}", Origin.SAMPLED))
-    return [_trace("organizer", None, _prompt("organizer", problem, capacity=capacity), spans), *workers]
+    return [teacher_trace("organizer", None, _prompt("organizer", problem, capacity=capacity), spans), *workers]
 
 
 def _query(operators: Iterable[str]) -> str:
@@ -93,7 +94,7 @@ def _prompt(role: str, problem: Problem, *, capacity: int = 1, query: str = "") 
     return prompt("pocket", role, problem, capacity=capacity, query=query)[0].content
 
 
-def _trace(role: str, parent: str | None, prompted: str, spans: list[tuple[str, Origin]]) -> Trace:
+def teacher_trace(role: str, parent: str | None, prompted: str, spans: list[tuple[str, Origin]]) -> Trace:
     """A teacher's trace: texts without ids, which a row encodes span by span."""
     parts = [(prompted, Origin.PROMPT), *_merged(spans)]
     return Trace(role, role, parent, tuple(Span(origin, text, len(text.split())) for text, origin in parts))

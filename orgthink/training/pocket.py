@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from orgthink.engines.qwen3 import Qwen3Config
-from orgthink.episode import Origin, Problem, Span, Trace
+from orgthink.episode import Origin, Problem, Trace
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.organizations.prompts import prompt
@@ -127,14 +127,15 @@ def lessons(seed: int, pool: int) -> Iterator[list[Trace]]:
             target = rng.randint(*mixture.drilled)
             drill = countdown.facts(rng, target, 30, mixture.small)
             spans = [span for value, fact in drill for span in ((value, Origin.INJECTED), (fact, Origin.SAMPLED))]
-            yield [_lesson(f"facts = {target}", *spans)]
+            yield [cold_start.teacher_trace("thinker", None, f"facts = {target}", spans)]
         elif kind == "countdown-mini":
             yield _countdown(_any_problem(problems[kind], rng), rng)
         else:
             problem = next(problems[kind])
             thinking, answer = teachers[kind](problem.data)
             asked = prompt("pocket", "sequential", problem)[0].content
-            yield [_lesson(asked, (f" {thinking} {DIALECT.render(Answer(f' {answer} '))}", Origin.SAMPLED))]
+            said = f" {thinking} {DIALECT.render(Answer(f' {answer} '))}"
+            yield [cold_start.teacher_trace("thinker", None, asked, [(said, Origin.SAMPLED)])]
 
 
 def _countdown(problem: Problem, rng: random.Random) -> list[Trace]:
@@ -156,8 +157,3 @@ def _any_problem(qualifying: Iterator[Problem], rng: random.Random) -> Problem:
         if target not in numbers and target not in task.test_targets:
             return task.problem(numbers, target)
     return next(qualifying)
-
-
-def _lesson(prompted: str, *spans: tuple[str, Origin]) -> Trace:
-    parts = ((prompted, Origin.PROMPT), *spans)
-    return Trace("thinker", "thinker", None, tuple(Span(origin, text, len(text.split())) for text, origin in parts))

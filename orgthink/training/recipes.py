@@ -13,7 +13,7 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.store import RunFolder
 from orgthink.training import pocket
 from orgthink.training.rows import Row, row_of
-from orgthink.training.sft import Lesson, SftSettings, train
+from orgthink.training.sft import Course, SftSettings, train
 
 RECIPES: dict[str, SftSettings] = {"pocket": SftSettings(steps=8_000, learning_rate=3e-3)}
 """`pocket` trains the shipped model from scratch."""
@@ -47,14 +47,14 @@ def training_of(folder: RunFolder) -> Training:
 def go_on(folder: RunFolder, report: Report) -> Path:
     """Train on from the newest checkpoint to the last step; returns the model's folder.
 
-    UserError if the folder holds no training.
+    UserError if the folder holds no training, or another process is at it.
     """
     training = training_of(folder)
-    lesson = pocket_lesson(training.settings.seed, folder.path / "tokenizer", training.device)
-    return train(lesson, training.settings, folder.path, report) / "model"
+    course = pocket_course(training.settings.seed, folder.path / "tokenizer", training.device)
+    return train(course, training.settings, folder, report) / "model"
 
 
-def pocket_lesson(seed: int, folder: Path, device: str) -> Lesson:
+def pocket_course(seed: int, folder: Path, device: str) -> Course:
     """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
     pocket.write_folder(folder)
     tokenizer = Tokenizer(folder)
@@ -68,4 +68,4 @@ def pocket_lesson(seed: int, folder: Path, device: str) -> Lesson:
     model = Qwen3(pocket.CONFIG)
     model.initialise(torch.Generator().manual_seed(seed))
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return Lesson(model.to(chosen), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+    return Course(model.to(chosen), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))

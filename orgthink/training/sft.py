@@ -6,7 +6,6 @@ are those of an uninterrupted one.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +15,10 @@ from pathlib import Path
 import torch
 
 from orgthink.engines.qwen3 import Qwen3
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import Cursor, batches, collate
+from orgthink.training.interrupt import interrupt
 from orgthink.training.losses import cross_entropy_sum, gradient_norm
 from orgthink.training.rows import Row
 
@@ -57,7 +58,7 @@ class SftSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Course:
     """What is trained, on what."""
 
     model: Qwen3
@@ -70,52 +71,48 @@ class Lesson:
     """Token that fills rows up."""
 
 
-def train(lesson: Lesson, settings: SftSettings, run: Path, report: Callable[[dict[str, float]], None]) -> Path:
+def train(course: Course, settings: SftSettings, run: RunFolder, report: Callable[[dict[str, float]], None]) -> Path:
     """Train to the last step, from the newest checkpoint in `run` if there is one; returns the last checkpoint.
 
-    `report` gets the metrics of each step. Interrupting saves a checkpoint first.
+    `report` gets the metrics of each step. Ctrl-C ends the step, saves, and is raised; a second one is raised at
+    once. UserError if another process trains in the folder.
     """
-    model = lesson.model
+    model = course.model
     optimizer = _optimizer(model, settings)
-    step, cursor = 0, Cursor()
-    if found := checkpoint.saved(run):
-        state = checkpoint.load(found[-1], model, optimizer)
-        step, cursor = state["step"], Cursor(**state["cursor"])
-    metrics = _reopen(run / "metrics.jsonl", step)
-    folder = found[-1] if found else run
-
-    def save() -> Path:
-        return checkpoint.save(run, step, model, optimizer, {"cursor": asdict(cursor)}, lesson.write_folder)
-
-    stream = batches(lesson.rows, settings.seed, settings.batch_tokens, cursor)
-    with metrics:
-        try:
-            while step < settings.steps:
-                rows, after = next(stream)
-                line = _step(lesson, optimizer, rows, settings, step)
-                step, cursor = step + 1, after
-                print(json.dumps(line), file=metrics, flush=True)
-                report(line)
-                if step % settings.save_every == 0 or step == settings.steps:
-                    folder = save()
-        except KeyboardInterrupt:
-            save()
-            raise
+    with run.journal() as journal, interrupt() as interrupted:
+        step, cursor, folder = 0, Cursor(), run.path
+        if found := checkpoint.saved(run.path):
+            folder = found[-1]
+            state = checkpoint.load(folder, model, optimizer)
+            step, cursor = state["step"], Cursor(**state["cursor"])
+        journal.rewind(step)
+        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor)
+        while step < settings.steps:
+            rows, cursor = next(stream)
+            line = _step(course, optimizer, rows, settings, step)
+            step += 1
+            journal.log(**line)
+            report(line)
+            if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
+                state = {"cursor": asdict(cursor)}
+                folder = checkpoint.save(run.path, step, model, optimizer, state, course.write_folder)
+            if interrupted.is_set() and step < settings.steps:
+                raise KeyboardInterrupt
     return folder
 
 
 def _step(
-    lesson: Lesson, optimizer: torch.optim.Optimizer, rows: list[Row], settings: SftSettings, step: int
+    course: Course, optimizer: torch.optim.Optimizer, rows: list[Row], settings: SftSettings, step: int
 ) -> dict[str, float]:
     """One optimizer step; its metrics."""
     started = time.perf_counter()
-    device = lesson.model.embedding.weight.device
-    ids, trained = (tensor.to(device) for tensor in collate(rows, lesson.pad_id))
+    device = course.model.embedding.weight.device
+    ids, trained = (tensor.to(device) for tensor in collate(rows, course.pad_id))
     tokens = int(trained[:, 1:].sum())
-    loss = cross_entropy_sum(lesson.model, ids, trained) / tokens
+    loss = cross_entropy_sum(course.model, ids, trained) / tokens
     optimizer.zero_grad()
     loss.backward()
-    norm = gradient_norm(list(lesson.model.parameters()), settings.clip)
+    norm = gradient_norm(list(course.model.parameters()), settings.clip)
     for group in optimizer.param_groups:
         group["lr"] = settings.rate(step)
     optimizer.step()
@@ -138,11 +135,3 @@ def _optimizer(model: Qwen3, settings: SftSettings) -> torch.optim.Optimizer:
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), fused=True)
-
-
-def _reopen(file: Path, step: int):
-    """The metrics file, cut back to the step that is resumed from."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    kept = file.read_text().splitlines()[:step] if file.exists() else []
-    file.write_text("".join(f"{line}\n" for line in kept))
-    return file.open("a")

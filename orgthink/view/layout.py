@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from orgthink.episode import Edge, Episode, Origin, Trace
+from orgthink.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.measure.latency import Stretch, critical_stretches, timeline
 
 Range = tuple[float, float]
@@ -51,7 +50,7 @@ class Wait:
 class Arrow:
     """A fork or a join."""
 
-    kind: Literal["fork", "join"]
+    kind: EdgeKind
     """Which."""
     parent: str
     """Agent that forked or joined."""
@@ -125,28 +124,14 @@ class _Clock:
     def run(self, trace: Trace, begin: int) -> None:
         at, done = begin, 0
         self.waits[trace.agent] = waits = []
-        for kind, edge in _events(trace):
+        for edge in trace.edges:
             at, done = at + edge.at - done, edge.at
-            if kind == "fork":
+            if edge.kind is EdgeKind.FORK:
                 self.run(self._traces[edge.child], at)
             else:
                 waits.append((at, max(at, self.lives[edge.child][1])))
                 at = waits[-1][1]
         self.lives[trace.agent] = begin, at + trace.steps - done
-
-
-def _events(trace: Trace) -> Iterator[tuple[Literal["fork", "join"], Edge]]:
-    """Forks and joins in order of time."""
-    forks = list(trace.forks)
-    for n, join in enumerate((*trace.joins, None)):
-        while forks and _joins_before(trace, forks[0]) <= n:
-            yield "fork", forks.pop(0)
-        if join is not None:
-            yield "join", join
-
-
-def _joins_before(trace: Trace, fork: Edge) -> int:
-    return sum(join.at < fork.at for join in trace.joins) + fork.after
 
 
 def _clip(steps: tuple[int, int], end: int) -> Range:
@@ -232,6 +217,6 @@ def _arrows(trace: Trace, lives: dict[str, Life], waits: tuple[Wait, ...]) -> It
     for fork in trace.forks:
         child = lives[fork.child]
         seconds = min(moment(trace, fork.at), child.seconds[0]) if fork.at else child.seconds[0]
-        yield Arrow("fork", trace.agent, fork.child, fork.key, child.steps[0], seconds)
+        yield Arrow(EdgeKind.FORK, trace.agent, fork.child, fork.key, child.steps[0], seconds)
     for join, wait in zip(trace.joins, waits, strict=True):
-        yield Arrow("join", trace.agent, join.child, join.key, wait.steps[1], wait.seconds[1])
+        yield Arrow(EdgeKind.JOIN, trace.agent, join.child, join.key, wait.steps[1], wait.seconds[1])

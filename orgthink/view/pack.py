@@ -13,7 +13,15 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.view.layout import Layout, Range, layout, moment
 
-COLUMNS = ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate")
+COLUMNS = (
+    "all_correct",
+    "critical_path_steps",
+    "seconds",
+    "sampled_tokens",
+    "concurrency_pool",
+    "format_error_rate",
+    "truncated_rate",
+)
 """Numbers of a summary that the page's table shows, beside `at_least`."""
 
 
@@ -62,6 +70,7 @@ def _row(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
         "n": numbers.get("n"),
         "at_least": [_interval(value) for value in numbers.get("at_least") or ()],
         **{column: _interval(numbers.get(column)) for column in COLUMNS},
+        "usage": numbers.get("usage") or {},
     }
 
 

@@ -17,9 +17,9 @@ from orgthink.engines.retry import Patience, retry_after
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Limits
 
 QUICK = Patience(read=0.3, attempts=3, first_delay=0.01)
 PROBLEM = Problem("p", "countdown", "The question.", "q")
@@ -270,16 +270,33 @@ async def test_keys_are_asked_for_and_never_told(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_fields_that_a_server_refuses_are_left_out() -> None:
-    refusal = answers(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
-    async with loopback(answers(400, "Unknown field: return_token_ids"), refusal, says("fine"), says("fine")) as server:
+    async def strict(exchange: Exchange) -> None:
+        if "stream_options" in exchange.body:
+            await answers(400, "Unknown field: stream_options")(exchange)
+        elif "max_tokens" in exchange.body:
+            await answers(400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")(exchange)
+        else:
+            await says("fine")(exchange)
+
+    async with loopback(*[strict] * 12) as server:
         engine = await opened(server)
-        for _ in range(2):
-            assert (await read(engine))[0] == "fine "
+        found = await asyncio.gather(*(read(engine) for _ in range(3)))
+        assert [text for text, _ in found] == ["fine "] * 3
+        asked = len(server.exchanges)
+        assert (await read(engine))[0] == "fine "
         await engine.aclose()
-    *_, last = (exchange.body for exchange in server.exchanges)
-    assert len(server.exchanges) == 4
-    assert last["max_completion_tokens"] == 50
-    assert not {"max_tokens", "return_token_ids"} & last.keys()
+    assert len(server.exchanges) == asked + 1, "it is remembered"
+    assert server.exchanges[-1].body["max_completion_tokens"] == 50
+    assert engine.retries == 0
+
+
+async def test_a_connection_is_used_again() -> None:
+    async with loopback(*[says("fine")] * 3) as server:
+        engine = await opened(server)
+        for _ in range(3):
+            await read(engine)
+        await engine.aclose()
+        assert len(server.connections) == 1
 
 
 async def test_the_mode_is_what_the_server_can_do() -> None:
@@ -329,7 +346,7 @@ THIRD = ("</JOIN-2>", says("<ANSWER> 7 </ANSWER> beyond"))
 async def run(*plays: Play | tuple[str, Play], **limits: Any) -> tuple[Episode, Server]:
     async with loopback(*plays) as server:
         engine = await opened(server)
-        role = Role(engine, Sampling(500))
+        role = Backing(engine, Sampling(500))
         episode = await asyncio.wait_for(attempt(AsyncThink(), PROBLEM, role, limits=Limits(3, **limits)), 10)
         await engine.aclose()
     return episode, server

@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from models import tiny_model, with_eos
+from safetensors.torch import load_file, save_file
 
+from orgthink.engines.batch import Batch, Request
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.local import LocalEngine
 from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.stops import StopTokens
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Problem, Sampling, Span, Status
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Budget, Limits
 
 
 class Said(NamedTuple):
@@ -301,6 +303,31 @@ async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None
     await engine.aclose()
 
 
+async def test_a_prompt_that_is_half_read_when_the_weights_change_is_read_again(words: Path, tmp_path: Path) -> None:
+    """The batch by hand, one step at a time: a prompt longer than one reading, then new weights."""
+    new = Qwen3.load(tiny_model(tmp_path, seed=1, context=2048))
+    (tmp_path / "old").mkdir()
+    old = Qwen3.load(tiny_model(tmp_path / "old", context=2048))
+    ids = [5 + i % 60 for i in range(1200)]
+    expected = new(torch.tensor([ids]))[0, -1].argmax().item()
+    tokenizer = Tokenizer(words)
+    batch: Batch[Request] = Batch(old, tokenizer.eos_ids, version="0", slots=4, cache_bytes=1 << 28)
+    batch.submit(Request(ids, Sampling(1, temperature=0.0), 0, 1, StopTokens(tokenizer, ())))
+    assert batch.step() == []  # read in part
+    batch.update(new.to_hf(), "1")
+    tokens = []
+    while batch.busy:
+        tokens += batch.step()
+    assert [token.id for _, token in tokens] == [expected]
+    assert batch.reused_prompt_tokens == 0
+
+
+async def test_a_full_context_is_a_limit_of_an_agent_that_goes_on(engine: LocalEngine) -> None:
+    spans = [Span(Origin.PROMPT, "", 500, (5,) * 500), Span(Origin.INJECTED, "", 20, (6,) * 20)]
+    chunks = [chunk async for chunk in engine.stream(Context((), spans), Sampling(10))]
+    assert [(chunk.pieces, chunk.finish) for chunk in chunks] == [((), Finish.LENGTH)]
+
+
 async def test_the_context_ends(engine: LocalEngine) -> None:
     said = await say(engine, [5] * 500, 50)
     assert (len(said.ids), said.finish) == (12, Finish.LENGTH)
@@ -337,7 +364,7 @@ async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     engine = LocalEngine.open(tiny_model(tmp_path, context=4096))
     problem = Problem("p", "countdown", "", "1 2 3 = 4")
     organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
-    role, limits = Role(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
+    role, limits = Backing(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
     traces = [trace for episode in episodes for trace in episode.traces]
     assert any(trace.joins for trace in traces), "the seed should give joins"
@@ -365,6 +392,34 @@ def test_a_folder_that_is_no_model_is_named(tmp_path: Path, missing: str) -> Non
     folder = tiny_model(tmp_path / "model")
     (folder / missing).unlink()
     with pytest.raises(ValueError, match=f"model has no {missing.split('.')[0].replace('model', 'weights')}"):
+        LocalEngine.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("model.safetensors", "version https://git-lfs.github.com/spec/v1", "model.safetensors cannot be read"),
+        ("tokenizer.json", '{"no": "tokenizer"}', "tokenizer.json cannot be read"),
+        ("config.json", '{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 9}', "config.json lacks head_dim"),
+        ("config.json", "not json", "Expecting value"),
+    ],
+)
+def test_a_file_that_is_something_else_is_named(tmp_path: Path, file: str, content: str, message: str) -> None:
+    folder = tiny_model(tmp_path / "model")
+    (folder / file).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        LocalEngine.open(folder)
+
+
+def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
+    folder, other = tiny_model(tmp_path / "model"), tiny_model(tmp_path / "other", context=64)
+    weights = load_file(other / "model.safetensors")
+    name = "model.layers.0.self_attn.o_proj.weight"
+    save_file({k: v for k, v in weights.items() if k != name}, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=f"lacks the weights '{name}'"):
+        LocalEngine.open(folder)
+    save_file({k: v[:1] if k == name else v for k, v in weights.items()}, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"not those of its config\.json"):
         LocalEngine.open(folder)
 
 

@@ -21,9 +21,9 @@ from orgthink.engines.vllm import VllmEngine
 from orgthink.episode import Message, Origin, Sampling, Span, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Limits
 
 pytestmark = pytest.mark.vllm
 
@@ -188,7 +188,7 @@ async def test_a_fork_reuses_the_cache_of_a_parent_that_is_still_decoding(engine
 
 async def test_an_episode_forks_and_joins(engine: VllmEngine) -> None:
     organization = AsyncThink(prompts="pocket")
-    episode = await attempt(organization, PROBLEM, Role(engine, Sampling(200, 0.0)), limits=Limits(2))
+    episode = await attempt(organization, PROBLEM, Backing(engine, Sampling(200, 0.0)), limits=Limits(2))
     organizer, worker = episode.traces
     assert episode.answer == worker.returned == FOUND
     assert (organizer.stop, organizer.status, len(organizer.joins)) == (StopReason.DONE, Status.OK, 1)

@@ -100,9 +100,9 @@ async def test_a_failing_engine_tells_every_stream(engine: VllmEngine) -> None:
     engine._engine.step = fail
     ends = await asyncio.gather(*tasks, return_exceptions=True)
     assert [str(end) for end in ends] == ["vLLM failed: the device is gone"] * 3
+    await engine.aclose()
     with pytest.raises(EngineError, match="the device is gone"):
         await read(engine, context(engine), Sampling(5))
-    await engine.aclose()
 
 
 async def test_closing_the_engine_ends_its_streams(engine: VllmEngine) -> None:

@@ -28,9 +28,9 @@ from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Limits
 
 pytestmark = pytest.mark.vllm
 
@@ -91,7 +91,7 @@ def joined(chunks: list[Chunk], field: str) -> list[Any]:
 
 
 async def solved(engine: Any) -> Any:
-    role = Role(engine, Sampling(200, 0.0))
+    role = Backing(engine, Sampling(200, 0.0))
     return await attempt(AsyncThink(prompts="pocket"), PROBLEM, role, limits=Limits(2))
 
 

@@ -16,7 +16,7 @@ from orgthink.grammar.asyncthink import (
     DIALECT,
     Dialect,
     Injected,
-    Protocol,
+    Keys,
     organizer_scanner,
     read,
     worker_scanner,
@@ -281,7 +281,7 @@ def test_an_injection_ends_at_the_end_of_its_own_key(text):
 
 
 def _errors(text: str, capacity: int = 3, *, queue: bool = False) -> list[FormatError]:
-    protocol = Protocol(capacity, queue=queue)
+    protocol = Keys(capacity, queue=queue)
     faults = (protocol.check(part) for part in read(text) if not isinstance(part, Injected))
     return [fault for fault in faults if fault is not None]
 
@@ -320,7 +320,7 @@ def test_with_a_queue_forks_may_wait():
 
 @given(_ACTIONS, st.integers(1, 4))
 def test_taken_keys_never_exceed_the_workers(actions, capacity):
-    protocol = Protocol(capacity)
+    protocol = Keys(capacity)
     for action in actions:
         before = set(protocol.taken)
         if protocol.check(action) is not None:

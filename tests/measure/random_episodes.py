@@ -10,7 +10,7 @@ from itertools import count
 from hypothesis import strategies as st
 
 from orgthink.engines.scripted import Turn
-from orgthink.episode import CONTROLLER, Edge, Episode, Origin, Problem, Span, Trace
+from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ def episode_of(program: Program) -> Episode:
 def _record(program: Program, agent: str, parent: str | None, traces: list[Trace], names: Counter[str]) -> None:
     place = len(traces)
     traces.append(Trace(agent, "agent", parent, ()))
-    forks: list[Edge] = []
-    joins: list[Edge] = []
+    edges: list[Edge] = []
     taken: dict[str, str] = {}
     steps = 0
     for op in program:
@@ -85,12 +84,12 @@ def _record(program: Program, agent: str, parent: str | None, traces: list[Trace
                 name = f"{agent}/{key}"
                 names[name] += 1
                 taken[key] = f"{name}#{names[name]}"
-                forks.append(Edge(key, taken[key], steps, sum(join.at == steps for join in joins)))
+                edges.append(Edge(EdgeKind.FORK, key, taken[key], steps))
                 _record(child, taken[key], agent, traces, names)
             case Join(key) if key in taken:
-                joins.append(Edge(key, taken.pop(key), steps))
+                edges.append(Edge(EdgeKind.JOIN, key, taken.pop(key), steps))
     spans = (Span(Origin.SAMPLED, "", steps),)
-    traces[place] = Trace(agent, "agent", parent, spans, tuple(forks), tuple(joins))
+    traces[place] = Trace(agent, "agent", parent, spans, tuple(edges))
 
 
 def script_of(program: Program, rng: random.Random) -> list[Turn]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -12,16 +13,15 @@ from hypothesis import strategies as st
 from random_episodes import Fork, Join, Program, Think, episode_of, programs, random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine
-from orgthink.episode import Edge, Episode, Origin, Sampling, StopReason
+from orgthink.episode import EdgeKind, Episode, Origin, Sampling, StopReason
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import Stretch, critical_path, critical_stretches, longest_path, timeline
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.session import Limits
 from orgthink.tasks.countdown import COUNTDOWN_MINI
 
 PROBLEM = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
@@ -60,7 +60,9 @@ def shapes(episode: Episode) -> set[str]:
         found |= {"key again"} if len({fork.key for fork in trace.forks}) < len(trace.forks) else set()
         found |= {"no steps"} if trace.parent and not trace.steps else set()
         found |= {"joins at one step"} if len(set(ats)) < len(ats) else set()
-        found |= {"fork after join at a step"} if any(fork.after for fork in trace.forks) else set()
+        pairs = [(a, b) for a, b in pairwise(trace.edges) if a.at == b.at]
+        again = any((a.kind, b.kind) == (EdgeKind.JOIN, EdgeKind.FORK) for a, b in pairs)
+        found |= {"fork after join at a step"} if again else set()
     return found
 
 
@@ -217,7 +219,7 @@ def run_program(program: Program, rng: random.Random) -> Episode:
     """The program as the runtime plays it, at one second a token."""
     limits = Limits(capacity=99, budget=Budget(depth=2))
     engine = ScriptedEngine(script_of(program, rng))
-    return run_virtual(attempt(AsyncThink(), PROBLEM, Role(engine, Sampling(10_000)), limits=limits))
+    return run_virtual(attempt(AsyncThink(), PROBLEM, Backing(engine, Sampling(10_000)), limits=limits))
 
 
 def test_critical_path_is_virtual_time() -> None:
@@ -247,6 +249,6 @@ def placed(episode: Episode) -> set[tuple[str, float, float]]:
 def test_the_runtime_tells_chains_from_parallel_forks() -> None:
     """Both are recorded at step 0 of a controller."""
     episode = episode_of(EXAMPLES["chain: code forks and joins one after another"][0])
-    assert [fork.after for fork in episode.root.forks] == [0, 1, 2]
-    flat = replace(episode.root, forks=tuple(Edge(fork.key, fork.child, fork.at) for fork in episode.root.forks))
+    assert [edge.kind for edge in episode.root.edges] == [EdgeKind.FORK, EdgeKind.JOIN] * 3
+    flat = replace(episode.root, edges=(*episode.root.forks, *episode.root.joins))
     assert critical_path(replace(episode, traces=(flat, *episode.traces[1:]))) == 8

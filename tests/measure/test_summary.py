@@ -10,7 +10,7 @@ from random_episodes import Fork, Join, Think, episode_of
 
 from orgthink.episode import Episode, FormatError, FormatFault, Grade, Problem, StopReason
 from orgthink.measure.latency import critical_path
-from orgthink.measure.summary import compare, summarise
+from orgthink.measure.summary import compare, has_format_error, summarise, was_truncated
 
 BASE = {
     "asyncthink": episode_of((Think(2), Fork("1", (Think(9),)), Think(5), Join("1"), Think(1))),
@@ -38,6 +38,10 @@ EPISODES = [
     attempt("sequential", 1, 1),
     attempt("sequential", 2, 3),
 ]
+CUT_OFF = replace(
+    attempt("sequential", 1, 0, (FormatError.TRUNCATED,)),
+    traces=(replace(BASE["sequential"].root, stop=StopReason.LENGTH),),
+)
 
 
 def test_means() -> None:
@@ -64,10 +68,53 @@ def test_means() -> None:
 def test_every_measure_has_a_mean_an_interval_and_n() -> None:
     ours = json.loads(json.dumps(summarise(EPISODES), allow_nan=False))["asyncthink"]
     names = ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate")
-    for measure in (*(ours[name] for name in (*names, "errors")), *ours["at_least"], *ours["format_errors"].values()):
+    for measure in (
+        *(ours[name] for name in (*names, "errors", "truncated_rate")),
+        *ours["at_least"],
+        *ours["format_errors"].values(),
+    ):
         assert set(measure) == {"mean", "low", "high", "n"}
         assert measure["low"] <= measure["mean"] <= measure["high"]
     assert len(ours["at_least"]) == 4
+
+
+def test_to_be_cut_off_is_a_rate_of_its_own_and_no_format_error() -> None:
+    summary = summarise([CUT_OFF, attempt("sequential", 2, 0, (FormatError.NO_ANSWER,)), *EPISODES[:2]])
+    assert (summary["sequential"]["format_error_rate"]["mean"], summary["sequential"]["truncated_rate"]["mean"]) == (
+        0.5,
+        0.5,
+    )
+    assert summary["sequential"]["format_errors"]["TRUNCATED"]["mean"] == 0.5
+    assert summary["asyncthink"]["truncated_rate"]["mean"] == 0
+
+
+@pytest.mark.parametrize("kind", FormatError)
+def test_every_other_kind_is_a_format_error(kind: FormatError) -> None:
+    made = attempt("asyncthink", 1, 0, (kind,))
+    assert has_format_error(made) == (kind is not FormatError.TRUNCATED)
+    assert has_format_error(attempt("asyncthink", 1, 0, (FormatError.TRUNCATED, kind))) == has_format_error(made)
+
+
+@pytest.mark.parametrize("stop", [StopReason.LENGTH, StopReason.BUDGET])
+def test_a_worker_that_is_cut_off_counts(stop: StopReason) -> None:
+    whole = attempt("asyncthink", 1)
+    cut = replace(whole, traces=(whole.root, replace(whole.traces[1], stop=stop)))
+    assert (was_truncated(whole), was_truncated(cut)) == (False, True)
+
+
+def test_usage_is_a_mean_by_role() -> None:
+    organizer, worker = BASE["asyncthink"].traces
+    forking = (replace(organizer, role="organizer"), replace(worker, role="worker"))
+    alone = (replace(BASE["sequential"].root, role="organizer"),)
+    attempts = zip(EPISODES[:3], (forking, forking, alone), strict=True)
+    ours = summarise(replace(episode, traces=traces) for episode, traces in attempts)["asyncthink"]["usage"]
+    assert list(ours) == ["organizer", "worker"]
+    worker = ours["worker"]
+    assert worker["agents"] == pytest.approx(2 / 3)
+    assert worker["sampled_tokens"] == pytest.approx(2 * 9 / 3)
+    assert worker["critical_steps"] == pytest.approx(2 * 9 / 3)
+    assert worker["share"] == pytest.approx(18 / 44)
+    assert worker["cost"] is None
 
 
 def test_errors_are_shown() -> None:

@@ -17,10 +17,10 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.text import episode_of_text, measure_text, words
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.session import Limits
 from orgthink.tasks.countdown import COUNTDOWN_MINI
 
 Row = tuple[int, str, dict[str, list[str]], tuple[int, int, float | None, float | None, int, int, list[str]]]
@@ -175,7 +175,7 @@ def test_agrees_with_the_runtime() -> None:
     problem = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
     for _ in range(100):
         engine = ScriptedEngine(script_of(random_program(rng, depth=1), rng))
-        role = Role(engine, Sampling(10_000))
+        role = Backing(engine, Sampling(10_000))
         episode = run_virtual(attempt(AsyncThink(), problem, role, limits=Limits(capacity=3)))
         workers: defaultdict[str, list[str]] = defaultdict(list)
         for edge in episode.root.forks:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from random_episodes import Program, episode_of, programs
 
-from orgthink.episode import CONTROLLER, Edge, Episode, Origin, Problem, Span, Trace
+from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens, usage
 
@@ -20,7 +20,11 @@ def spans(*parts: tuple[Origin, int]) -> tuple[Span, ...]:
 ORGANIZER = Trace(
     "organizer", "organizer", None,
     spans((Origin.PROMPT, 30), (Origin.SAMPLED, 8), (Origin.INJECTED, 4), (Origin.SAMPLED, 2)),
-    forks=(Edge("1", "organizer/1", 2), Edge("2", "organizer/2", 4)), joins=(Edge("1", "organizer/1", 8),),
+    edges=(
+        Edge(EdgeKind.FORK, "1", "organizer/1", 2),
+        Edge(EdgeKind.FORK, "2", "organizer/2", 4),
+        Edge(EdgeKind.JOIN, "1", "organizer/1", 8),
+    ),
     start=0.0, end=15.0, turns=2, cost=0.5,
 )  # fmt: skip
 WORKERS = (

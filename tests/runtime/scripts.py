@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from orgthink.engines.engine import Chunk, Context, EngineError
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.session import Limits
 
 PROBLEM = Problem("countdown-mini/test", "countdown-mini", "main question", "main question")
 
@@ -87,7 +87,7 @@ def play(
     engine = RecordingEngine(turns)
 
     async def run() -> Episode:
-        episode = await attempt(organization, PROBLEM, Role(engine, Sampling(max_tokens)), limits=limits)
+        episode = await attempt(organization, PROBLEM, Backing(engine, Sampling(max_tokens)), limits=limits)
         await asyncio.sleep(LONG_AFTER)
         return episode
 

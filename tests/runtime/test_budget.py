@@ -11,9 +11,8 @@ from orgthink.engines.scripted import Turn
 from orgthink.episode import FormatError, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
-from orgthink.runtime.agent import Result
-from orgthink.runtime.budget import Account, Budget, BudgetExhausted
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Account, Budget, BudgetExhausted, Limits
+from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
 

@@ -11,11 +11,10 @@ from orgthink.engines.scripted import Turn, UnexpectedRequest
 from orgthink.episode import CancelSource, FormatError, Sampling, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.sequential import Sequential
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Budget
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.session import Limits
 
 ASYNCTHINK = AsyncThink()
 TWO = Turn("a <FORK-1> one </FORK-1> <FORK-2> two </FORK-2> <JOIN-1>", when="main process")
@@ -153,7 +152,7 @@ def test_cancelling_the_attempt_stops_every_token():
     engine = RecordingEngine(turns)
 
     async def run() -> float:
-        task = asyncio.create_task(attempt(ASYNCTHINK, PROBLEM, Role(engine, Sampling(1000))))
+        task = asyncio.create_task(attempt(ASYNCTHINK, PROBLEM, Backing(engine, Sampling(1000))))
         await asyncio.sleep(50.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -179,7 +178,7 @@ class Canceller:
         controller = session.controller()
 
         async def work(agent):
-            from orgthink.runtime.agent import Result
+            from orgthink.runtime.result import Result
 
             return Result(await agent.complete())
 
@@ -224,7 +223,7 @@ def test_a_bug_is_raised_and_leaves_nobody_at_work():
 
     async def run() -> None:
         with pytest.raises(UnexpectedRequest):  # no turn for worker 2
-            await attempt(ASYNCTHINK, PROBLEM, Role(engine, Sampling(1000)), limits=Limits(capacity=3))
+            await attempt(ASYNCTHINK, PROBLEM, Backing(engine, Sampling(1000)), limits=Limits(capacity=3))
         seen = len(engine.sampled)
         await asyncio.sleep(5000)
         assert len(engine.sampled) == seen

@@ -11,8 +11,8 @@ from scripts import play, words
 from orgthink.engines.scripted import Turn
 from orgthink.episode import CONTROLLER, Message, Origin, Status, StopReason
 from orgthink.measure.latency import critical_path, longest_path
-from orgthink.runtime.agent import Result
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.result import Result
 
 
 def ask(text: str) -> tuple[Message, ...]:
@@ -93,7 +93,7 @@ class Rounds:
                 return said.partition("final ")[2] or None
             for i, (name, argument) in enumerate(calls):
                 if name == "python":
-                    session.fork(manager, str(i), session.controller("python"), self._python(argument))
+                    session.fork(manager, str(i), session.code("python"), self._python(argument))
                 else:
                     session.fork(manager, str(i), session.agent(name, ask(f"{name} {argument}")), self._agent)
             results = [await session.join(manager, str(i)) for i in range(len(calls))]

@@ -9,11 +9,12 @@ import pytest
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Sampling
+from orgthink.episode import Episode, FormatError, Sampling, StopReason
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks.countdown import COUNTDOWN_MINI
 
@@ -25,22 +26,60 @@ class CountingEngine(ScriptedEngine):
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         pieces = 0
-        stream = super().stream(context, replace(sampling, stop=()))
-        async for chunk in stream:
+        async for chunk in super().stream(context, sampling):
             pieces += len(chunk.pieces)
             yield replace(chunk, tokens=round(pieces * self.ratio) if chunk.finish else None)
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
-def test_forks_are_placed_in_tokens(ratio: float) -> None:
-    engine = CountingEngine(
-        [
-            Turn("a <FORK-1> q </FORK-1> b c d e f g h i", when="main process"),
-            Turn("1 2 3 4", when="Subtask: q"),
-        ]
-    )
+def _play(ratio: float, *turns: Turn, limits: Limits | None = None) -> Episode:
+    engine = CountingEngine(turns)
     engine.ratio = ratio
     problem = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
-    episode = run_virtual(attempt(AsyncThink(), problem, Role(engine, Sampling(100))))
+    return run_virtual(attempt(AsyncThink(), problem, Backing(engine, Sampling(100)), limits=limits))
+
+
+RATIOS = pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
+
+
+@RATIOS
+def test_forks_are_placed_in_tokens(ratio: float) -> None:
+    turns = (
+        Turn("a <FORK-1> q </FORK-1> b c d e f g h i", when="main process"),
+        Turn("1 2 3 4", when="Subtask: q"),
+    )
+    episode = _play(ratio, *turns)
     assert episode.root.steps == critical_path(episode) == longest_path(episode) == 12 * ratio
     assert [fork.at for fork in episode.root.forks] == [4 * ratio]
+
+
+@RATIOS
+def test_what_ends_with_a_tag_is_counted_too(ratio: float) -> None:
+    """A Join, a Return or an Answer comes in the last chunk, with the count."""
+    turns = (
+        Turn("a a <FORK-1> q </FORK-1> <JOIN-1>", when="main process"),
+        Turn("1 2 3 4 5 <RETURN> r </RETURN> never", when="Subtask: q"),
+        Turn("b <ANSWER> 7 </ANSWER> never", when="</JOIN-1>"),
+    )
+    episode = _play(ratio, *turns)
+    organizer, worker = episode.traces
+    assert (organizer.steps, worker.steps) == (10 * ratio, 8 * ratio)
+    assert organizer.forks[0].at == -(-5 * ratio // 1) and organizer.joins[0].at == 6 * ratio
+
+
+@RATIOS
+def test_format_errors_are_placed_in_tokens(ratio: float) -> None:
+    twice = "<FORK-1> q </FORK-1> <FORK-1> q </FORK-1>"
+    episode = _play(ratio, Turn(f"a a {twice}", when="main process"), Turn("w w", when="Subtask: q"))
+    (fault,) = episode.format_faults
+    assert fault.kind is FormatError.DUPLICATE_FORK and fault.at == episode.root.steps == 8 * ratio
+
+
+@RATIOS
+def test_the_budget_is_charged_in_tokens(ratio: float) -> None:
+    turns = (
+        Turn("a a <FORK-1> q </FORK-1> <JOIN-1>", when="main process"),
+        Turn("1 2 <RETURN> r </RETURN>", when="Subtask: q"),
+        Turn("<ANSWER> 7 </ANSWER>", when="</JOIN-1>"),
+    )
+    stop = StopReason.DONE if ratio < 1 else StopReason.BUDGET
+    assert _play(ratio, *turns, limits=Limits(budget=Budget(tokens=12))).stop is stop

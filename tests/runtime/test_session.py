@@ -16,9 +16,8 @@ from orgthink.grammar.actions import Fork, Join
 from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
-from orgthink.runtime.agent import Result
-from orgthink.runtime.budget import Budget
-from orgthink.runtime.session import Limits
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
 

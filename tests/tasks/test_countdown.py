@@ -154,6 +154,12 @@ def test_vote_takes_the_most_frequent_and_then_the_first_offered():
     assert vote(MINI, ["1 + 1", "2 + 2;1 + 1", f"3 + 3;{a};{b};{c}"]).split("\n") == ["1 + 1", "2 + 2", "3 + 3", a]
 
 
+def test_vote_keeps_a_wrong_expression_apart_from_a_right_one_with_the_same_parts():
+    wrong, right = "7 + 9 * 2", "7 * 2 + 9"
+    assert parse(wrong).key == parse(right).key and parse(wrong).value != parse(right).value
+    assert vote(MINI, [wrong, right, "2 * 7 + 9"]).split("\n") == [right, wrong]
+
+
 def test_vote_counts_an_answer_once_for_each_solution():
     a, b = GOOD[:2]
     assert vote(MINI, [f"{a};{a};2 + 7 + 9", b, b]).split("\n") == [b, a]

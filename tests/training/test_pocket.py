@@ -7,7 +7,7 @@ import pytest
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin
 from orgthink.grammar.actions import Answer, Malformed
-from orgthink.grammar.asyncthink import Injected, Protocol, read
+from orgthink.grammar.asyncthink import Injected, Keys, read
 from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.tasks.expression import parse
 from orgthink.training import pocket
@@ -46,7 +46,7 @@ def test_organizers_keep_the_protocol():
         seen += 1
         prompt, *rest = traces[0].spans
         capacity = int(prompt.text.split()[1])
-        protocol = Protocol(capacity)
+        protocol = Keys(capacity)
         parts = read("".join(span.text for span in rest))
         assert all(protocol.check(part) is None for part in parts if not isinstance(part, Injected))
         assert not any(isinstance(part, Malformed) for part in parts)

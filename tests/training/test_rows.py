@@ -5,7 +5,7 @@ import pytest
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Origin, Sampling, Span, Trace
 from orgthink.organizations.asyncthink import AsyncThink
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import COUNTDOWN_MINI
@@ -21,7 +21,7 @@ def test_the_join_tag_is_trained_and_what_it_brings_is_not():
         ]
     )
     problem = next(COUNTDOWN_MINI.problems("test", 0))
-    episode = run_virtual(attempt(AsyncThink(), problem, Role(engine, Sampling(50))))
+    episode = run_virtual(attempt(AsyncThink(), problem, Backing(engine, Sampling(50))))
     row = row_of(episode.root)
     trained = [i for i, t in zip(row.token_ids, row.trained, strict=True) if t]
     said = engine.injection(" <FORK-1> q </FORK-1> <JOIN-1> <ANSWER> 1 </ANSWER>")[1]

@@ -6,17 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import Cursor, batches, collate
 from orgthink.training.losses import cross_entropy_sum
 from orgthink.training.rows import Row
-from orgthink.training.sft import Lesson, SftSettings, train
+from orgthink.training.sft import Course, SftSettings, train
 
 CONFIG = Qwen3Config(16, 32, 32, 1, 1, 1, 32, 64)
 SETTINGS = SftSettings(steps=12, warmup=2, batch_tokens=400, save_every=4, learning_rate=1e-2)
@@ -31,14 +35,18 @@ def rows(seed, pool):
         yield Row(ids, (False,) + (True,) * (len(ids) - 1))
 
 
-def lesson():
+def course():
     model = Qwen3(CONFIG)
     model.initialise(torch.Generator().manual_seed(0))
 
     def write_folder(folder):
         CONFIG.save(folder, eos_token_id=0, pad_token_id=0)
 
-    return Lesson(model, rows, write_folder, pad_id=0)
+    return Course(model, rows, write_folder, pad_id=0)
+
+
+def folder(path):
+    return RunFolder.open(path) if path.exists() and any(path.iterdir()) else RunFolder.create(path, "train", SETTINGS)
 
 
 def metrics(run):
@@ -59,28 +67,77 @@ def stop_at(step, error):
 
 
 def test_it_learns(tmp_path):
-    train(lesson(), replace(SETTINGS, steps=60), tmp_path, lambda line: None)
+    train(course(), replace(SETTINGS, steps=60), folder(tmp_path), lambda line: None)
     losses = [line["loss"] for line in metrics(tmp_path)]
     assert losses[-1] < 0.3 * losses[0]
 
 
-@pytest.mark.parametrize(("step", "error"), [(6, Stop()), (6, KeyboardInterrupt()), (4, Stop())])
+@pytest.mark.parametrize(("step", "error"), [(6, Stop()), (4, Stop())])
 def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, step, error):
-    train(lesson(), SETTINGS, tmp_path / "whole", lambda line: None)
+    train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
     with pytest.raises(type(error)):
-        train(lesson(), SETTINGS, tmp_path / "cut", stop_at(step, error))
-    train(lesson(), SETTINGS, tmp_path / "cut", lambda line: None)
+        train(course(), SETTINGS, folder(tmp_path / "cut"), stop_at(step, error))
+    train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
     assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
     (whole, cut) = (Qwen3.load(checkpoint.saved(tmp_path / name)[-1] / "model") for name in ("whole", "cut"))
     for a, b in zip(whole.parameters(), cut.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
+@contextmanager
+def ctrl_c_inside(step, times=1):
+    """Ctrl-C in the middle of a step: its weights have moved, and nothing is recorded yet."""
+    calls = 0
+
+    def after(optimizer, args, kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == step:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    hook = register_optimizer_step_post_hook(after)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def test_ctrl_c_inside_a_step_finishes_it_and_saves(tmp_path):
+    train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
+    with ctrl_c_inside(6), pytest.raises(KeyboardInterrupt):
+        train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
+    assert checkpoint.saved(tmp_path / "cut")[-1].name == "step-000006"
+    assert len(metrics(tmp_path / "cut")) == 6
+    train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+
+
+def test_a_second_ctrl_c_stops_at_once_and_saves_nothing(tmp_path):
+    with ctrl_c_inside(6, times=2), pytest.raises(KeyboardInterrupt):
+        train(course(), SETTINGS, folder(tmp_path), lambda line: None)
+    assert checkpoint.saved(tmp_path)[-1].name == "step-000004"
+    assert len(metrics(tmp_path)) == 5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_in_the_last_step_is_too_late(tmp_path):
+    with ctrl_c_inside(12):
+        assert train(course(), SETTINGS, folder(tmp_path), lambda line: None).name == "step-000012"
+
+
+def test_only_one_process_trains_in_a_folder(tmp_path):
+    run = folder(tmp_path)
+    with run.journal(), pytest.raises(UserError, match="another process"):
+        train(course(), SETTINGS, RunFolder.open(tmp_path), lambda line: None)
+    assert not checkpoint.saved(tmp_path)
+
+
 def test_kill_9_in_the_middle_loses_nothing_that_was_saved(tmp_path):
-    train(lesson(), SETTINGS, tmp_path / "whole", lambda line: None)
+    train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
     code = (
         "import sys, time, pathlib; sys.path.insert(0, sys.argv[1]); import test_sft as t\n"
-        "t.train(t.lesson(), t.SETTINGS, pathlib.Path(sys.argv[2]), lambda line: time.sleep(0.2))"
+        "t.train(t.course(), t.SETTINGS, t.folder(pathlib.Path(sys.argv[2])), lambda line: time.sleep(0.2))"
     )
     run = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", code, os.path.dirname(__file__), str(run)])
@@ -89,15 +146,15 @@ def test_kill_9_in_the_middle_loses_nothing_that_was_saved(tmp_path):
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.wait()
-    train(lesson(), SETTINGS, run, lambda line: None)
+    train(course(), SETTINGS, folder(run), lambda line: None)
     assert metrics(run) == metrics(tmp_path / "whole")
 
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
-    train(lesson(), replace(SETTINGS, steps=1), tmp_path, lambda line: None)
+    train(course(), replace(SETTINGS, steps=1), folder(tmp_path), lambda line: None)
     other = Qwen3(replace(CONFIG, hidden_size=64))
     with pytest.raises(ValueError, match="another shape"):
-        train(replace(lesson(), model=other), SETTINGS, tmp_path, lambda line: None)
+        train(replace(course(), model=other), SETTINGS, folder(tmp_path), lambda line: None)
 
 
 def test_batches_from_a_cursor_are_the_same_batches():
@@ -118,7 +175,7 @@ def test_padding_is_little_and_nothing_exceeds_a_batch():
 
 
 def test_only_trained_tokens_count():
-    model = lesson().model
+    model = course().model
     row = Row((1, 2, 3, 4), (False, True, False, True))
     ids, trained = collate([row], 0)
     logprobs = model(ids)[0].log_softmax(-1)

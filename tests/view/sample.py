@@ -11,12 +11,11 @@ from orgthink.episode import Episode, Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
-from orgthink.runtime.agent import Role
+from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
-from orgthink.runtime.budget import Budget
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.runtime.session import Limits
-from orgthink.tasks import task_named
+from orgthink.tasks import TASKS
 
 NUMBERS, TARGET = [3, 5, 7, 8, 12], 24
 SOLUTIONS = ("12 + 7 + 5", "(5 - 3) * 12", "7 * 5 - 8 - 3", "(7 - 5) * 12")
@@ -28,7 +27,7 @@ HOSTILE = (
 
 
 def problem(number: int = 0) -> Problem:
-    made = task_named("countdown-mini").problem(NUMBERS, TARGET)
+    made = TASKS["countdown-mini"].problem(NUMBERS, TARGET)
     return replace(made, id=f"{made.id}#{number}")
 
 
@@ -46,9 +45,9 @@ def run(
     """One graded attempt at the sample problem."""
     engine = ScriptedEngine(turns, model="scripted-1")
     limits = Limits(capacity, Budget(depth=depth), agent_seconds=agent_seconds)
-    role = Role(engine, Sampling(max_tokens, temperature=0.0))
+    role = Backing(engine, Sampling(max_tokens, temperature=0.0))
     episode = run_virtual(attempt(organization, problem(number), role, limits=limits))
-    grade = task_named("countdown-mini").grade(episode.problem, episode.answer or "")
+    grade = TASKS["countdown-mini"].grade(episode.problem, episode.answer or "")
     return replace(episode, grade=grade) if graded else episode
 
 

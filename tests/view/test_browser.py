@@ -57,8 +57,21 @@ def test_overview_shows_the_summary(page):
         assert shown[1:5] == [f"{100 * share['mean']:.1f}" for share in shares]
         assert float(shown[5]) == pytest.approx(steps["mean"], abs=0.051)
         assert shown[9] == f"{100 * rate['mean']:.1f}"
+        assert shown[10] == f"{100 * numbers['truncated_rate']['mean']:.1f}"
         assert f"{steps['low']:.1f}–{steps['high']:.1f}" in row.text
     assert page.texts("#conditions dd")[-1] == "400 tokens per agent"
+
+
+def test_usage_tells_what_each_role_used(page):
+    page.js("document.querySelector('#overview details').open = true")
+    expected = [
+        (name, role, used) for name, numbers in summarise(EPISODES).items() for role, used in numbers["usage"].items()
+    ]
+    for row, (name, role, used) in zip(page.all("#usage tbody tr"), expected, strict=True):
+        assert row.find_element("css selector", "th").text == name
+        shown = [cell.text for cell in row.find_elements("css selector", "td")]
+        assert shown[0] == role
+        assert float(shown[4].replace(",", "")) == pytest.approx(used["sampled_tokens"], rel=0.02, abs=0.5)
 
 
 def test_plot_has_a_mark_with_whiskers_for_each_organization(page):

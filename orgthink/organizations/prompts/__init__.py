@@ -8,7 +8,8 @@ from importlib.resources import files
 
 from orgthink.episode import Message, Problem
 
-STYLES = ("paper", "pocket")
+STYLES = tuple(sorted(file.name.removesuffix(".toml") for file in files(__name__).iterdir() if ".toml" in file.name))
+"""The files of this folder."""
 
 
 @cache

@@ -22,6 +22,9 @@ OPERATORS = ("+", "-", "*", "/")
 LARGEST = 15
 """Relations by larger numbers are not written: the task has no such numbers."""
 
+_OPERATION = {"up": "+", "down": "-", "into": "*", "by": "/"}
+"""What is done to the value, by relation; `from` takes the value away from the number."""
+
 WORDS = ("facts", "scan", "up", "down", "from", "into", "by", "!")
 
 
@@ -114,4 +117,4 @@ def _canonical(relation: str, z: int, low: int, operator: str, high: int) -> boo
 def _solution(pair: str, relation: str, z: int) -> str:
     if relation == "from":
         return f"{z} - ( {pair} )"
-    return f"( {pair} ) {dict(up='+', down='-', into='*', by='/')[relation]} {z}"
+    return f"( {pair} ) {_OPERATION[relation]} {z}"

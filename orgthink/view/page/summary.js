@@ -13,6 +13,17 @@ const COLUMNS = [
   ["sampled_tokens", "sampled", "tokens", digits(1)],
   ["concurrency_pool", "concurrency", "agents", digits(2)],
   ["format_error_rate", "format errors", "%", percent],
+  ["truncated_rate", "cut off", "%", percent],
+];
+
+const USED = [
+  ["agents", "agents", "an episode"],
+  ["calls", "calls", "of the engine"],
+  ["prompt_tokens", "prompt", "tokens"],
+  ["sampled_tokens", "sampled", "tokens"],
+  ["injected_tokens", "injected", "tokens"],
+  ["critical_steps", "on the critical path", "steps"],
+  ["seconds", "time", "seconds"],
 ];
 
 function interval(values, print) {
@@ -70,5 +81,38 @@ function drawSummary() {
       ),
     ),
   );
+  drawUsage();
   drawPlot();
+}
+
+function drawUsage() {
+  byId("usage").append(
+    h("caption", {}, "Means over the episodes"),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "organization"),
+        h("th", { scope: "col" }, "role"),
+        USED.map(([, name, unit]) => h("th", { scope: "col", class: "number" }, name, h("small", {}, unit))),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      data.summary.flatMap((row) =>
+        Object.entries(row.usage).map(([role, used]) =>
+          h(
+            "tr",
+            {},
+            h("th", { scope: "row" }, mark(row.organization), row.organization),
+            h("td", {}, role),
+            USED.map(([key]) => h("td", { class: "number" }, short(used[key]))),
+          ),
+        ),
+      ),
+    ),
+  );
 }

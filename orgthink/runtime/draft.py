@@ -1,0 +1,51 @@
+"""A sampled span in the making."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orgthink.engines.engine import Chunk
+from orgthink.episode import Origin, Sampling, Span
+
+
+class Draft:
+    """What an agent sampled since the last span."""
+
+    def __init__(self, sampling: Sampling, start: float) -> None:
+        self.sampling, self._start = sampling, start
+        self.pieces: list[str] = []
+        self.counted: int | None = None
+        """Tokens by the server's count; `None` where it does not count."""
+        self.version: str | None = None
+        self._ids: list[int] = []
+        self._logprobs: list[float] = []
+
+    def add(self, chunk: Chunk, i: int) -> None:
+        """Take the chunk's piece `i`."""
+        self.pieces.append(chunk.pieces[i])
+        if chunk.token_ids is not None:
+            self._ids.append(chunk.token_ids[i])
+        if chunk.logprobs is not None:
+            self._logprobs.append(chunk.logprobs[i])
+        self.version = chunk.policy_version
+        if i == len(chunk.pieces) - 1:  # the count is of all pieces
+            self.counted = chunk.tokens
+
+    def span(self, end: float) -> Span:
+        n = len(self.pieces)
+        return Span(
+            Origin.SAMPLED,
+            "".join(self.pieces),
+            self.counted or n,
+            token_ids=_complete(self._ids, n),
+            logprobs=_complete(self._logprobs, n),
+            policy_version=self.version,
+            sampling=self.sampling,
+            start=self._start,
+            end=end,
+        )
+
+
+def _complete(values: list[Any], n: int) -> tuple[Any, ...] | None:
+    """All values, or `None` if the engine did not give every one."""
+    return tuple(values) if len(values) == n else None

@@ -1,0 +1,21 @@
+"""What servers say, read piece by piece."""
+
+from __future__ import annotations
+
+import pytest
+
+from orgthink.engines import wire
+
+COMPLETION = '{"choices": [{"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1, BAD]}}]}'
+CHAT = (
+    '{"choices": [{"delta": {"content": "ab"}, "logprobs": {"content": '
+    '[{"token": "a", "logprob": -1}, {"token": "b", "logprob": BAD}]}}]}'
+)
+
+
+@pytest.mark.parametrize("data", [COMPLETION, CHAT])
+@pytest.mark.parametrize("bad", ["null", "NaN", "-Infinity"])
+def test_a_logprob_that_is_no_number_makes_all_of_them_unknown(data: str, bad: str) -> None:
+    event = wire.event(data.replace("BAD", bad))
+    assert (event.pieces, event.logprobs) == (("a", "b"), None)
+    assert wire.event(data.replace("BAD", "-2")).logprobs == (-1, -2)

@@ -1,0 +1,24 @@
+"""The shipped model at work, for the tests that hold it to its promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from orgthink.engines.engine import Engine
+from orgthink.episode import Episode, Sampling
+from orgthink.evaluate import distinct, grade
+from orgthink.runtime import Backing, Limits, Organization, attempt
+from orgthink.tasks import TASKS
+
+TOKENS = 480
+"""A budget that lets every role finish: a whole scan and its answer take about 320."""
+
+
+async def solve(engine: Engine, organization: Organization, n: int, capacity: int = 1) -> Sequence[Episode]:
+    """Greedy, graded attempts at the first n held-out problems, all at once."""
+    backing = Backing(engine, Sampling(TOKENS, temperature=0))
+    limits = Limits(capacity=capacity)
+    problems = distinct("countdown-mini", "test", 0, n)
+    episodes = await asyncio.gather(*(attempt(organization, p, backing, limits=limits) for p in problems))
+    return [grade(episode, TASKS[episode.problem.task]) for episode in episodes]

@@ -1,0 +1,177 @@
+"""What the work of a fork may return, how it may fail, and what its parent gets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scripts import play, words
+
+from orgthink.engines.scripted import Turn
+from orgthink.episode import CancelSource, EdgeKind, Status, StopReason
+from orgthink.errors import Failure
+from orgthink.organizations.parallel import Parallel
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.result import Result
+
+
+class Caller:
+    """Code that calls each work in turn, and answers with the results' texts."""
+
+    name = "caller"
+
+    def __init__(self, *works, role: str | None = None, seconds: float | None = None) -> None:
+        self.works, self.role, self.seconds = works, role, seconds
+
+    async def run(self, problem, session):
+        controller = session.controller()
+        self.results: list[Result] = []
+        for i, work in enumerate(self.works):
+            child = session.code("tool") if self.role is None else session.agent(self.role, ())
+            self.results.append(await session.call(controller, str(i), child, work, seconds=self.seconds))
+        return "|".join(result.text for result in self.results)
+
+
+async def complete(agent) -> str:
+    return await agent.complete()
+
+
+async def broken(agent) -> str:
+    raise Failure("no route\n  to host")
+
+
+async def square(agent) -> str:
+    return "144"
+
+
+def test_forks_and_joins_are_recorded_in_order_of_time():
+    root = play(Caller(square, square), []).episode.root
+    assert [(edge.kind, edge.key, edge.at) for edge in root.edges] == [
+        (EdgeKind.FORK, "0", 0), (EdgeKind.JOIN, "0", 0), (EdgeKind.FORK, "1", 0), (EdgeKind.JOIN, "1", 0),
+    ]  # fmt: skip
+    assert (*root.forks, *root.joins) == (root.edges[0], root.edges[2], root.edges[1], root.edges[3])
+
+
+def test_a_failing_tool_is_a_result_with_an_error():
+    organization = Caller(broken, square)
+    episode = play(organization, []).episode
+    failed, fine = organization.results
+    assert (failed.status, failed.error, failed.text) == (Status.ERROR, "no route to host", "")
+    assert (fine.status, fine.error, fine.source) == (Status.OK, None, "controller/1")
+    trace = episode.trace("controller/0")
+    assert (trace.stop, trace.status, trace.error) == (StopReason.ERROR, Status.ERROR, "no route to host")
+    assert (episode.stop, episode.error, episode.answer) == (StopReason.DONE, None, "|144")
+
+
+def test_a_failure_of_the_organization_itself_ends_its_episode():
+    class Lost:
+        name = "lost"
+
+        async def run(self, problem, session):
+            return await broken(session.controller())
+
+    episode = play(Lost(), []).episode
+    assert (episode.stop, episode.error, episode.root.status) == (StopReason.ERROR, "no route to host", Status.ERROR)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(agent_seconds=50, episode_seconds=70)])
+def test_a_timeout_of_its_own_is_not_the_deadline(limits):
+    """It is no Failure, so it is a bug like every other exception; that of the organization as well."""
+
+    async def slow(agent) -> None:
+        async with asyncio.timeout(5):
+            await asyncio.sleep(10)
+
+    class Slow:
+        name = "slow"
+
+        async def run(self, problem, session):
+            await slow(session.controller())
+
+    for organization in (Caller(slow), Slow()):
+        with pytest.raises(TimeoutError):
+            play(organization, [], limits)
+
+
+def test_a_fork_may_have_a_deadline_of_its_own():
+    async def slow(agent) -> str:
+        await asyncio.sleep(10)
+        return "late"
+
+    for seconds, expected in ((None, 7), (3, 3), (20, 10)):
+        organization = Caller(slow, seconds=seconds)
+        trace = play(organization, [], Limits(agent_seconds=7)).episode.traces[1]
+        assert trace.end == expected
+        timely = expected == 10
+        assert trace.status is (Status.OK if timely else Status.TIMEOUT) is organization.results[0].status
+        assert trace.cancel is (None if timely else CancelSource.LIMIT)
+
+
+def test_what_a_cut_off_agent_said_is_kept_and_called_so():
+    organization = Caller(complete, role="writer")
+    trace = play(organization, [Turn(words("w", 50))], max_tokens=5).episode.traces[1]
+    assert organization.results == [Result(words("w", 5), Status.TRUNCATED, "controller/0")]
+    assert (trace.status, trace.stop, trace.returned) == (Status.TRUNCATED, StopReason.LENGTH, words("w", 5))
+
+
+@pytest.mark.parametrize(
+    ("returned", "status", "recorded"),
+    [
+        (None, Status.NO_RETURN, None),
+        ("", Status.OK, ""),
+        ("x", Status.OK, "x"),
+        (Result("x", Status.NO_RETURN), Status.NO_RETURN, "x"),
+        (Result("", Status.ERROR, error="bad input"), Status.ERROR, None),
+    ],
+)
+def test_status_of_what_is_returned(returned, status, recorded):
+    async def work(agent):
+        return returned
+
+    organization = Caller(work)
+    trace = play(organization, []).episode.traces[1]
+    assert (organization.results[0].status, trace.status, trace.returned) == (status, status, recorded)
+    assert trace.error == (returned.error if isinstance(returned, Result) else None)
+
+
+def test_the_deadline_of_work_outweighs_that_its_agent_was_done():
+    async def work(agent) -> str:
+        text = await agent.complete()
+        await asyncio.sleep(100)
+        return text
+
+    trace = play(Caller(work, role="writer", seconds=10), [Turn("w w")]).episode.traces[1]
+    assert (trace.stop, trace.status, trace.text, trace.returned) == (
+        StopReason.DEADLINE, Status.TIMEOUT, "w w", None,
+    )  # fmt: skip
+
+
+def test_a_thinker_that_is_cut_off_is_truncated():
+    turns = [Turn(words("a", 50)), Turn("<ANSWER> 7 </ANSWER>"), Turn("a")]
+    episode = play(Parallel(), turns, Limits(capacity=3), max_tokens=5).episode
+    assert [trace.status for trace in episode.traces[1:]] == [Status.TRUNCATED, Status.OK, Status.NO_RETURN]
+
+
+def test_cost_is_recorded_and_charged_all_the_way_up():
+    async def paid(agent) -> str:
+        agent.spend(0.25)
+        agent.spend(0.5)
+        return "bought"
+
+    episode = play(Caller(paid, square), [], Limits(budget=Budget(cost=1))).episode
+    assert [trace.cost for trace in episode.traces] == [None, 0.75, None]
+    assert episode.answer == "bought|144"
+    episode = play(Caller(paid, paid, square), [], Limits(budget=Budget(cost=1.5))).episode
+    assert (episode.stop, episode.error) == (StopReason.BUDGET, "budget exhausted: cost")
+    assert len(episode.traces) == 3
+
+
+def test_an_agent_without_money_does_not_decode():
+    async def work(agent) -> str:
+        said = await agent.complete()
+        agent.spend(1)
+        agent.inject(" more ")
+        return said + await agent.complete()
+
+    trace = play(Caller(work, role="a"), [Turn("w w")], Limits(budget=Budget(cost=1))).episode.traces[1]
+    assert (trace.stop, trace.status, trace.steps, trace.returned) == (StopReason.BUDGET, Status.TRUNCATED, 2, "w w")

@@ -1,0 +1,31 @@
+"""What is promised of the shipped model, on held-out targets."""
+
+from __future__ import annotations
+
+import pytest
+from pocket import solve
+
+from orgthink.engines import engine_spec, open_engine
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.sequential import Sequential
+from orgthink.tasks import COUNTDOWN_MINI
+
+PROBLEMS = 200
+
+
+async def test_alone_and_with_time_to_finish_it_finds_all_four_solutions_of_most_problems():
+    engine = await open_engine(engine_spec("pocket"))
+    episodes = await solve(engine, Sequential(prompts="pocket"), PROBLEMS)
+    await engine.aclose()
+    assert {episode.problem.data["target"] for episode in episodes} <= COUNTDOWN_MINI.test_targets
+    assert sum(episode.grade.all_correct for episode in episodes) / PROBLEMS >= 0.8
+    assert not any(episode.format_faults for episode in episodes)
+
+
+@pytest.mark.parametrize("capacity", [2, 3, 4])
+async def test_it_keeps_the_protocol_of_asyncthink(capacity):
+    engine = await open_engine(engine_spec("pocket"))
+    episodes = await solve(engine, AsyncThink(prompts="pocket"), PROBLEMS, capacity)
+    await engine.aclose()
+    assert sum(not episode.format_faults for episode in episodes) / PROBLEMS >= 0.98
+    assert sum(bool(episode.root.forks) for episode in episodes) / PROBLEMS >= 0.5
