@@ -16,7 +16,7 @@ import queue
 import random
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -51,11 +51,15 @@ class _Stream(Request):
                 break
             self.waiter = self.loop.create_future()
             await self.waiter
-        if isinstance(self.pending[0], EngineError):
-            raise self.pending[0]
         tokens: list[Token] = []
-        while self.pending and isinstance(self.pending[0], Token):
-            tokens.append(self.pending.popleft())
+        while self.pending:
+            item = self.pending[0]
+            if isinstance(item, EngineError):
+                if tokens:
+                    break  # first what was sampled before it
+                raise item
+            tokens.append(item)
+            self.pending.popleft()
         return tokens
 
     def wake(self) -> None:
@@ -220,7 +224,7 @@ class LocalEngine:
     def _fail(self, error: EngineError) -> None:
         self._deliver([(stream, error) for stream in self._batch.clear()])
 
-    def _deliver(self, items: list[tuple[_Stream, Token | EngineError]]) -> None:
+    def _deliver(self, items: Sequence[tuple[_Stream, Token | EngineError]]) -> None:
         """Hand out tokens, and wake up those who have seen all the earlier ones."""
         sleeping: dict[asyncio.AbstractEventLoop, list[_Stream]] = {}
         for stream, item in items:

