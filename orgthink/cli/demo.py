@@ -11,8 +11,8 @@ from orgthink.cli.run import Run
 from orgthink.cli.view import page
 from orgthink.store import RunFolder
 
-CAPACITY, TOKENS = 4, 128
-"""A scan of a whole problem takes about 230 tokens: this budget leaves a thinker alone half-done."""
+CAPACITY, TOKENS = 4, 192
+"""A whole scan and its answer take about 300 tokens: this budget leaves a thinker alone half-done."""
 
 
 @dataclass(frozen=True, kw_only=True)
