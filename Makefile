@@ -8,7 +8,7 @@ VLLM := .venv-vllm
 WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
 
-# OpenMP threads that spin at barriers cost a factor of ten on a shared machine.
+# OpenMP threads that spin at barriers cost a factor of ten on a shared machine (orgthink/threads.py).
 export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 

@@ -8,11 +8,9 @@ import platform
 import sys
 from collections.abc import Iterator
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin cost a factor of ten on a shared machine
-
-from benchmarks import runtime_overhead
 from benchmarks.report import Line
 from orgthink.provenance import commit
+from orgthink.threads import set_threads
 
 
 def lines() -> Iterator[Line]:
@@ -22,13 +20,14 @@ def lines() -> Iterator[Line]:
 
         yield from vllm_engine.run()
         return
-    from benchmarks import local_engine
+    from benchmarks import local_engine, runtime_overhead
 
     yield from runtime_overhead.run()
     yield from local_engine.run()
 
 
 def main() -> None:
+    set_threads(spare=1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}\n", flush=True)
     for line in lines():

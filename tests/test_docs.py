@@ -14,4 +14,4 @@ BLOCKS = [(file.name, code) for file in DOCS for code in FENCED.findall(file.rea
 def test_block(name, code, capsys):
     exec(compile(code, name, "exec"), {"__name__": "__main__"})  # our own text, not a model's
     said = [line for line in capsys.readouterr().out.splitlines() if line]
-    assert said == re.findall(r"#> (.*)", code)
+    assert said == re.findall(r"# → (.*)", code)

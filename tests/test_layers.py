@@ -13,7 +13,7 @@ import orgthink
 ROOT = Path(orgthink.__file__).parent
 
 FLOORS = {
-    "engines": 1, "grammar": 1, "episode": 1, "tasks": 1, "errors": 1, "provenance": 1,
+    "engines": 1, "grammar": 1, "episode": 1, "tasks": 1, "errors": 1, "provenance": 1, "threads": 1,
     "runtime": 2, "measure": 2, "store": 2,
     "tools": 3, "rewards": 3, "view": 3, "export": 3,
     "organizations": 4, "credit": 4,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+
+from orgthink.threads import set_threads
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -18,12 +19,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # where "≥" cannot be printed
-    _tame_threads()
+    argv = sys.argv[1:] if argv is None else argv
+    set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.errors import UserError
 
     try:
-        return _verb(sys.argv[1:] if argv is None else argv)()
+        return _verb(argv)()
     except (UserError, EngineUnavailable) as error:
         return _complain(str(error))
     except OSError as error:
@@ -81,10 +83,3 @@ def _unframed(frame: str) -> str:
 def _complain(line: str) -> int:
     print(f"orgthink: {' '.join(line.split())}", file=sys.stderr)
     return 2
-
-
-def _tame_threads() -> None:
-    """OpenMP threads that spin cost a factor of ten on a shared machine. What the user has set stays."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(min(cores, 8)))
