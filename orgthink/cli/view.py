@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import pick
+from orgthink.evaluate import Evaluation, in_order
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, write_whole
 
@@ -47,6 +48,8 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
     """Write the page of a run's episodes, and return where it is."""
     from orgthink.view import render
 
+    if folder.config["kind"] == "eval":
+        episodes = in_order(folder.settings("eval", Evaluation), episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode())

@@ -8,12 +8,16 @@ const failed = (e) =>
   e.error !== null || e.agents.some((a) => a.error !== null || ["timeout", "error"].includes(a.status));
 const troubled = (agent) => agent.status !== "ok" && agent.cancel !== "parent";
 
+const cutOff = (e) => e.faults.some((fault) => fault.kind === "TRUNCATED");
+const malformed = (e) => e.faults.some((fault) => fault.kind !== "TRUNCATED");
+
 const RESULTS = {
   "": ["every result", () => true],
   correct: ["all correct", solved],
   wrong: ["not all correct", (e) => e.grade !== null && !solved(e)],
   ungraded: ["not graded", (e) => e.grade === null],
-  format: ["format error", (e) => e.faults.length > 0],
+  format: ["format error", malformed],
+  cut: ["cut off", cutOff],
   failed: ["failed agent", failed],
 };
 
@@ -88,7 +92,8 @@ function listRow(e, index) {
       { class: "name" },
       mark(e.organization),
       e.organization,
-      e.faults.length ? h("span", { class: "flag", title: "format error" }, "format") : null,
+      malformed(e) ? h("span", { class: "flag", title: "format error" }, "format") : null,
+      cutOff(e) ? h("span", { class: "flag", title: "out of tokens" }, "cut off") : null,
       failed(e) ? h("span", { class: "flag", title: "failed agent" }, "failed") : null,
     ),
     h("span", { class: "steps" }, `${short(e.steps)} steps`),
