@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.training.pocket import CONFIG as POCKET
 
-CONFIG = Qwen3Config(
-    vocab_size=512,
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=32,
-    max_position_embeddings=2048,
-)
+CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 
 
 def pocket_size_model(folder: Path) -> Path:

@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("vllm")
 
 import torch
+from streams import PROMPT, context, greedy, joined, read
 from taught import BEFORE, FOUND, PROBLEM, taught_model
 from transformers import AutoModelForCausalLM
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.engine import Context, EngineError, Finish
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Message, Origin, Sampling, Span, Status, StopReason
+from orgthink.episode import Origin, Sampling, Span, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.prompts import prompt
 from orgthink.runtime.agent import Backing
@@ -27,7 +28,6 @@ from orgthink.runtime.budget import Limits
 
 pytestmark = pytest.mark.vllm
 
-PROMPT = "The organizer forks <FORK-1> 3 + 5 </FORK-1> and joins. "
 BLOCK = 32
 """Tokens of a block of vLLM's cache."""
 
@@ -47,25 +47,6 @@ def engine(folder: Path) -> Iterator[VllmEngine]:
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-
-
-def context(engine: VllmEngine, text: str = PROMPT) -> Context:
-    messages = (Message("user", text),)
-    return Context(messages, [engine.prompt(messages)])
-
-
-async def read(engine: VllmEngine, context: Context, sampling: Sampling) -> list[Chunk]:
-    return [chunk async for chunk in engine.stream(context, sampling)]
-
-
-def joined(chunks: list[Chunk], field: str) -> list[Any]:
-    return [value for chunk in chunks for value in getattr(chunk, field)]
-
-
-def greedy(oracle: Any, ids: list[int], n: int) -> list[int]:
-    return oracle.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=n, eos_token_id=None)[
-        0, len(ids) :
-    ].tolist()
 
 
 def logprobs(oracle: Any, ids: list[int], sampled: list[int], temperature: float = 1.0) -> torch.Tensor:

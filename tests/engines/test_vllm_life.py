@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("vllm")
 
 import torch
+from streams import PROMPT, context, greedy, joined, read
 from taught import vllm_model
 from transformers import AutoModelForCausalLM
 
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable
+from orgthink.engines.engine import EngineError, EngineUnavailable
 from orgthink.engines.vllm import VllmEngine
-from orgthink.episode import Message, Sampling
+from orgthink.episode import Sampling
 
 pytestmark = pytest.mark.vllm
-
-PROMPT = "The organizer forks <FORK-1> 3 + 5 </FORK-1> and joins. "
 
 
 @pytest.fixture(scope="module")
@@ -34,25 +32,6 @@ async def engine(folder: Path) -> AsyncIterator[VllmEngine]:
     engine = await VllmEngine.open(folder, version="1", kv_cache_memory_bytes=64 << 20)
     yield engine
     await engine.aclose()
-
-
-def context(engine: VllmEngine, text: str = PROMPT) -> Context:
-    messages = (Message("user", text),)
-    return Context(messages, [engine.prompt(messages)])
-
-
-async def read(engine: VllmEngine, context: Context, sampling: Sampling) -> list[Chunk]:
-    return [chunk async for chunk in engine.stream(context, sampling)]
-
-
-def joined(chunks: list[Chunk], field: str) -> list[Any]:
-    return [value for chunk in chunks for value in getattr(chunk, field)]
-
-
-def greedy(oracle: Any, ids: list[int], n: int) -> list[int]:
-    return oracle.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=n, eos_token_id=None)[
-        0, len(ids) :
-    ].tolist()
 
 
 async def test_weights_change_between_two_tokens(engine: VllmEngine, folder: Path, tmp_path: Path) -> None:
