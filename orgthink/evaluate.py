@@ -96,8 +96,8 @@ def require_sampling(sampling: Sampling) -> None:
     """ValueError for a sampling that no engine can do."""
     if sampling.max_tokens < 1:
         raise ValueError(f"the budget is {sampling.max_tokens} tokens: an agent needs at least 1")
-    if sampling.temperature < 0:
-        raise ValueError(f"temperature is {sampling.temperature}: it cannot be negative")
+    if not 0 <= sampling.temperature < float("inf"):
+        raise ValueError(f"temperature is {sampling.temperature}: it must be a number from 0 on")
 
 
 def require_chance(organization: Organization, sampling: Sampling, capacity: int) -> None:

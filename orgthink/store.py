@@ -78,7 +78,7 @@ class RunFolder:
             raise UserError(f"{path} is not a run folder: it has no config.json")
         try:
             config = json.loads(file.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{file} cannot be read: {error}") from error
         if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")

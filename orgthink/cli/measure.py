@@ -31,8 +31,10 @@ class Measure:
 
         name = "standard input" if str(self.file) == "-" else str(self.file)
         try:
-            text = sys.stdin.read() if str(self.file) == "-" else self.file.read_text()
+            text = sys.stdin.read() if str(self.file) == "-" else self.file.read_text(encoding="utf-8-sig")
             measures = measure_text(json.loads(text))
+        except RecursionError as error:
+            raise UserError(f"{name}: nested too deeply") from error
         except ValueError as error:
             raise UserError(f"{name}: {error}") from error
         if self.json:

@@ -142,17 +142,13 @@ class Batch(Generic[R]):
         self._waiting = deque(request for request in self._waiting if not request.over)
         self._sweep()
 
-    def clear(self) -> list[R]:
-        """Drop everything, whatever state it is in; returns the requests that this ends."""
-        requests = self.requests
-        for request in requests:
-            request.over = True
+    def clear(self) -> None:
+        """Drop everything, whatever state it is in."""
         self._waiting.clear()
         self._reading = None
         self._blocks.clear()
         self._decoding.clear()
         self._prefixes = self._empty_cache()
-        return requests
 
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Go on with other weights. Requests under way keep their caches; no later one copies from before.

@@ -86,6 +86,8 @@ class LocalEngine:
         self._batch: Batch[_Stream] = Batch(
             model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes
         )
+        self._open: set[_Stream] = set()
+        """Streams that wait for tokens. Only the decode thread touches it, so that a failure reaches every one."""
         self._stops: dict[tuple[str, ...], StopTokens] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._closed = False
@@ -134,7 +136,7 @@ class LocalEngine:
             return
         request = self._request(ids, sampling)
         pieces = self._tokenizer.pieces()
-        self._post(partial(self._batch.submit, request))
+        self._post(partial(self._submit, request))
         try:
             while True:
                 tokens = await request.take()
@@ -202,7 +204,15 @@ class LocalEngine:
         if self._closed:
             await asyncio.to_thread(self._thread.join)
         elif not request.over:
-            await self._between_steps(partial(self._batch.abort, [request]))
+            await self._between_steps(partial(self._drop, [request]))
+
+    def _submit(self, request: _Stream) -> None:
+        self._open.add(request)
+        self._batch.submit(request)
+
+    def _drop(self, requests: list[_Stream]) -> None:
+        self._open.difference_update(requests)
+        self._batch.abort(requests)
 
     def _run(self) -> None:
         """The decode thread."""
@@ -222,12 +232,18 @@ class LocalEngine:
             self._fail(EngineError(f"decoding failed: {error!r}"))
 
     def _fail(self, error: EngineError) -> None:
-        self._deliver([(stream, error) for stream in self._batch.clear()])
+        self._batch.clear()
+        for stream in self._open:
+            stream.over = True
+        self._deliver([(stream, error) for stream in self._open])
+        self._open.clear()
 
     def _deliver(self, items: Sequence[tuple[_Stream, Token | EngineError]]) -> None:
         """Hand out tokens, and wake up those who have seen all the earlier ones."""
         sleeping: dict[asyncio.AbstractEventLoop, list[_Stream]] = {}
         for stream, item in items:
+            if isinstance(item, Token) and item.finish is not None:
+                self._open.discard(stream)
             stream.pending.append(item)
             if not stream.told:
                 stream.told = True
@@ -236,7 +252,7 @@ class LocalEngine:
             try:
                 loop.call_soon_threadsafe(_wake, streams)
             except RuntimeError:  # the loop was closed: nobody waits any more
-                self._batch.abort(streams)
+                self._drop(streams)
 
 
 def _wake(streams: list[_Stream]) -> None:

@@ -9,9 +9,11 @@ The organizer samples everything but ` returned text </JOIN-1>`, which is inject
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from orgthink.episode import FormatError
 from orgthink.grammar.actions import Action, Answer, Event, Fork, Join, Malformed, Return, Think
@@ -192,22 +194,45 @@ class Injected:
 
 
 def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
-    """Read an organizer's whole context, injected text included. `render` of every part gives it back."""
+    """Read an organizer's whole context, injected text included. `render` of every part gives it back.
+
+    A Join brought what stands up to the next end of its own key. If the key is joined again before that end, or there
+    is no end, the Join brought nothing.
+    """
     parts: list[Action | Injected] = []
-    ends = dialect.compile(["join_end"])
-    while True:
-        scanner = organizer_scanner(dialect)
-        for event in scanner.feed(text) + scanner.close():
-            parts.append(event.action)
-            if isinstance(event.action, Join):
-                key, text = event.action.key, text[event.end :]
-                end = next((tag for tag in ends.finditer(text) if dialect.key(tag[0]) == key), None)
-                if end is not None:
-                    parts.append(Injected(text[: end.end()]))
-                    text = text[end.end() :]
-                break
-        else:
-            return parts
+    scanner, begin = organizer_scanner(dialect), 0
+    for end in _joined(text, dialect):
+        events = scanner.feed(text[begin : end.join]) + scanner.close()
+        parts.extend(event.action for event in events)
+        parts.append(Injected(text[end.join : end.end]))
+        scanner, begin = organizer_scanner(dialect), end.end
+    return parts + [event.action for event in scanner.feed(text[begin:]) + scanner.close()]
+
+
+class _Joined(NamedTuple):
+    """Where injected text begins and ends."""
+
+    join: int
+    end: int
+
+
+def _joined(text: str, dialect: Dialect) -> Iterator[_Joined]:
+    """The injected texts, in order. What lies inside one is not read."""
+    ends: dict[str, list[re.Match[str]]] = defaultdict(list)
+    joins: dict[str, list[re.Match[str]]] = defaultdict(list)
+    for tag in reversed(list(dialect.compile(["join", "join_end"]).finditer(text))):
+        (joins if tag.lastgroup == "join" else ends)[dialect.key(tag[0])].append(tag)
+    position = 0
+    for join in dialect.compile(["join"]).finditer(text):
+        key = dialect.key(join[0])
+        if join.start() < position:
+            continue
+        for tags in (joins[key], ends[key]):
+            while tags and tags[-1].start() <= join.start():
+                tags.pop()
+        if ends[key] and not (joins[key] and joins[key][-1].start() < ends[key][-1].start()):
+            position = ends[key][-1].end()
+            yield _Joined(join.end(), position)
 
 
 class Keys:

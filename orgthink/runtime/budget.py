@@ -23,8 +23,8 @@ class Budget:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if value is not None and value < 0:
-                raise ValueError(f"budget {item.name} is {value}: it cannot be negative")
+            if value is not None and not value >= 0:  # NaN is not either
+                raise ValueError(f"budget {item.name} is {value}: it must be a number from 0 on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Limits:
             raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
         for name in ("agent_tokens", "episode_seconds", "agent_seconds", "grace"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} is {value}: it cannot be negative")
+            if value is not None and not value >= 0:  # NaN is not either
+                raise ValueError(f"{name} is {value}: it must be a number from 0 on")
 
 
 class BudgetExhausted(Exception):

@@ -347,6 +347,22 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(engine: Local
     assert len((await say(engine, [5], 10)).ids) == 10
 
 
+@pytest.mark.parametrize("part", ["draw", "Block", "uniforms"])
+async def test_whatever_fails_at_the_first_token_nobody_waits_for_ever(
+    engine: LocalEngine, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(f"orgthink.engines.batch.{part}", fail)
+    asked = [asyncio.create_task(say(engine, ids, 20)) for ids in prompts(5)]
+    async with asyncio.timeout(20):
+        results = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(result, EngineError) and "no room" in str(result) for result in results)
+    monkeypatch.undo()
+    assert len((await say(engine, [5], 10)).ids) == 10
+
+
 async def test_closing_the_engine_ends_streams(words: Path) -> None:
     engine = LocalEngine.open(words, slots=2)
     asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]

@@ -326,3 +326,21 @@ def test_taken_keys_never_exceed_the_workers(actions, capacity):
         if protocol.check(action) is not None:
             assert protocol.taken == before, "an action that is an error changes nothing"
         assert len(protocol.taken) <= capacity - 1
+
+
+def test_a_join_without_an_end_brings_nothing() -> None:
+    text = "<JOIN-1> a <FORK-1>q</FORK-1> b <JOIN-1>r</JOIN-1> <JOIN-2> c"
+    parts = read(text)
+    assert [part for part in parts if isinstance(part, Fork | Join | Injected)] == [
+        Join("1"),
+        Fork("1", "q"),
+        Join("1"),
+        Injected("r</JOIN-1>"),
+        Join("2"),
+    ]
+
+
+def test_what_is_inside_an_injected_text_is_not_read() -> None:
+    text = "<JOIN-1> <JOIN-2> <FORK-3> </JOIN-2> </JOIN-1> <JOIN-2>x</JOIN-2>"
+    injected = [part.text for part in read(text) if isinstance(part, Injected)]
+    assert injected == [" <JOIN-2> <FORK-3> </JOIN-2> </JOIN-1>", "x</JOIN-2>"]

@@ -137,7 +137,15 @@ def test_a_negative_budget_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    "limits", [{"capacity": 0}, {"grace": -1}, {"agent_seconds": -0.5}, {"episode_seconds": -2}, {"agent_tokens": -1}]
+    "limits",
+    [
+        {"capacity": 0},
+        {"grace": -1},
+        {"agent_seconds": -0.5},
+        {"agent_seconds": float("nan")},
+        {"episode_seconds": -2},
+        {"agent_tokens": -1},
+    ],
 )
 def test_impossible_limits_are_refused(limits):
     with pytest.raises(ValueError, match=next(iter(limits))):
