@@ -237,6 +237,16 @@ def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.C
     assert drawn == 1, "parallel needs traces that differ"
 
 
+def test_view_has_the_episodes_in_the_order_of_the_plan(run: Path):
+    lines = (run / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    pages = []
+    for order in (lines, lines[::-1]):
+        (run / "episodes.jsonl").write_bytes(b"".join(order))
+        assert main(["view", str(run), "--out", "page.html"]) == 0
+        pages.append(Path("page.html").read_text())
+    assert pages[0] == pages[1]
+
+
 def test_view_writes_a_page_and_a_perfetto_trace(run: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["view", str(run), "--out", "page.html", "--perfetto", "trace.json"]) == 0
     page = Path("page.html").read_text()
@@ -304,6 +314,9 @@ def _whole(run: Path) -> None:
         ("eval --depth -1", "budget depth is -1"),
         ("eval --deadline -1", "episode_seconds is -1"),
         ("eval --temperature -1", "temperature is -1"),
+        ("eval --temperature nan", "temperature is nan"),
+        ("run --temperature inf", "temperature is inf"),
+        ("run --deadline nan", "episode_seconds is nan"),
         ("eval --n 0", "n is 0"),
         ("eval --samples 0", "samples is 0"),
         ("eval --concurrency 0", "concurrency is 0"),

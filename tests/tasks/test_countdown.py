@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import islice
 
 import pytest
@@ -167,3 +167,9 @@ def test_vote_counts_an_answer_once_for_each_solution():
 
 def test_vote_of_nothing():
     assert vote(MINI, []) is None and vote(MINI, ["", " ; "]) is None
+
+
+def test_test_problems_are_spread_evenly_over_the_held_out_targets():
+    problems = list(islice(COUNTDOWN_MINI.problems("test", 0), 4 * len(COUNTDOWN_MINI.test_targets)))
+    drawn = Counter(problem.data["target"] for problem in problems)
+    assert drawn == dict.fromkeys(COUNTDOWN_MINI.test_targets, 4)
