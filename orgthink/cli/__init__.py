@@ -44,6 +44,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.eval import Eval
     from orgthink.cli.measure import Measure
     from orgthink.cli.run import Run
+    from orgthink.cli.synth import Synth
     from orgthink.cli.train import Train
     from orgthink.cli.view import View
     from orgthink.errors import UserError
@@ -51,6 +52,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     verbs: dict[str, Callable[..., Callable[[], int]]] = {
         "run": Run,
         "eval": Eval,
+        "synth": Synth,
         "train": Train,
         "measure": Measure,
         "view": View,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -15,7 +15,7 @@ from orgthink.errors import UserError, pick, user_input
 from orgthink.store import RunFolder
 
 if TYPE_CHECKING:
-    from orgthink.training.recipes import Report
+    from orgthink.training.jobs import Report
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,16 @@ class Train:
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = "pocket"
-    """Which recipe."""
+    """Which recipe: `pocket`, `asyncthink-countdown-mini`, … (an unknown name lists them)."""
+    model: str | None = None
+    """Shipped model or model folder to start from; without it the recipe's."""
     steps: int | None = None
-    """Optimizer steps; without it as many as the recipe says."""
+    """Optimizer steps of supervised training, rollouts of reinforcement learning; without it as many as the recipe
+    says."""
     seed: int | None = None
-    """Of weights and data; without it the recipe's."""
+    """Of weights, data and sampling; without it the recipe's."""
+    set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
+    """Settings of the recipe, such as learning_rate=1e-4 or rollout.group=16."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
     out: Path | None = None
@@ -48,13 +53,14 @@ class Train:
                 raise UserError("--resume takes everything else from the folder: give it alone")
             folder = RunFolder.open(self.resume)
         else:
-            given = {"steps": self.steps, "seed": self.seed}
+            job = pick("recipe", self.recipe, recipes.RECIPES)
+            own = {"model": self.model} if self.model is not None else {}
+            told = {"steps": self.steps, "seed": self.seed}
+            settings = [f"{name}={value}" for name, value in told.items() if value is not None]
             with user_input():
-                settings = pick("recipe", self.recipe, recipes.RECIPES)
-                settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
-            training = recipes.Training(self.recipe, settings, self.device)
-            folder = recipes.start(training, self.out or Path("runs") / self.recipe)
-        with user_input(), _progress(folder, recipes.training_of(folder).settings.steps) as report:
+                job = recipes.adjusted(job, {**own, "device": self.device}, (*settings, *self.set))
+            folder = recipes.start(recipes.Training(self.recipe, job), self.out or Path("runs") / self.recipe)
+        with user_input(), _progress(folder, recipes.training_of(folder).job.steps) as report:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
@@ -66,19 +72,29 @@ def _progress(folder: RunFolder, steps: int) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console()
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn())
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("train", total=steps, loss=float("nan"))
+        task = bar.add_task("train", total=steps, says="")
 
-        def report(line: dict[str, float]) -> None:
+        def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
-            bar.update(task, completed=step, loss=line["loss"])
-            if not console.is_terminal and (step % 100 == 0 or step == steps):
-                rate = line["trained_tokens"] / line["seconds"]
-                print(f"step {step}/{steps}  loss {line['loss']:.4f}  {rate:,.0f} tokens/s", flush=True)
+            bar.update(task, completed=step, says=_told(line))
+            if not console.is_terminal and ("reward" in line or step % 100 == 0 or step == steps):
+                print(f"step {step}/{steps}  {_told(line)}", flush=True)
 
         try:
             yield report
         except KeyboardInterrupt:
             print(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", file=sys.stderr)
             raise
+
+
+def _told(line: dict[str, Any]) -> str:
+    """The metrics of a step that a user watches."""
+    if "reward" not in line:
+        return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
+    eta, path = line["concurrency_pool"] or 0, line["critical_path_steps"]
+    return (
+        f"reward {line['reward']:.3f}  all correct {line['all_correct']:.0%}  format errors "
+        f"{line['format_error_rate']:.0%}  η {eta:.2f}  path {path:.0f}  {sum(line['seconds'].values()):.0f} s"
+    )

@@ -165,6 +165,7 @@ class Batch(Generic[R]):
         self.version = version
         self._prefixes = self._empty_cache()
         self._decoding.clear()
+        self._blocks = {width: block for width, block in self._blocks.items() if block.rows}
         for request in self.requests:
             request.key = None
 

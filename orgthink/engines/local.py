@@ -1,6 +1,7 @@
 """The embedded engine: a small Qwen3 model in plain torch, decoded for many requests at once.
 
-One thread decodes; requests join and leave the batch between any two steps. What a request has seen stays
+One thread decodes; requests join and leave the batch between any two steps. Without that thread the event loop itself
+decodes: then the same requests give the same tokens and log-probabilities, to the bit, every time. What a request has seen stays
 cached when it ends, so an agent that goes on after a join costs only what was injected, plus its last
 token, which was sampled but never read.
 
@@ -79,8 +80,12 @@ class LocalEngine:
         version: str = "0",
         slots: int = 128,
         cache_bytes: int = 1 << 30,
+        threaded: bool = True,
     ) -> None:
-        """At most `slots` requests are decoded at once, others wait. `cache_bytes` bounds what ended ones leave."""
+        """At most `slots` requests are decoded at once, others wait. `cache_bytes` bounds what ended ones leave.
+
+        Not `threaded`, it decodes on the event loop that asks, and never depends on timing.
+        """
         self.model = name
         self._config, self._tokenizer = model.config, tokenizer
         self._batch: Batch[_Stream] = Batch(
@@ -91,18 +96,22 @@ class LocalEngine:
         self._stops: dict[tuple[str, ...], StopTokens] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="decode", daemon=True)
-        self._thread.start()
+        self._ticking = False
+        """Whether the event loop is going to decode: only without a thread."""
+        self._thread = threading.Thread(target=self._run, name="decode", daemon=True) if threaded else None
+        if self._thread is not None:
+            self._thread.start()
 
     @classmethod
-    def open(cls, folder: Path, *, slots: int = 128, cache_bytes: int = 1 << 30) -> LocalEngine:
+    def open(cls, folder: Path, *, slots: int = 128, cache_bytes: int = 1 << 30, threaded: bool = True) -> LocalEngine:
         """Load a Hugging Face folder. ValueError if it lacks its config, weights or tokenizer."""
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} has no config.json: it is not a model folder")
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
-        return cls(Qwen3.load(folder), tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes)
+        model = Qwen3.load(folder)
+        return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     @property
     def steps(self) -> int:
@@ -162,7 +171,14 @@ class LocalEngine:
         if not self._closed:
             self._closed = True
             self._inbox.put(lambda: None)
-        await asyncio.to_thread(self._thread.join)
+        await self._ended()
+
+    async def _ended(self) -> None:
+        """Wait until nothing is decoded any more."""
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        else:
+            self._settle()
 
     def _request(self, ids: list[int], sampling: Sampling) -> _Stream:
         """Check a prompt; EngineError if the model cannot read it."""
@@ -183,6 +199,9 @@ class LocalEngine:
         if self._closed:
             raise EngineError("the engine is closed")
         self._inbox.put(work)
+        if self._thread is None and not self._ticking:
+            self._ticking = True
+            asyncio.get_running_loop().call_soon(self._tick)
 
     async def _between_steps(self, work: Callable[[], None]) -> None:
         """Like `_post`, and wait until it is done, even when cancelled meanwhile. Raises what it raises."""
@@ -202,7 +221,7 @@ class LocalEngine:
     async def _abort(self, request: _Stream) -> None:
         """When it returns, no further token is sampled for the request."""
         if self._closed:
-            await asyncio.to_thread(self._thread.join)
+            await self._ended()
         elif not request.over:
             await self._between_steps(partial(self._drop, [request]))
 
@@ -221,6 +240,19 @@ class LocalEngine:
                 self._step()
             else:
                 self._inbox.get()()
+        self._settle()
+
+    def _tick(self) -> None:
+        """The decode thread's work, a step at a time on the event loop."""
+        while not self._inbox.empty():
+            self._inbox.get()()
+        self._ticking = self._batch.busy and not self._closed
+        if self._ticking:
+            self._step()
+            asyncio.get_running_loop().call_soon(self._tick)
+
+    def _settle(self) -> None:
+        """Do what was asked for before the end, and fail what is still waited for."""
         while not self._inbox.empty():
             self._inbox.get()()
         self._fail(EngineError("the engine was closed"))

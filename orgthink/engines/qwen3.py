@@ -119,9 +119,10 @@ class Layer(nn.Module):
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         return self.down(F.silu(gate) * up)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = (heads.transpose(1, 2) for heads in self.project(x, cos, sin))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+        grouped = q.shape[1] != k.shape[1]
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
         x = x + self.output(mixed.transpose(1, 2).flatten(2))
         return x + self.mlp(x)
 
@@ -144,6 +145,10 @@ class Qwen3(nn.Module):
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
+    @property
+    def device(self) -> torch.device:
+        return self.norm.weight.device
+
     def initialise(self, generator: torch.Generator) -> None:
         """From-scratch weights: normal 0.02, scaled down by depth where residuals add up."""
         for name, weight in self.named_parameters():
@@ -152,13 +157,18 @@ class Qwen3(nn.Module):
                 std = 0.02 / (2 * len(self.layers)) ** 0.5 if scaled else 0.02
                 nn.init.normal_(weight, std=0.05 if "embedding" in name else std, generator=generator)
 
-    def hidden(self, ids_BT: Tensor) -> Tensor:
-        """Final hidden states [B, T, C] of right-padded rows; causal, so the padding is not seen."""
-        length = ids_BT.shape[1]
-        cos, sin = self.cos[:length, None], self.sin[:length, None]
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
+        """Final hidden states [B, T, C].
+
+        Without more: right-padded rows, causal, so the padding is not seen. For packed rows: the position of each
+        token in its own text, and a boolean mask, row i true where token i sees token j (it must see at least one).
+        """
+        where = slice(ids_BT.shape[1]) if positions_BT is None else positions_BT
+        cos, sin = self.cos[where].unsqueeze(-2), self.sin[where].unsqueeze(-2)
+        mask = None if mask_BTT is None else mask_BTT.unsqueeze(1)
         x = self.embedding(ids_BT)
         for layer in self.layers:
-            x = layer(x, cos, sin)
+            x = layer(x, cos, sin, mask)
         return self.norm(x)
 
     def decode(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
@@ -204,6 +214,13 @@ class Qwen3(nn.Module):
 
     def save(self, folder: Path) -> None:
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
+
+    def restore(self, folder: Path) -> None:
+        """Put back what `save` wrote. ValueError if it is a model of another shape."""
+        other = Qwen3.load(folder)
+        if other.config != self.config:
+            raise ValueError(f"{folder} holds a model of another shape: {other.config} instead of {self.config}")
+        self.load_state_dict(other.state_dict())
 
     def from_hf(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights with Hugging Face names into this model."""

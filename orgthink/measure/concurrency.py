@@ -8,15 +8,27 @@ from orgthink.episode import Episode
 from orgthink.measure.latency import critical_path, timeline
 
 
-def concurrency(episode: Episode, count: Literal["pool", "workers"] = "pool") -> float | None:
+def concurrency(episode: Episode, count: Literal["pool", "workers", "joined"] = "pool") -> float | None:
     """η in agents, not divided by c; `None` if nothing was decoded on the critical path.
 
     `pool` counts every agent while it decodes, the organizer too: what the paper's tables fit. `workers` counts forked
-    agents only, as Eq. 1 is printed. An agent that waits at a join does not decode; a worker that nobody joins decodes
-    until it ends or the episode does.
+    agents only, as Eq. 1 is printed. `joined` is the pool without workers of whose work nothing reached the root. An
+    agent that waits at a join does not decode; a worker that nobody joins decodes until it ends or the episode does.
     """
     steps = critical_path(episode)
     if steps == 0:
         return None
     left_out = {episode.root.agent} if count == "workers" else set()
+    if count == "joined":
+        left_out = {trace.agent for trace in episode.traces} - _heard(episode)
     return sum(s.end - s.start for s in timeline(episode) if s.agent not in left_out) / steps
+
+
+def _heard(episode: Episode) -> set[str]:
+    """The root, and every worker that returned something to one of these that joined it."""
+    returned = {trace.agent for trace in episode.traces if trace.returned}
+    heard = {episode.root.agent}
+    for trace in episode.traces:  # children come after their parents
+        if trace.agent in heard:
+            heard |= returned & {edge.child for edge in trace.joins}
+    return heard

@@ -12,8 +12,11 @@ from torch import Tensor
 
 from orgthink.training.rows import Row
 
-POOL = 400
-"""Rows that are sorted by length together before they are cut into batches."""
+POOL = 1280
+"""Rows that are drawn together before they are cut into batches."""
+
+PADDING = 0.05
+"""Largest share of padding in what is computed in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +30,48 @@ class Cursor:
 
 
 def batches(
-    rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor
+    rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor, size: int | None = None
 ) -> Iterator[tuple[list[Row], Cursor]]:
-    """Batches of about `tokens` tokens from a cursor on, without end, each with the cursor after it.
+    """Batches from a cursor on, without end, each with the cursor after it.
 
-    `rows` gives an endless stream of rows for a seed and the number of a pool.
+    A batch is about `tokens` tokens of rows of nearly one length, or, given a `size`, about that many rows of any
+    length: a pool is cut evenly. `rows` gives an endless stream of rows for a seed and the number of a pool.
     """
     for pool in count(start.pool):
-        ready = _pool(rows(seed, pool), tokens, f"order {seed}/{pool}")
+        drawn, order = list(islice(rows(seed, pool), POOL)), random.Random(f"order {seed}/{pool}")
+        ready = _by_length(drawn, tokens) if size is None else _even(drawn, size, order)
+        order.shuffle(ready)
         first = start.batch if pool == start.pool else 0
         for i in range(first, len(ready)):
             yield ready[i], Cursor(pool, i + 1)
 
 
-def _pool(rows: Iterator[Row], tokens: int, seed: str) -> list[list[Row]]:
-    """Batches of neighbours in length, as many rows as fit with their padding, in random order."""
+def _by_length(rows: list[Row], tokens: int) -> list[list[Row]]:
+    """Neighbours in length, as many as fit with their padding."""
     cut: list[list[Row]] = [[]]
-    for row in sorted(islice(rows, POOL), key=len):
+    for row in sorted(rows, key=len):
         if cut[-1] and (len(cut[-1]) + 1) * len(row) > tokens:
             cut.append([])
         cut[-1].append(row)
-    random.Random(seed).shuffle(cut)
+    return cut
+
+
+def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:
+    shuffled, parts = order.sample(rows, len(rows)), max(1, round(len(rows) / size))
+    return [shuffled[i::parts] for i in range(parts)]
+
+
+def in_one_go(rows: list[Row], tokens: int) -> list[list[Row]]:
+    """The rows of a batch as they are computed: at most `tokens` tokens at once, and at most `PADDING` of padding."""
+    cut: list[list[Row]] = [[]]
+    used = 0
+    for row in sorted(rows, key=len):
+        size = (len(cut[-1]) + 1) * len(row)
+        if cut[-1] and (size > tokens or used + len(row) < (1 - PADDING) * size):
+            cut.append([])
+            used = 0
+        cut[-1].append(row)
+        used += len(row)
     return cut
 
 

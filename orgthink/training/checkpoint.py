@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.training.models import Trainable
 
 KEPT = 2
 """Older checkpoints are removed."""
@@ -26,20 +26,29 @@ KEPT = 2
 def save(
     run: Path,
     step: int,
-    model: Qwen3,
+    model: Trainable,
     optimizer: torch.optim.Optimizer,
     state: dict[str, Any],
     write: Callable[[Path], None],
 ) -> Path:
     """Write the checkpoint of a step. `write` adds everything of the model folder but the weights."""
+
+    def fill(folder: Path) -> None:
+        write(folder / "model")
+        model.save(folder / "model")
+        torch.save(optimizer.state_dict(), folder / "trainer.pt")
+
+    return put(run, step, fill, state)
+
+
+def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any] | None = None) -> Path:
+    """Write the checkpoint of a step whole or not at all. `fill` writes into a folder that has an empty `model`."""
     folder = run / "checkpoints" / f"step-{step:06d}"
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
     (temporary / "model").mkdir(parents=True)
-    write(temporary / "model")
-    model.save(temporary / "model")
-    torch.save(optimizer.state_dict(), temporary / "trainer.pt")
-    (temporary / "trainer.json").write_text(json.dumps({"step": step, **state}))
+    fill(temporary)
+    (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
     for old in saved(run)[:-KEPT]:
@@ -47,16 +56,18 @@ def save(
     return folder
 
 
+def state(folder: Path) -> dict[str, Any]:
+    """What a checkpoint remembers beside weights and optimizer: its step, the place in the data."""
+    return json.loads((folder / "trainer.json").read_text())
+
+
 def saved(run: Path) -> list[Path]:
     """Whole checkpoints of a run, oldest first."""
     return sorted((run / "checkpoints").glob("step-*"))
 
 
-def load(folder: Path, model: Qwen3, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Put a checkpoint's weights and optimizer back; returns its state. ValueError if it does not fit the model."""
-    other = Qwen3.load(folder / "model")
-    if other.config != model.config:
-        raise ValueError(f"{folder} holds a model of another shape: {other.config} instead of {model.config}")
-    model.load_state_dict(other.state_dict())
+    model.restore(folder / "model")
     optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
-    return json.loads((folder / "trainer.json").read_text())
+    return state(folder)

@@ -111,12 +111,15 @@ FORM = Mixture({"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "
 DRILL = Mixture({"countdown-mini": 0.5, "facts": 0.3, "arithmetic-mini": 0.11, "sudoku": 0.09}, (5, 65), small=0.4)
 """… then what remains wrong is the arithmetic of integers that were never a target: it is drilled more."""
 
-FORM_POOLS = 150
+FORM_POOLS = 47
 """Pools of rows before the drill."""
 
 
-def lessons(seed: int, pool: int) -> Iterator[list[Trace]]:
-    """An endless stream of lessons: the traces of one problem, in one of the roles. The same for the same pool."""
+def lessons(seed: int, pool: int, *, forks: bool = True) -> Iterator[list[Trace]]:
+    """An endless stream of lessons: the traces of one problem, in one of the roles. The same for the same pool.
+
+    Without `forks` every thinker is a sequential one: the base of the ablation without format fine-tuning.
+    """
     rng = random.Random(f"{seed}/{pool}")
     mixture = FORM if pool < FORM_POOLS else DRILL
     problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in mixture.shares if name in TASKS}
@@ -129,7 +132,7 @@ def lessons(seed: int, pool: int) -> Iterator[list[Trace]]:
             spans = [span for value, fact in drill for span in ((value, Origin.INJECTED), (fact, Origin.SAMPLED))]
             yield [cold_start.teacher_trace("thinker", None, f"facts = {target}", spans)]
         elif kind == "countdown-mini":
-            yield _countdown(_any_problem(problems[kind], rng), rng)
+            yield _countdown(_any_problem(problems[kind], rng), rng, forks)
         else:
             problem = next(problems[kind])
             thinking, answer = teachers[kind](problem.data)
@@ -138,10 +141,10 @@ def lessons(seed: int, pool: int) -> Iterator[list[Trace]]:
             yield [cold_start.teacher_trace("thinker", None, asked, [(said, Origin.SAMPLED)])]
 
 
-def _countdown(problem: Problem, rng: random.Random) -> list[Trace]:
+def _countdown(problem: Problem, rng: random.Random, forks: bool) -> list[Trace]:
     """One role at a problem; an organizer comes with its workers."""
     draw = rng.random()
-    if draw < 0.4:
+    if draw < 0.4 or not forks:
         return [cold_start.sequential(problem, rng)]
     if draw < 0.7:
         return cold_start.organizer(problem, rng.choice(CAPACITIES), rng)

@@ -1,25 +1,27 @@
-"""Recipes by name, and the run folders they leave: started once, resumed as often as it takes."""
+"""Recipes by name, and the run folders they leave: started once, resumed as often as it takes.
+
+`asyncthink-countdown-mini` and those beside it are the pocket model's (recipes/asyncthink/README.md); those with
+"qwen3" are the paper's own (sections 4.2 and 4.3), for a model folder of yours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import torch
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.runtime.budget import Limits
+from orgthink.store import RunFolder, plain, typed
+from orgthink.training.jobs import Pocket, Policy, Report
+from orgthink.training.rl import RlSettings
+from orgthink.training.rollout import Rollout
+from orgthink.training.sft import SftSettings
 
-from orgthink.engines.qwen3 import Qwen3
-from orgthink.engines.tokenizer import Tokenizer
-from orgthink.store import RunFolder
-from orgthink.training import pocket
-from orgthink.training.rows import Row, row_of
-from orgthink.training.sft import Course, SftSettings, train
-
-RECIPES: dict[str, SftSettings] = {"pocket": SftSettings(steps=8_000, learning_rate=3e-3)}
-"""`pocket` trains the shipped model from scratch."""
-
-Report = Callable[[dict[str, float]], None]
-"""Gets the metrics of each step."""
+Any_Job = Pocket | Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,90 @@ class Training:
 
     recipe: str
     """Name of the recipe."""
-    settings: SftSettings
-    """Its settings."""
-    device: str = "auto"
-    """`cpu`, `cuda`, or whichever is there."""
+    job: Any_Job
+    """What it runs, as the options set it."""
+
+
+MINI_STEPS = 60
+"""Of every run of the pocket model, so that methods are compared after the same training."""
+
+
+def mini(
+    organization: str = "asyncthink", *, budget: int = 192, weight: float = 0.2, model: str | None = "pocket"
+) -> Policy:
+    """The pocket model on `countdown-mini`, at a budget in tokens for each agent; `weight` is λ."""
+    alone = organization == "sequential"
+    capacity, weight = (1, 0.0) if alone else (4, weight)
+    return Policy(
+        RlSettings(
+            Rollout(
+                "countdown-mini",
+                OrganizationSpec(organization, {"prompts": "pocket"}),
+                Limits(capacity=capacity, agent_tokens=budget),
+                max_tokens=budget,
+                problems=32,
+                group=8,
+            ),
+            steps=MINI_STEPS,
+            learning_rate=5e-4,
+            minibatches=4,
+            reward=AsyncThinkReward(weight=weight),
+        ),
+        model=model,
+    )
+
+
+def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> Policy:
+    """Reinforcement learning as in the paper: learning rate 1e-6, budgets that a Join renews."""
+    rollout = Rollout(
+        task,
+        OrganizationSpec("asyncthink", {"prompts": "paper"}),
+        Limits(capacity=capacity),
+        max_tokens=tokens,
+        problems=problems,
+        group=group,
+    )
+    accuracy = "fraction" if task == "countdown" else "all"
+    settings = RlSettings(rollout, steps=200, learning_rate=1e-6, reward=AsyncThinkReward(accuracy=accuracy))
+    return Policy(settings, model=None, sampler="vllm", pack_tokens=8192)
+
+
+RECIPES: dict[str, Any_Job] = {
+    "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
+    "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
+    "asyncthink-countdown-mini": mini(),
+    "asyncthink-countdown-mini-sequential": mini("sequential"),
+    "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
+    "asyncthink-countdown-mini-no-concurrency": mini(weight=0.0),
+    "asyncthink-countdown-mini-no-sft": mini(model=None),
+    "asyncthink-qwen3-countdown": paper("countdown", capacity=2, tokens=2048, problems=64, group=32),
+    "asyncthink-qwen3-math": paper("math", capacity=4, tokens=512, problems=128, group=8),
+}
+"""`pocket` trains the shipped model from scratch, `pocket-plain` one that has never seen a Fork."""
+
+
+def adjusted(job: Any_Job, options: dict[str, Any], settings: Sequence[str]) -> Any_Job:
+    """A recipe's job with fields of its own replaced, and settings given as `reward.weight=0`.
+
+    UserError for what it does not have.
+    """
+    for name in options:
+        if not hasattr(job, name):
+            raise UserError(f"a {job.kind} training has no {name}")
+    job = replace(job, **options)
+    data = plain(job)
+    for given in settings:
+        path, equals, value = given.partition("=")
+        *above, last = path.split(".")
+        place = data["settings"]
+        for name in above:
+            place = place.get(name, {}) if isinstance(place, dict) else {}
+        if not equals or not isinstance(place, dict) or last not in place:
+            raise UserError(
+                f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(data['settings'])}"
+            )
+        place[last] = value
+    return typed(type(job), data, "--set")
 
 
 def start(training: Training, path: Path) -> RunFolder:
@@ -49,23 +131,4 @@ def go_on(folder: RunFolder, report: Report) -> Path:
 
     UserError if the folder holds no training, or another process is at it.
     """
-    training = training_of(folder)
-    course = pocket_course(training.settings.seed, folder.path / "tokenizer", training.device)
-    return train(course, training.settings, folder, report) / "model"
-
-
-def pocket_course(seed: int, folder: Path, device: str) -> Course:
-    """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
-    pocket.write_folder(folder)
-    tokenizer = Tokenizer(folder)
-    (eos,) = tokenizer.eos_ids
-
-    def rows(seed: int, pool: int) -> Iterator[Row]:
-        for traces in pocket.lessons(seed, pool):
-            for trace in traces:
-                yield row_of(trace, tokenizer.encode, eos)
-
-    model = Qwen3(pocket.CONFIG)
-    model.initialise(torch.Generator().manual_seed(seed))
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return Course(model.to(chosen), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+    return training_of(folder).job.run(folder, report) / "model"

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import torch
 
-from orgthink.engines.qwen3 import Qwen3
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import Cursor, batches, collate
+from orgthink.training.batches import POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.interrupt import interrupt
 from orgthink.training.losses import cross_entropy_sum, gradient_norm
+from orgthink.training.models import Trainable
 from orgthink.training.rows import Row
 
 
@@ -34,7 +34,9 @@ class SftSettings:
     warmup: int = 150
     """Steps of linear warm-up."""
     batch_tokens: int = 5_000
-    """Tokens of a batch, padding included."""
+    """Tokens that are computed in one go, padding included; a batch, if `batch_rows` says nothing else."""
+    batch_rows: int | None = None
+    """Rows of a batch, about; `None` is as many as make `batch_tokens`."""
     weight_decay: float = 0.05
     """On matrices only."""
     clip: float = 1.0
@@ -48,6 +50,8 @@ class SftSettings:
         for name in ("steps", "batch_tokens", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.batch_rows is not None and not 1 <= self.batch_rows <= POOL:
+            raise ValueError(f"batch_rows is {self.batch_rows}: it must be from 1 to {POOL}")
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""
@@ -61,7 +65,7 @@ class SftSettings:
 class Course:
     """What is trained, on what."""
 
-    model: Qwen3
+    model: Trainable
     """Weights to train, on the device to train on."""
     rows: Callable[[int, int], Iterator[Row]]
     """An endless stream of rows for a seed and the number of a pool."""
@@ -86,7 +90,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             state = checkpoint.load(folder, model, optimizer)
             step, cursor = state["step"], Cursor(**state["cursor"])
         journal.rewind(step)
-        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor)
+        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, settings.batch_rows)
         while step < settings.steps:
             rows, cursor = next(stream)
             line = _step(course, optimizer, rows, settings, step)
@@ -106,30 +110,37 @@ def _step(
 ) -> dict[str, float]:
     """One optimizer step; its metrics."""
     started = time.perf_counter()
-    device = course.model.embedding.weight.device
-    ids, trained = (tensor.to(device) for tensor in collate(rows, course.pad_id))
-    tokens = int(trained[:, 1:].sum())
-    loss = cross_entropy_sum(course.model, ids, trained) / tokens
-    optimizer.zero_grad()
-    loss.backward()
-    norm = gradient_norm(list(course.model.parameters()), settings.clip)
+    torch.manual_seed(settings.seed * 1_000_003 + step)  # dropout is the same wherever a run is resumed
+    tokens = sum(sum(row.trained[1:]) for row in rows)
+    loss, computed = 0.0, 0
+    for part in in_one_go(rows, settings.batch_tokens):
+        ids, trained = (tensor.to(course.model.device) for tensor in collate(part, course.pad_id))
+        share = cross_entropy_sum(course.model, ids, trained) / tokens
+        share.backward()
+        loss, computed = loss + share.item(), computed + ids.numel()
+    norm = gradient_norm(_trained(course.model), settings.clip)
     for group in optimizer.param_groups:
         group["lr"] = settings.rate(step)
     optimizer.step()
+    optimizer.zero_grad()
     seconds = time.perf_counter() - started
     return {
         "step": step + 1,
-        "loss": loss.item(),
+        "loss": loss,
         "learning_rate": settings.rate(step),
         "gradient_norm": norm,
         "trained_tokens": tokens,
-        "padding": 1 - sum(map(len, rows)) / ids.numel(),
+        "padding": 1 - sum(map(len, rows)) / computed,
         "seconds": seconds,
     }
 
 
-def _optimizer(model: Qwen3, settings: SftSettings) -> torch.optim.Optimizer:
-    parameters = list(model.parameters())
+def _trained(model: Trainable) -> list[torch.Tensor]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _optimizer(model: Trainable, settings: SftSettings) -> torch.optim.Optimizer:
+    parameters = _trained(model)
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

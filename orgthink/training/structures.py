@@ -46,3 +46,33 @@ def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, la
                 key = active.pop(rng.randrange(len(active)))
                 steps.append(Step("join", key))
     return steps
+
+
+def random_plan(rng: random.Random, capacity: int) -> list[Step]:
+    """A structure for any question, whose parts its teacher has yet to find: at least one fork, keys that count up.
+
+    Neighbouring thoughts are one. ValueError if the pool has no worker.
+    """
+    if capacity < 2:
+        raise ValueError(f"capacity is {capacity}: a plan with forks needs at least 2, the organizer and a worker")
+    forked: list[Step] = []
+    steps: list[Step] = []
+    while not forked:
+        parts = [""] * rng.randint(2, capacity + 2)
+        steps = random_structure(rng, parts, capacity, largest_fork=1)
+        forked = [step for step in steps if step.action == "fork"]
+    plan: list[Step] = []
+    taken: dict[str, str] = {}
+    count = 0
+    for step in steps:
+        if step.action == "fork":
+            count += 1
+            taken[step.key] = str(count)
+        if step.action != "think" or not (plan and plan[-1].action == "think"):
+            plan.append(Step(step.action, taken.get(step.key, "")))
+    return plan
+
+
+def render_plan(plan: Sequence[Step]) -> str:
+    """A plan in the words of the teacher's prompt: `FORK-1, THINK, FORK-2, JOIN-1, JOIN-2, ANSWER`."""
+    return ", ".join([step.action.upper() + (f"-{step.key}" if step.key else "") for step in plan] + ["ANSWER"])

@@ -1,0 +1,173 @@
+"""`orgthink synth`: a teacher's traces → query–response pairs for the cold start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from orgthink.cli import INTERRUPTED
+from orgthink.cli.engines import engines
+from orgthink.cli.eval import interruptible
+from orgthink.cli.progress import LINES
+from orgthink.engines import engine_spec
+from orgthink.engines.engine import Engine
+from orgthink.episode import Sampling
+from orgthink.errors import UserError, user_input
+from orgthink.evaluate import trouble
+from orgthink.store import RunFolder, require_vacant
+
+if TYPE_CHECKING:
+    from orgthink.training.synthesis import Harvest, Synthesis
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synth:
+    """Let a teacher write traces of an organizer and its workers; keep those that pass the rules as
+    query-response pairs, in JSON lines and parquet.
+
+    Everything goes to a run folder as it happens. After Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on.
+    """
+
+    task: str = "countdown-mini"
+    """Which problems, of the train split."""
+    n: int = 100
+    """How many different problems."""
+    teacher: Literal["program", "model"] = "model"
+    """`program` knows the task and needs no model; `model` is that of --model or --url."""
+    model: str | None = None
+    """A server's name for a model, a model folder, or `vllm:` and one; without it the only model of the server."""
+    url: str | None = None
+    """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that do not lie here.
+    OPENAI_API_KEY is sent along."""
+    capacity: int = 2
+    """c: the most agents at work at once, the organizer included."""
+    prompts: str | None = None
+    """Style of the student's prompts, `paper` or `pocket`; without it `pocket` for the program, else `paper`."""
+    correct_only: bool = False
+    """Drop what does not end in an all correct answer."""
+    max_tokens: int = 4096
+    """Tokens that the teacher may sample for one problem."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    seed: int = 0
+    """Of the problems, the plans and the sampling."""
+    concurrency: int = 16
+    """Requests under way at once."""
+    out: Path | None = None
+    """New run folder; without it one under runs/, named after the task and the time."""
+    resume: Path | None = None
+    """Run folder to go on with; it knows everything else."""
+
+    def __call__(self) -> int:
+        from orgthink.training.synthesis import Synthesis
+
+        if self.resume is None:
+            path = self.out or Path("runs") / f"synth-{self.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+            return asyncio.run(conduct(self.plan(), path))
+        if self != Synth(resume=self.resume):
+            raise UserError("--resume takes everything else from the folder: give it alone")
+        folder = RunFolder.open(self.resume)
+        return asyncio.run(conduct(folder.settings("synth", Synthesis), folder))
+
+    def plan(self) -> Synthesis:
+        """UserError for anything that cannot be."""
+        from orgthink.training.synthesis import Synthesis, problems
+
+        named = self.model is not None or self.url is not None
+        if self.teacher == "program" and named:
+            raise UserError("--teacher program needs no model: leave --model and --url out")
+        if self.teacher == "model" and not named:
+            raise UserError("who teaches? --model and --url name a model, --teacher program one that needs none")
+        style = self.prompts or ("pocket" if self.teacher == "program" else "paper")
+        with user_input():
+            plan = Synthesis(
+                task=self.task,
+                n=self.n,
+                teacher=engine_spec(self.model, self.url) if named else None,
+                capacity=self.capacity,
+                prompts=style,
+                correct_only=self.correct_only,
+                sampling=Sampling(self.max_tokens, self.temperature, seed=self.seed),
+                seed=self.seed,
+                concurrency=self.concurrency,
+            )
+        problems(plan)
+        return plan
+
+
+async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
+    """Make a new run at a path, or go on with one; print what came of it and return the exit code."""
+    from orgthink.training.synthesis import conclude, harvested
+
+    if isinstance(target, Path):
+        require_vacant(target)
+    else:
+        harvest = harvested(plan, target.episodes())
+        if harvest.done == plan.n and not harvest.failed:
+            conclude(target, harvest)
+            return report(target, harvest)
+    async with engines([plan.teacher] if plan.teacher else []) as opened:
+        engine = opened[plan.teacher] if plan.teacher else None
+        if isinstance(target, Path):
+            if plan.teacher and engine:
+                plan = replace(plan, teacher=replace(plan.teacher, model=plan.teacher.model or engine.model))
+            target = RunFolder.create(target, "synth", plan)
+        folder = target
+        harvest = await interruptible(lambda stop: _synthesise(plan, engine, folder, stop))
+    if harvest is None:  # stopped at once: what is under way is lost, what has come is not
+        harvest = harvested(plan, folder.episodes())
+        conclude(folder, harvest)
+    return report(folder, harvest)
+
+
+async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder, stop: asyncio.Event) -> Harvest:
+    from orgthink.training.synthesis import synthesise
+    from orgthink.training.teachers.synthesis import model_teacher, program_teacher
+
+    if engine is None:
+        teach = program_teacher(plan.task, plan.capacity, plan.seed)
+    else:
+        teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
+    try:
+        return await synthesise(plan, teach, folder, stop=stop, progress=_heard)
+    except OSError as error:
+        again = f"what was written is whole; {_again(folder)}"
+        raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
+
+
+def report(folder: RunFolder, harvest: Harvest) -> int:
+    """Print what was kept and dropped, and how to go on if something is missing; return the exit code."""
+    from orgthink.training.pairs import has_parquet
+    from orgthink.training.synthesis import ROWS, TABLE
+
+    summary, total = harvest.summary(), harvest.plan.n
+    print(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")
+    if has_parquet():
+        print(f"the same in {folder.path / TABLE}")
+    else:
+        print("pip install 'orgthink[data]' and --resume write them as parquet too")
+    for reason, count in summary["dropped"].items():
+        print(f"dropped {count:>6}  {reason}")
+    if harvest.done < total:
+        print(f"orgthink: stopped after {harvest.done} of {total} problems; {_again(folder)}", file=sys.stderr)
+        return INTERRUPTED
+    if harvest.failed:
+        why = f"{len(harvest.failed)} of {total} requests failed ({trouble(harvest.failed[0])})"
+        print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
+    return int(bool(harvest.failed))
+
+
+def _heard(harvest: Harvest) -> None:
+    """A line on standard error every so often."""
+    done, total = harvest.done, harvest.plan.n
+    if done % max(1, total // LINES) == 0 or done == total:
+        counts = f"kept {len(harvest.kept)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+        print(f"{done}/{total}  {counts}", file=sys.stderr, flush=True)
+
+
+def _again(folder: RunFolder) -> str:
+    return f"go on with: orgthink synth --resume {folder.path}"

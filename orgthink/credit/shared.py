@@ -1,0 +1,47 @@
+"""Credit of AsyncThink: one advantage an episode, relative to its group and shared by all its sampled tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Literal
+
+Normalise = Literal["std", "none"]
+"""Whether advantages are divided by the group's standard deviation."""
+
+FLAT = 1e-9
+"""Spread of rewards under which a group teaches nothing."""
+
+
+def advantages(rewards: Sequence[float], normalise: Normalise = "std") -> tuple[float, ...] | None:
+    """Reward minus the mean of its group, divided by the group's (population) standard deviation, or not.
+
+    `None` if all rewards are the same: such a group has no gradient and is dropped. Dividing by a spread that
+    is due to a small λ alone makes concurrency as loud as accuracy; `normalise="none"` does not.
+    ValueError if the group is empty or a reward is not a number.
+    """
+    if not rewards:
+        raise ValueError("the group is empty: an advantage is relative to others")
+    for i, reward in enumerate(rewards):
+        if not math.isfinite(reward):
+            raise ValueError(f"the reward of sample {i} is {reward}: it must be a number")
+    mean, spread = fmean(rewards), pstdev(rewards)
+    if spread < FLAT:
+        return None
+    return tuple((reward - mean) / (spread if normalise == "std" else 1.0) for reward in rewards)
+
+
+def credit(groups: Mapping[str, Mapping[str, float]], normalise: Normalise = "std") -> dict[str, float]:
+    """Advantage of each episode. `groups` maps a problem to the rewards of its episodes; flat groups are left out.
+
+    ValueError that names the group, if it is empty or a reward is not a number.
+    """
+    found: dict[str, float] = {}
+    for name, rewards in groups.items():
+        try:
+            of_group = advantages(list(rewards.values()), normalise)
+        except ValueError as error:
+            raise ValueError(f"group {name}: {error}") from error
+        found |= zip(rewards, of_group, strict=True) if of_group is not None else ()
+    return found

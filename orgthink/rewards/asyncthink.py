@@ -1,0 +1,66 @@
+"""The reward of AsyncThink (section 3.2): R_FE on a format error, else R_A + λ R_η (Eq. 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from orgthink.episode import Episode
+from orgthink.measure.concurrency import concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """The reward of one episode, and what it is made of."""
+
+    total: float
+    """R."""
+    accuracy: float
+    """R_A, 0 to 1."""
+    concurrency: float
+    """R_η, 0 to 1."""
+    format_error: bool
+    """Whether R is R_FE."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncThinkReward:
+    """R of an episode. The paper leaves R_FE, λ and τ open: these are ours."""
+
+    accuracy: Literal["fraction", "all"] = "fraction"
+    """R_A: min(n_c, n_s) / n_s, or 1 if that is 1 and else 0."""
+    format_error: float = -0.5
+    """R_FE. Being cut off without a final answer is one of the paper's four errors."""
+    weight: float = 0.2
+    """λ. Below 1 / n_s, so that no concurrency is worth a solution."""
+    threshold: float = 0.6
+    """τ: η / c from which more concurrency earns nothing."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise ValueError(f"threshold is {self.threshold}: it must lie in (0, 1]")
+        if not 0 <= self.weight < math.inf:
+            raise ValueError(f"weight is {self.weight}: it must be a number from 0 on")
+        if not -math.inf < self.format_error <= 0:
+            raise ValueError(f"format_error is {self.format_error}: it must be a number up to 0, or errors would pay")
+
+    def __call__(self, episode: Episode) -> Reward:
+        """ValueError if the episode is not graded: an unknown reward is not zero."""
+        if episode.grade is None:
+            raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
+        right = episode.grade.score if self.accuracy == "fraction" else float(episode.grade.all_correct)
+        together = concurrency_reward(episode, self.threshold)
+        wrong_form = bool(episode.format_faults) or episode.answer is None
+        total = self.format_error if wrong_form else right + self.weight * together
+        return Reward(total, right, together, wrong_form)
+
+
+def concurrency_reward(episode: Episode, threshold: float) -> float:
+    """R_η = min(η / c, τ) / τ (Eq. 2), 0 if nothing was decoded.
+
+    η counts every agent that decodes, but not workers that nobody joined or that returned nothing: their work
+    reached no one.
+    """
+    eta = concurrency(episode, "joined") or 0.0
+    return min(eta / episode.capacity, threshold) / threshold

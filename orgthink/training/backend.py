@@ -1,0 +1,206 @@
+"""What reinforcement learning asks of whatever holds the weights, and the embedded answer: one process.
+
+The protocol is modelled on Tinker's: sample · forward_backward · optim_step · sync_sampler · save · load.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from orgthink.engines.engine import Engine, Updatable
+from orgthink.errors import UserError, user_input
+from orgthink.training.losses import gradient_norm
+from orgthink.training.models import Trainable
+from orgthink.training.packing import Pack, packs
+from orgthink.training.policy_loss import PolicyLoss, token_losses
+from orgthink.training.rows import PolicyRow
+
+# Shapes: T tokens of a pack, N trained tokens of its rows, V vocabulary.
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What a pass over rows measured, as sums over their trained tokens unless said otherwise; `+` adds two."""
+
+    loss: float = 0.0
+    """Weighted as the gradient is."""
+    tokens: int = 0
+    """Trained tokens."""
+    computed: int = 0
+    """Tokens that were computed, prompts included: those of shared beginnings once."""
+    entropy: float = 0.0
+    """Of the policy, in nats."""
+    clipped: int = 0
+    """Tokens whose ratio lay outside the clip range."""
+    difference: float = 0.0
+    """|log-probability now - log-probability when sampled|."""
+    largest: float = 0.0
+    """Largest of those differences."""
+    where: str = ""
+    """Episode and agent of the largest difference."""
+    kl: float = 0.0
+    """Divergence from the reference, if there is one."""
+
+    def __add__(self, other: Signals) -> Signals:
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Signals) if f.name != "where"}
+        worse = max(self, other, key=lambda signals: signals.largest)
+        return Signals(**sums | {"largest": worse.largest}, where=worse.where)
+
+
+class PolicyBackend(Protocol):
+    """Holds the policy's weights and samples from them."""
+
+    @property
+    def sampler(self) -> Engine:
+        """Samples with the weights of the last `sync_sampler`: organizations run on it."""
+        ...
+
+    def forward_backward(self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss) -> Signals:
+        """Add the gradient of the loss of rows, whose trained tokens have these weights (one a row).
+
+        UserError if a log-probability or the gradient is not a number.
+        """
+        ...
+
+    def optim_step(self, learning_rate: float, clip: float) -> float:
+        """Take a step along the gradient, clipped to a norm, and clear it; the norm before clipping."""
+        ...
+
+    async def sync_sampler(self, version: str) -> None:
+        """Let the sampler decode with the weights as they are now."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the model as a Hugging Face folder in `folder/model`, and beside it what resuming needs."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Put back what `save` wrote. UserError if it holds a model of another architecture."""
+        ...
+
+
+class EmbeddedBackend:
+    """Model, optimizer and sampler in this process."""
+
+    def __init__(
+        self,
+        model: Trainable,
+        sampler: Updatable,
+        base: Path,
+        *,
+        pack_tokens: int = 512,
+        reference: Trainable | None = None,
+    ) -> None:
+        """`base` is the folder the model came from, whose other files go with it. `pack_tokens` is the size of the
+        packs that are computed in one go, `reference` a policy not to diverge from."""
+        self._model, self._sampler, self._base, self._pack_tokens = model, sampler, base, pack_tokens
+        self._reference = reference
+        self._parameters = list(model.parameters())
+        self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+
+    @property
+    def sampler(self) -> Updatable:
+        return self._sampler
+
+    def forward_backward(self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss) -> Signals:
+        weight_of = dict(zip(map(id, rows), weights, strict=True))
+        total = Signals()
+        for pack in packs(rows, self._pack_tokens):
+            total += self._pass(pack, pack.spread([weight_of[id(row)] for row in pack.rows]), loss)
+        return total
+
+    def _pass(self, pack: Pack[PolicyRow], weights_N: Tensor, loss: PolicyLoss) -> Signals:
+        """Forward and backward of one pack."""
+        device = self._parameters[0].device
+        sampled_N = torch.tensor([p for row in pack.rows for p, t in zip(row.logprobs, row.trained, strict=True) if t])
+        sampled_N, weights_N = sampled_N.to(device), weights_N.to(device)
+        advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
+        temperature_N = pack.spread([row.temperature for row in pack.rows]).to(device)
+        logprobs_N, entropy_N = token_logprobs(self._model, pack, temperature_N)
+        reference_N = None
+        if self._reference is not None:
+            with torch.no_grad():
+                reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
+        losses_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N)
+        result = (losses_N * weights_N).sum()
+        difference_N = (logprobs_N.detach() - sampled_N).abs()
+        if not difference_N.isfinite().all():
+            raise UserError(f"{self._worst(pack, difference_N)}: a log-probability is not a number")
+        result.backward()
+        ratio_N = (logprobs_N.detach() - sampled_N).exp()
+        clipped = (ratio_N < 1 - loss.clip_low) | (ratio_N > 1 + loss.clip_high)
+        away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
+        return Signals(
+            loss=result.item(),
+            tokens=len(logprobs_N),
+            computed=len(pack.ids),
+            entropy=entropy_N.sum().item(),
+            clipped=int(clipped.sum()),
+            difference=difference_N.sum().item(),
+            largest=difference_N.max().item(),
+            where=self._worst(pack, difference_N),
+            kl=(away_N.exp() - away_N - 1).sum().item(),
+        )
+
+    def _worst(self, pack: Pack[PolicyRow], difference_N: Tensor) -> str:
+        """Who sampled the token whose log-probability is furthest off."""
+        place = int(difference_N.nan_to_num(nan=torch.inf).argmax())
+        row = pack.rows[int(pack.spread(range(len(pack.rows)))[place])]
+        return f"episode {row.episode}, {row.agent}"
+
+    def optim_step(self, learning_rate: float, clip: float) -> float:
+        norm = gradient_norm(self._parameters, clip)
+        if norm != norm or norm == float("inf"):
+            raise UserError(f"the gradient's norm is {norm}: lower the learning rate, or look at the rewards")
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return norm
+
+    async def sync_sampler(self, version: str) -> None:
+        await self._sampler.update_weights(self._model.to_hf(), version)
+
+    def save(self, folder: Path) -> None:
+        copy_companions(self._base, folder / "model")
+        self._model.save(folder / "model")
+        torch.save(self._optimizer.state_dict(), folder / "trainer.pt")
+
+    def load(self, folder: Path) -> None:
+        with user_input():
+            self._model.restore(folder / "model")
+        self._optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
+
+
+def copy_companions(base: Path, folder: Path) -> None:
+    """Copy everything of a model folder but its weights: config, tokenizer, prompt style."""
+    for file in base.iterdir():
+        if file.is_file() and file.suffix in (".json", ".jinja", ".txt", ".model"):
+            shutil.copy(file, folder / file.name)
+
+
+def token_logprobs(model: Trainable, pack: Pack[PolicyRow], temperature_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability of each trained token of a pack at its temperature, and the policy's entropy there: [N], [N].
+
+    Only the log-probabilities carry a gradient. Logits are computed once for tokens that several rows share.
+    """
+    device = temperature_N.device
+    hidden = model.hidden(pack.ids[None].to(device), pack.positions[None].to(device), pack.mask[None].to(device))[0]
+    places, which = pack.before.to(device).unique(return_inverse=True)
+    logits = model.logits(hidden[places]).float()
+    if (temperature_N == temperature_N[0]).all():
+        distribution = torch.log_softmax(logits / temperature_N[0], -1)
+        with torch.no_grad():
+            entropy = -(distribution.exp() * distribution).sum(-1)[which]
+        return distribution[which, pack.targets.to(device)], entropy
+    distribution = torch.log_softmax(logits[which] / temperature_N[:, None], -1)
+    with torch.no_grad():
+        entropy = -(distribution.exp() * distribution).sum(-1)
+    return distribution.gather(1, pack.targets.to(device)[:, None])[:, 0], entropy

@@ -1,0 +1,40 @@
+"""The embedded backend of a training: its model and its sampler in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orgthink.engines.engine import Updatable
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.models import open_trainable
+
+if TYPE_CHECKING:
+    from orgthink.training.jobs import Policy
+
+SLOTS = 192
+"""Requests that the local sampler decodes at once: a step rolls out more episodes than that."""
+
+
+def embedded(folder: Path, job: Policy) -> EmbeddedBackend:
+    """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
+    from orgthink.training.jobs import chosen
+
+    device = chosen(job.device)
+    model = open_trainable(folder, job.lora, device=device, seed=job.settings.seed)
+    reference = open_trainable(folder, device=device) if job.settings.loss.kl > 0 else None
+    return EmbeddedBackend(
+        model, sampler(folder, job.sampler), folder, pack_tokens=job.pack_tokens, reference=reference
+    )
+
+
+def sampler(folder: Path, kind: str) -> Updatable:
+    """An engine whose weights can be updated. `local` decodes on the event loop, so that runs repeat to the bit."""
+    if kind == "vllm":
+        from orgthink.engines.vllm import VllmEngine
+
+        return asyncio.run(VllmEngine.open(folder))
+    from orgthink.engines.local import LocalEngine
+
+    return LocalEngine.open(folder, slots=SLOTS, threaded=False)

@@ -1,0 +1,124 @@
+"""Kinds of training, each with everything that decides its result, and what each runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from orgthink.engines import EngineSpec, engine_spec
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+from orgthink.training.models import LoraSettings
+from orgthink.training.rl import RlSettings, train_policy
+from orgthink.training.sft import Course, SftSettings, train
+
+if TYPE_CHECKING:
+    from orgthink.training.rows import Row
+
+Report = Callable[[dict[str, Any]], None]
+"""Gets the metrics of each step."""
+
+
+class Job(Protocol):
+    """One training: its fields are what config.json remembers."""
+
+    @property
+    def steps(self) -> int:
+        """How many there are in all."""
+        ...
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        """Train on from the newest checkpoint to the last step; returns the last checkpoint's folder."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pocket:
+    """The pocket model, from scratch."""
+
+    settings: SftSettings
+    """How."""
+    forks: bool = True
+    """Whether its lessons show organizers and workers."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or whichever is there."""
+    kind: Literal["pocket"] = "pocket"
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
+        return train(course, self.settings, folder, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy, by reinforcement learning."""
+
+    settings: RlSettings
+    """How."""
+    model: str | None = "pocket"
+    """Shipped model or folder to start from; a recipe without one needs `--model`."""
+    sampler: Literal["local", "vllm"] = "local"
+    """Engine that rolls out; its weights are updated in place."""
+    lora: LoraSettings | None = None
+    """A low-rank adapter to train in place of the weights."""
+    pack_tokens: int = 512
+    """Tokens that are computed in one go."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or whichever is there."""
+    kind: Literal["policy"] = "policy"
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.training.embedded import embedded
+
+        backend = embedded(model_folder(self.model), self)
+        return train_policy(backend, self.settings, folder, report)
+
+
+def model_folder(model: str | None) -> Path:
+    """Where a model's files lie; UserError if they do not."""
+    if model is None:
+        raise UserError("this recipe starts from a model of yours: name its folder with --model")
+    spec: EngineSpec = engine_spec(model)
+    if spec.url is not None or spec.folder is None:
+        raise UserError(f"{model} is a server's: training needs a model folder")
+    return spec.folder
+
+
+def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -> Course:
+    """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
+    import torch
+
+    from orgthink.engines.qwen3 import Qwen3
+    from orgthink.engines.tokenizer import Tokenizer
+    from orgthink.training import pocket
+    from orgthink.training.rows import row_of
+
+    pocket.write_folder(folder)
+    tokenizer = Tokenizer(folder)
+    (eos,) = tokenizer.eos_ids
+
+    def rows(seed: int, pool: int) -> Iterator[Row]:
+        for traces in pocket.lessons(seed, pool, forks=forks):
+            for trace in traces:
+                yield row_of(trace, tokenizer.encode, eos)
+
+    model = Qwen3(pocket.CONFIG)
+    model.initialise(torch.Generator().manual_seed(seed))
+    return Course(model.to(chosen(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+
+
+def chosen(device: str) -> str:
+    """The device that `auto` means here."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device

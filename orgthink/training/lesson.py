@@ -1,0 +1,39 @@
+"""What a teacher wrote for an organizer and its workers, as the record that the runtime would have made of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orgthink.episode import Episode, Origin, Problem, Span, Trace, episode_id
+from orgthink.grammar.actions import Fork
+from orgthink.grammar.asyncthink import read
+from orgthink.measure.text import episode_of_text, words
+from orgthink.organizations.prompts import prompt
+
+
+def lesson(
+    problem: Problem, capacity: int, style: str, organizer: str, workers: Sequence[str], teacher: str
+) -> Episode:
+    """The episode of an organizer's context and of its workers' texts, in the order they were forked.
+
+    Steps are words. `style` is that of the student's prompts. ValueError if there are fewer workers than forks.
+    """
+    forks = [part for part in read(organizer) if isinstance(part, Fork)]
+    texts: dict[str, list[str]] = defaultdict(list)
+    for fork, text in zip(forks, workers, strict=True):
+        texts[fork.key].append(text)
+    episode = episode_of_text({"capacity": capacity, "organizer": organizer, "workers": dict(texts)})
+    root, *others = episode.traces
+    asked = [prompt(style, "worker", problem, capacity=capacity, query=fork.query.strip()) for fork in forks]
+    traces = [
+        _prompted(root, prompt(style, "organizer", problem, capacity=capacity)[0].content),
+        *(_prompted(trace, messages[0].content) for trace, messages in zip(others, asked, strict=True)),
+    ]
+    name = episode_id(problem, teacher, 0)
+    return replace(episode, id=name, problem=problem, organization=teacher, traces=tuple(traces))
+
+
+def _prompted(trace: Trace, asked: str) -> Trace:
+    return replace(trace, spans=(Span(Origin.PROMPT, asked, words(asked)), *trace.spans))

@@ -1,0 +1,275 @@
+"""What a trainer needs of a model, and two that have it: our own Qwen3, and any causal model of transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.errors import UserError
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+# Shapes: B rows, T tokens, C hidden, V vocabulary.
+
+ADAPTER = "adapter"
+"""Folder beside the merged weights that holds the LoRA adapter in the layout of peft."""
+
+
+class Trainable(Protocol):
+    """A causal language model whose weights are trained."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
+        """Final hidden states [B, T, C] of right-padded rows, or of packed rows: see `Qwen3.hidden`."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., C] → [..., V]."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Those that are trained are those that require a gradient."""
+        ...
+
+    def to(self, device: Any) -> Trainable:
+        """Move the weights."""
+        ...
+
+    def to_hf(self) -> dict[str, Tensor]:
+        """Weights under the names of a Hugging Face folder; a LoRA adapter is merged into them."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the weights into a model folder."""
+        ...
+
+    def restore(self, folder: Path) -> None:
+        """Put back exactly what `save` wrote. ValueError if it is another model's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """A low-rank adapter that is trained in place of the weights."""
+
+    rank: int
+    """Rank of the change of each matrix."""
+    alpha: float = 32.0
+    """The change is scaled by alpha / rank."""
+    dropout: float = 0.0
+    """On the adapter's input. Reinforcement learning wants 0: the sampler has none."""
+    targets: tuple[str, ...] = ()
+    """Last names of the layers to change, such as `q_proj`; empty means every linear layer but the head."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"the LoRA rank is {self.rank}: it must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"the LoRA dropout is {self.dropout}: it must be in [0, 1)")
+
+
+class HuggingFaceModel(nn.Module):
+    """A causal model of transformers, trained in full or by LoRA.
+
+    Its own dropout stays off: what samples from the weights has none.
+    """
+
+    def __init__(self, model: PreTrainedModel, source: Path, lora: LoraSettings | None = None) -> None:
+        """`source` is the folder it was opened from. ValueError for LoRA targets that it has not."""
+        super().__init__()
+        self._model: Any = model.eval() if lora is None else _adapt(model, lora)
+        self._source, self._lora = source, lora
+
+    @property
+    def core(self) -> PreTrainedModel:
+        """The model of transformers; its layers hold the adapter, if there is one."""
+        return self._model if self._lora is None else self._model.get_base_model()
+
+    @property
+    def device(self) -> torch.device:
+        return self.core.device
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
+        if mask_BTT is not None:
+            self._require_full_attention()
+        mask = None if mask_BTT is None else mask_BTT.unsqueeze(1)
+        decoder: Any = self.core.base_model
+        out = decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
+        return out.last_hidden_state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        head: Any = self.core.get_output_embeddings()
+        return head(hidden)
+
+    @torch.no_grad()
+    def to_hf(self) -> dict[str, Tensor]:
+        from transformers.core_model_loading import revert_weight_conversion
+
+        tied = self.core.all_tied_weights_keys.keys()
+        weights = {
+            name.replace(".base_layer.", "."): weight
+            for name, weight in self.core.state_dict().items()
+            if ".lora_" not in name and name not in tied
+        }
+        for name, layer in _lora_layers(self.core):
+            weight = weights[f"{name}.weight"]
+            weights[f"{name}.weight"] = weight + layer.get_delta_weight("default").to(weight.dtype)
+        return revert_weight_conversion(self.core, weights)
+
+    def save(self, folder: Path) -> None:
+        self.core.config.save_pretrained(folder)
+        weights = {name: weight.contiguous() for name, weight in self.to_hf().items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        if self._lora is not None:
+            self._model.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
+
+    def restore(self, folder: Path) -> None:
+        if self._lora is None:
+            try:
+                self.core.load_state_dict(_open(folder, self.core.dtype).state_dict())
+            except RuntimeError as error:
+                raise ValueError(f"{folder} holds a model of another shape: {' '.join(str(error).split())}") from error
+        else:
+            _restore_adapter(self._model, folder / ADAPTER / "adapter_model.safetensors")
+
+    def _require_full_attention(self) -> None:
+        kinds = {kind for kind in getattr(self.core.config, "layer_types", None) or () if kind != "full_attention"}
+        if kinds:
+            raise UserError(f"{self._source} has layers of {', '.join(sorted(kinds))}, which cannot see packed rows")
+
+
+def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
+    """Put an adapter into the model, in place; only its weights are trained then."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError as error:
+        raise UserError(f"LoRA needs {error.name}: pip install 'orgthink[train]'") from error
+    adapted = get_peft_model(
+        model,  # type: ignore[arg-type]
+        LoraConfig(
+            task_type="CAUSAL_LM",
+            r=lora.rank,
+            lora_alpha=lora.alpha,  # type: ignore[arg-type]  # any number serves
+            lora_dropout=lora.dropout,
+            target_modules=list(lora.targets) or "all-linear",
+        ),
+    )
+    adapted.eval()
+    for _, layer in _lora_layers(model):
+        layer.lora_dropout.train()
+    return adapted  # type: ignore[return-value]
+
+
+def _lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Names and modules of the layers that have an adapter."""
+    return ((name, module) for name, module in model.named_modules() if hasattr(module, "lora_A"))
+
+
+def _restore_adapter(model: PeftModel, file: Path) -> None:
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+    weights, known = _read(file), get_peft_model_state_dict(model, save_embedding_layers=False)
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    if shapes != {name: tuple(weight.shape) for name, weight in known.items()}:
+        raise ValueError(f"{file} holds another adapter: its layers or its rank are not those of this training")
+    set_peft_model_state_dict(model, weights)
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    """ValueError if a safetensors file is missing or torn."""
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+
+
+def open_trainable(
+    folder: Path,
+    lora: LoraSettings | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+) -> Qwen3 | HuggingFaceModel:
+    """Open a Hugging Face folder for training; `seed` decides the first weights of an adapter.
+
+    Dense Qwen3 in float32 without LoRA is our own, which is faster. Train in full in float32: bfloat16 swallows the
+    steps of a small learning rate. UserError if the folder holds no whole causal model.
+    """
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} is no model: it has no config.json")
+    if lora is None and dtype is torch.float32 and _is_dense_qwen3(folder):
+        try:
+            return Qwen3.load(folder).to(device)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+    model = _open(folder, dtype)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            trainable = HuggingFaceModel(model, folder, lora)
+        except ValueError as error:
+            raise UserError(f"{folder} cannot take this adapter: {' '.join(str(error).split())}") from error
+    _require_plain_head(trainable.to(device), folder)
+    return trainable
+
+
+def _is_dense_qwen3(folder: Path) -> bool:
+    try:
+        Qwen3Config.load(folder)
+    except ValueError:
+        return False
+    return True
+
+
+def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The model of a folder, with every weight from its files. UserError otherwise."""
+    try:
+        from transformers import AutoModelForCausalLM
+    except ModuleNotFoundError as error:
+        raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
+    try:
+        model, found = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
+        )
+    except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, json.JSONDecodeError) as error:
+        raise UserError(f"{folder} holds no causal model: {' '.join(str(error).split())}") from error
+    wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
+    for kind, names in wrong.items():
+        if names:
+            raise UserError(
+                f"the weights in {folder} are not those of its config.json: {kind.replace('_keys', '')} {names[0]}"
+                + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+            )
+    return model
+
+
+@torch.no_grad()
+def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
+    """UserError if the logits are more than a linear map of the final hidden states: some models cap or scale them."""
+    ids = torch.tensor([[0, 1]], device=model.device)
+    ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
+    if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
+        raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")
+
+
+def copy_companions(source: Path, folder: Path) -> None:
+    """Copy everything of a model folder but its weights: config, tokenizer, prompt style."""
+    for file in source.iterdir():
+        if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
+            shutil.copy(file, folder / file.name)

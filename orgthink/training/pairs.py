@@ -1,0 +1,159 @@
+"""Query–response pairs: what supervised fine-tuning learns from, as JSON lines or parquet.
+
+An AsyncThink trace with n_q sub-queries gives 2·n_q + 1 of them (section 4.2 of the paper): the organizer is asked
+again after each of its n_q Joins, which makes n_q + 1 pairs, and each worker is asked once.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from orgthink.episode import Episode, Origin, Span
+from orgthink.errors import UserError
+from orgthink.store import typed, write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One query and the response to imitate."""
+
+    query: str
+    """Everything the role has seen: its prompt, then what it has said so far and what Joins brought."""
+    response: str
+    """What it says next: up to and including `<JOIN-i>`, or to its end."""
+    role: str = ""
+    """`organizer` or `worker`."""
+    problem: str = ""
+    """Id of the problem."""
+    episode: str = ""
+    """Id of the episode that the pair is a part of."""
+    index: int = 0
+    """Place in the episode: the organizer's pairs in order, then the workers' in the order they were forked."""
+    teacher: str = ""
+    """Who wrote it: a model, or `program`."""
+    said: int = 0
+    """Characters at the end of the query that come after the prompt: a chat template goes around what is before."""
+    last: bool = True
+    """Whether the role's text ends with the response: then its end-of-text token is trained as well."""
+
+    @property
+    def prompt(self) -> str:
+        """The user's turn."""
+        return self.query[: len(self.query) - self.said]
+
+    @property
+    def begun(self) -> str:
+        """The start of the assistant's turn: seen, not trained."""
+        return self.query[len(self.query) - self.said :]
+
+
+def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
+    """One pair for each stretch that was sampled in one go: 2·n_q + 1 of them if each of the n_q forks is joined."""
+    pairs: list[Pair] = []
+    for trace in episode.traces:
+        stretches = [(origin, "".join(span.text for span in spans)) for origin, spans in groupby(trace.spans, _origin)]
+        seen, said = "", 0
+        for at, (origin, text) in enumerate(stretches, 1):
+            if origin is Origin.SAMPLED:
+                place = (trace.role, episode.problem.id, episode.id, len(pairs), teacher)
+                pairs.append(Pair(seen, text, *place, said=said, last=at == len(stretches)))
+            seen += text
+            said += 0 if origin is Origin.PROMPT else len(text)
+    return pairs
+
+
+def _origin(span: Span) -> Origin:
+    return span.origin
+
+
+def read_pairs(path: Path | str) -> list[Pair]:
+    """The pairs of a `.parquet` file, or of one with a JSON object a line. Other columns are left alone.
+
+    UserError that names the file and the row (the first is 1) if it has no query or no response, or none is there.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"no file of query-response pairs at {file}")
+    rows = _parquet_rows(file) if file.suffix == ".parquet" else _json_rows(file)
+    pairs = [_pair(row, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
+    if not pairs:
+        raise UserError(f"{file} holds no query-response pairs")
+    return pairs
+
+
+def write(path: Path, pairs: Iterable[Pair]) -> None:
+    """Write pairs all at once: parquet if the name ends so, else a JSON object a line.
+
+    UserError if parquet is asked for and pyarrow is not installed.
+    """
+    write_whole(path, _parquet(pairs, path) if path.suffix == ".parquet" else b"".join(map(line, pairs)))
+
+
+def has_parquet() -> bool:
+    """Whether parquet can be read and written: pyarrow is installed."""
+    return find_spec("pyarrow") is not None
+
+
+def line(pair: Pair) -> bytes:
+    """A pair as a line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
+    return json.dumps(asdict(pair), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _pair(row: Any, place: str) -> Pair:
+    if not isinstance(row, dict):
+        raise UserError(f"{place}: not an object with a query and a response")
+    pair = typed(Pair, {name: value for name, value in row.items() if value is not None}, place)
+    for name in ("query", "response"):
+        if not getattr(pair, name):
+            raise UserError(f"{place}: the {name} is empty")
+    if not 0 <= pair.said < len(pair.query):
+        raise UserError(f"{place}: said is {pair.said}, but the query has {len(pair.query)} characters and a prompt")
+    return pair
+
+
+def _json_rows(file: Path) -> Iterator[Any]:
+    with file.open("rb") as lines:
+        for number, text in enumerate(lines, 1):
+            try:
+                yield json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{file}, row {number}: not JSON: {error}") from error
+
+
+def _parquet_rows(file: Path) -> Iterator[Any]:
+    _, parquet = _pyarrow(file)
+    names = [field.name for field in fields(Pair)]
+    try:
+        with parquet.ParquetFile(file) as table:
+            kept = [name for name in names if name in table.schema_arrow.names]
+            for batch in table.iter_batches(columns=kept):
+                yield from batch.to_pylist()
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise UserError(f"{file} cannot be read as parquet: {error}") from error
+
+
+def _parquet(pairs: Iterable[Pair], file: Path) -> bytes:
+    arrow, parquet = _pyarrow(file)
+    types = {"str": arrow.string(), "int": arrow.int64(), "bool": arrow.bool_()}
+    schema = arrow.schema([(field.name, types[str(field.type)]) for field in fields(Pair)])
+    rows = [json.loads(line(pair)) for pair in pairs]  # the same text as in lines
+    content = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(rows, schema), content)
+    return content.getvalue()
+
+
+def _pyarrow(file: Path) -> tuple[Any, Any]:
+    """pyarrow and its parquet module, which only those who use parquet need."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise UserError(f"{file} needs {error.name}: pip install 'orgthink[data]', or use .jsonl") from error
+    return pyarrow, pyarrow.parquet
