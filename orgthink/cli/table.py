@@ -75,7 +75,8 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         "concurrency": f"{plan.concurrency} episodes at once",
     }
     roles = {f"{name}s' model": str(role.engine.model) for name, role in plan.roles.items()}
-    return found | roles | made
+    own = {f"{label}'s model": str(spec.engine.model) for label, spec in plan.organizations.items() if spec.engine}
+    return found | roles | own | made
 
 
 _QUANTITIES: Sequence[tuple[str, int]] = (

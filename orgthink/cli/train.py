@@ -29,6 +29,10 @@ class Train:
     """Which recipe: `pocket`, `asyncthink-countdown-mini`, … (an unknown name lists them)."""
     model: str | None = None
     """Shipped model or model folder to start from; without it the recipe's."""
+    rows: Path | None = None
+    """File of query–response pairs to learn from, as `orgthink synth` writes them."""
+    lora: int | None = None
+    """Train a low-rank adapter of this rank in place of the weights."""
     steps: int | None = None
     """Optimizer steps of supervised training, rollouts of reinforcement learning; without it as many as the recipe
     says."""
@@ -54,7 +58,8 @@ class Train:
             folder = RunFolder.open(self.resume)
         else:
             job = pick("recipe", self.recipe, recipes.RECIPES)
-            own = {"model": self.model} if self.model is not None else {}
+            own = {"model": self.model, "rows": self.rows and str(self.rows), "lora": self.lora and {"rank": self.lora}}
+            own = {name: value for name, value in own.items() if value is not None}
             told = {"steps": self.steps, "seed": self.seed}
             settings = [f"{name}={value}" for name, value in told.items() if value is not None]
             with user_input():
@@ -95,6 +100,6 @@ def _told(line: dict[str, Any]) -> str:
         return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
     eta, path = line["concurrency_pool"] or 0, line["critical_path_steps"]
     return (
-        f"reward {line['reward']:.3f}  all correct {line['all_correct']:.0%}  format errors "
-        f"{line['format_error_rate']:.0%}  η {eta:.2f}  path {path:.0f}  {sum(line['seconds'].values()):.0f} s"
+        f"reward {line['reward']:.3f}  all correct {line['all_correct']:.0%}  penalised "
+        f"{line['penalised']:.0%}  η {eta:.2f}  path {path:.0f}  {sum(line['seconds'].values()):.0f} s"
     )

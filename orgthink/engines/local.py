@@ -1,9 +1,9 @@
 """The embedded engine: a small Qwen3 model in plain torch, decoded for many requests at once.
 
-One thread decodes; requests join and leave the batch between any two steps. Without that thread the event loop itself
-decodes: then the same requests give the same tokens and log-probabilities, to the bit, every time. What a request has seen stays
-cached when it ends, so an agent that goes on after a join costs only what was injected, plus its last
-token, which was sampled but never read.
+One thread decodes; requests join and leave the batch between any two steps. Without that thread the event
+loop itself decodes: then the same requests give the same log-probabilities, to the bit, every time. What a
+request has seen stays cached when it ends, so an agent that goes on after a join costs only what was
+injected, plus its last token, which was sampled but never read.
 
 A token that ends the text is part of the stream, because the model sampled it: it has an id and a
 log-probability, and an empty piece, because it is no text.

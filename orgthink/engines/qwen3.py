@@ -53,7 +53,7 @@ class Qwen3Config:
         given["rope_theta"] = float(rope.get("rope_theta", 10_000.0))
         return cls(**given)
 
-    def save(self, folder: Path, *, eos_token_id: int, pad_token_id: int) -> None:
+    def save(self, folder: Path, *, eos_token_id: int, pad_token_id: int, dtype: str = "float32") -> None:
         """Write a `config.json` that transformers and vLLM open."""
         raw = asdict(self)
         rope = {"rope_type": "default", "rope_theta": raw.pop("rope_theta")}
@@ -65,7 +65,7 @@ class Qwen3Config:
             "attention_dropout": 0.0,
             "use_sliding_window": False,
             "rope_parameters": rope,
-            "dtype": "float32",
+            "dtype": dtype,
             "eos_token_id": eos_token_id,
             "pad_token_id": pad_token_id,
         }

@@ -255,6 +255,7 @@ class VllmEngine:
     def _update(self, state: Mapping[str, torch.Tensor], version: str) -> None:
         try:
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
+            self._engine.collective_rpc(_tie_head)
             self._engine.reset_prefix_cache(reset_running_requests=True)
         except Exception as error:
             raise _Broken(f"the weights of version {version} do not load: {_line(error)}") from error
@@ -276,6 +277,14 @@ class VllmEngine:
         finally:
             del self._engine
             _process.release()
+
+
+def _tie_head(worker: Any) -> None:
+    """Pack a head that shares the embedding's weights again: on a CPU it has a copy, which a reload leaves as it was."""
+    model = worker.get_model()
+    if model.config.tie_word_embeddings:
+        model.lm_head.weight = model.model.embed_tokens.weight
+        model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
 
 
 class _Broken(EngineError):

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+from orgthink.errors import pick
 from orgthink.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI
+from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI, SUDOKU, ARITHMETIC_MINI)}
+TASKS: dict[str, Task] = {task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI, SUDOKU, ARITHMETIC_MINI, MATH)}
+"""Each grades the problems that name it."""
+
+FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math}
+"""Those whose problems are a file's."""
+
+
+def task_named(name: str) -> Task:
+    """The task of a name, or of `NAME:FILE`. UserError without one; the file is read when problems are asked for."""
+    kind, colon, file = name.partition(":")
+    return pick("task with a file", kind, FROM_FILE)(Path(file)) if colon else pick("task", kind, TASKS)

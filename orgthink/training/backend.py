@@ -5,19 +5,19 @@ The protocol is modelled on Tinker's: sample · forward_backward · optim_step �
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from orgthink.engines.engine import Engine, Updatable
-from orgthink.errors import UserError, user_input
+from orgthink.errors import UserError
 from orgthink.training.losses import gradient_norm
-from orgthink.training.models import Trainable
+from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
 from orgthink.training.policy_loss import PolicyLoss, token_losses
 from orgthink.training.rows import PolicyRow
@@ -82,7 +82,7 @@ class PolicyBackend(Protocol):
         ...
 
     def load(self, folder: Path) -> None:
-        """Put back what `save` wrote. UserError if it holds a model of another architecture."""
+        """Put back what `save` wrote. UserError that names the folder if it is torn or another model's."""
         ...
 
 
@@ -131,10 +131,12 @@ class EmbeddedBackend:
         losses_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N)
         result = (losses_N * weights_N).sum()
         difference_N = (logprobs_N.detach() - sampled_N).abs()
-        if not difference_N.isfinite().all():
-            raise UserError(f"{self._worst(pack, difference_N)}: a log-probability is not a number")
-        result.backward()
         ratio_N = (logprobs_N.detach() - sampled_N).exp()
+        if not (difference_N.isfinite() & ratio_N.isfinite()).all():
+            raise UserError(
+                f"{self._worst(pack, difference_N)}: a log-probability is not a number, or its ratio to the sampler's"
+            )
+        result.backward()
         clipped = (ratio_N < 1 - loss.clip_low) | (ratio_N > 1 + loss.clip_high)
         away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
         return Signals(
@@ -174,16 +176,11 @@ class EmbeddedBackend:
         torch.save(self._optimizer.state_dict(), folder / "trainer.pt")
 
     def load(self, folder: Path) -> None:
-        with user_input():
+        try:
             self._model.restore(folder / "model")
-        self._optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
-
-
-def copy_companions(base: Path, folder: Path) -> None:
-    """Copy everything of a model folder but its weights: config, tokenizer, prompt style."""
-    for file in base.iterdir():
-        if file.is_file() and file.suffix in (".json", ".jinja", ".txt", ".model"):
-            shutil.copy(file, folder / file.name)
+            self._optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
+        except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
+            raise UserError(f"{folder} is no checkpoint of this training: {' '.join(str(error).split())}") from error
 
 
 def token_logprobs(model: Trainable, pack: Pack[PolicyRow], temperature_N: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,11 @@ SLOTS = 192
 
 def embedded(folder: Path, job: Policy) -> EmbeddedBackend:
     """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
-    from orgthink.training.jobs import chosen
+    from orgthink.training.jobs import chosen, precision
 
-    device = chosen(job.device)
-    model = open_trainable(folder, job.lora, device=device, seed=job.settings.seed)
-    reference = open_trainable(folder, device=device) if job.settings.loss.kl > 0 else None
+    device, dtype = chosen(job.device), precision(job.dtype)
+    model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
+    reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
     return EmbeddedBackend(
         model, sampler(folder, job.sampler), folder, pack_tokens=job.pack_tokens, reference=reference
     )

@@ -15,6 +15,8 @@ from orgthink.training.rl import RlSettings, train_policy
 from orgthink.training.sft import Course, SftSettings, train
 
 if TYPE_CHECKING:
+    import torch
+
     from orgthink.training.rows import Row
 
 Report = Callable[[dict[str, Any]], None]
@@ -27,6 +29,10 @@ class Job(Protocol):
     @property
     def steps(self) -> int:
         """How many there are in all."""
+        ...
+
+    def require(self) -> None:
+        """UserError if something it starts from is not there."""
         ...
 
     def run(self, folder: RunFolder, report: Report) -> Path:
@@ -50,8 +56,50 @@ class Pocket:
     def steps(self) -> int:
         return self.settings.steps
 
+    def require(self) -> None:
+        pass
+
     def run(self, folder: RunFolder, report: Report) -> Path:
         course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
+        return train(course, self.settings, folder, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Any causal model, on the query–response pairs that `orgthink synth` writes (section 3.1 of AsyncThink)."""
+
+    settings: SftSettings
+    """How."""
+    model: str | None = None
+    """Shipped model or folder to start from; a recipe without one needs `--model`."""
+    rows: str | None = None
+    """File of pairs, JSON lines or parquet; a recipe without one needs `--rows`."""
+    lora: LoraSettings | None = None
+    """A low-rank adapter to train in place of the weights."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """In which the weights are held."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or whichever is there."""
+    kind: Literal["pairs"] = "pairs"
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def require(self) -> None:
+        model_folder(self.model)
+        if self.rows is None:
+            raise UserError("this recipe learns from pairs of yours: name their file with --rows")
+        if not Path(self.rows).is_file():
+            raise UserError(f"there is no file {self.rows}: write pairs with orgthink synth")
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.training.pair_course import sft_course
+
+        assert self.rows is not None
+        base, seed = model_folder(self.model), self.settings.seed
+        device, dtype = chosen(self.device), precision(self.dtype)
+        course = sft_course(base, Path(self.rows), self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
 
 
@@ -69,6 +117,8 @@ class Policy:
     """A low-rank adapter to train in place of the weights."""
     pack_tokens: int = 512
     """Tokens that are computed in one go."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """In which the weights are held."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
     kind: Literal["policy"] = "policy"
@@ -76,6 +126,9 @@ class Policy:
     @property
     def steps(self) -> int:
         return self.settings.steps
+
+    def require(self) -> None:
+        model_folder(self.model)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.training.embedded import embedded
@@ -122,3 +175,10 @@ def chosen(device: str) -> str:
     import torch
 
     return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+def precision(dtype: str) -> torch.dtype:
+    """The type of that name."""
+    import torch
+
+    return getattr(torch, dtype)

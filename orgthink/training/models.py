@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 ADAPTER = "adapter"
 """Folder beside the merged weights that holds the LoRA adapter in the layout of peft."""
+
+
+_BASE_LAYER = re.compile(r"(?:\.base_layer)+(?=\.|$)")
+"""What peft puts into the names of layers that have an adapter."""
 
 
 class Trainable(Protocol):
@@ -123,13 +129,14 @@ class HuggingFaceModel(nn.Module):
 
         tied = self.core.all_tied_weights_keys.keys()
         weights = {
-            name.replace(".base_layer.", "."): weight
+            _BASE_LAYER.sub("", name): weight
             for name, weight in self.core.state_dict().items()
             if ".lora_" not in name and name not in tied
         }
         for name, layer in _lora_layers(self.core):
-            weight = weights[f"{name}.weight"]
-            weights[f"{name}.weight"] = weight + layer.get_delta_weight("default").to(weight.dtype)
+            changed = f"{_BASE_LAYER.sub('', name)}.{getattr(layer, 'parameter_name', 'weight')}"  # experts name theirs
+            weight = weights[changed]
+            weights[changed] = weight + layer.get_delta_weight("default").to(weight.dtype)
         return revert_weight_conversion(self.core, weights)
 
     def save(self, folder: Path) -> None:
@@ -244,9 +251,15 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     except ModuleNotFoundError as error:
         raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True, output_loading_info=True
-        )
+        with _quiet():
+            model, found = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype,
+                attn_implementation="sdpa",
+                local_files_only=True,
+                ignore_mismatched_sizes=True,  # they are in `found`
+                output_loading_info=True,
+            )
     except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, json.JSONDecodeError) as error:
         raise UserError(f"{folder} holds no causal model: {' '.join(str(error).split())}") from error
     wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
@@ -257,6 +270,22 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 + (f" and {len(names) - 1} more" if len(names) > 1 else "")
             )
     return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the progress bars and reports of transformers: what is wrong is said in one line."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ from orgthink.evaluate import OrganizationSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, plain, typed
-from orgthink.training.jobs import Pocket, Policy, Report
+from orgthink.training.jobs import Pairs, Pocket, Policy, Report
 from orgthink.training.rl import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
-Any_Job = Pocket | Policy
+Any_Job = Pocket | Pairs | Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,15 @@ RECIPES: dict[str, Any_Job] = {
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
     "asyncthink-countdown-mini-no-concurrency": mini(weight=0.0),
     "asyncthink-countdown-mini-no-sft": mini(model=None),
+    "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
+    "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
+    "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),
     "asyncthink-qwen3-countdown": paper("countdown", capacity=2, tokens=2048, problems=64, group=32),
     "asyncthink-qwen3-math": paper("math", capacity=4, tokens=512, problems=128, group=8),
 }
-"""`pocket` trains the shipped model from scratch, `pocket-plain` one that has never seen a Fork."""
+"""`pocket` trains the shipped model from scratch, `pocket-plain` one that has never seen a Fork. The `-sft` ones are
+the cold start on pairs. Weights are held in float32: at the paper's learning rates bfloat16 would round every update
+away."""
 
 
 def adjusted(job: Any_Job, options: dict[str, Any], settings: Sequence[str]) -> Any_Job:
@@ -100,8 +105,7 @@ def adjusted(job: Any_Job, options: dict[str, Any], settings: Sequence[str]) -> 
     for name in options:
         if not hasattr(job, name):
             raise UserError(f"a {job.kind} training has no {name}")
-    job = replace(job, **options)
-    data = plain(job)
+    data = plain(job) | options
     for given in settings:
         path, equals, value = given.partition("=")
         *above, last = path.split(".")
@@ -117,7 +121,8 @@ def adjusted(job: Any_Job, options: dict[str, Any], settings: Sequence[str]) -> 
 
 
 def start(training: Training, path: Path) -> RunFolder:
-    """A new run folder for a training. UserError if something else is there."""
+    """A new run folder for a training. UserError if something else is there, or what it starts from is not."""
+    training.job.require()
     return RunFolder.create(path, "train", training)
 
 

@@ -23,6 +23,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
+from orgthink.measure.summary import has_format_error
 from orgthink.measure.usage import sampled_tokens
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.store import RunFolder
@@ -219,7 +220,9 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Reward]) 
         "reward": mean([reward.total for reward in rewards.values()]),
         "accuracy": mean([reward.accuracy for reward in rewards.values()]),
         "all_correct": mean([all_correct(episode) for episode in episodes]),
-        "format_error_rate": mean([reward.format_error for reward in rewards.values()]),
+        "concurrency_reward": mean([reward.concurrency for reward in rewards.values()]),
+        "penalised": mean([reward.format_error for reward in rewards.values()]),
+        "format_error_rate": mean([has_format_error(episode) for episode in episodes]),
         "format_errors": {kind.value: mean([kind in kinds for kinds in made]) for kind in FormatError},
         "concurrency_pool": mean([concurrency(episode) for episode in episodes]),
         "critical_path_steps": mean([critical_path(episode) for episode in episodes]),

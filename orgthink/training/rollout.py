@@ -14,7 +14,7 @@ from orgthink.evaluate import OrganizationSpec, broken, grade, trouble
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Rollout:
 
 def batches_of_problems(plan: Rollout, seed: int, done: int = 0) -> Iterator[list[Problem]]:
     """The problems of each step, different within a step; `done` steps are passed over."""
-    stream = TASKS[plan.task].problems("train", seed)
+    stream = task_named(plan.task).problems("train", seed)
 
     def draw() -> Iterator[list[Problem]]:
         while True:
@@ -63,7 +63,7 @@ def batches_of_problems(plan: Rollout, seed: int, done: int = 0) -> Iterator[lis
 
 async def roll_out(plan: Rollout, problems: Sequence[Problem], engine: Engine, seed: int) -> list[Episode]:
     """Graded episodes, G for each problem. UserError if the engine broke any: they would not be fair groups."""
-    organization, task = plan.organization.named(plan.organization.organization), TASKS[plan.task]
+    organization, task = plan.organization.named(plan.organization.organization), task_named(plan.task)
     backing = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     episodes = await asyncio.gather(
         *(

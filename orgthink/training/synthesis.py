@@ -27,7 +27,7 @@ from orgthink.errors import pick
 from orgthink.evaluate import broken, distinct, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_named
 from orgthink.training import pairs
 from orgthink.training.lesson import lesson
 from orgthink.training.pairs import Pair, pairs_of
@@ -97,7 +97,7 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
         structure = plan_of(record.problem, plan.capacity, plan.seed)
         read = read_transcript(written.text, structure, plan.capacity)
         told = lesson(record.problem, plan.capacity, plan.prompts, read.organizer, read.workers, MODEL)
-    told = grade(told, TASKS[plan.task])
+    told = grade(told, task_named(plan.task))
     if plan.correct_only and not (told.grade and told.grade.all_correct):
         raise Dropped(Reason.WRONG_ANSWER, told.answer or "")
     return told

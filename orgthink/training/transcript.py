@@ -91,13 +91,13 @@ def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
     """The organizer's text, and the workers by their key."""
     text = text[max(text.rfind(_FIRST), 0) :]
     headers = list(_HEADER.finditer(text))
-    ends = [header.start() for header in headers[1:]] + [len(text)]
     names = [header[1] for header in headers]
-    bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
     keys = [name.removeprefix("SUBTASK ") for name in names[2::2]]
     wanted = [name for key in keys for name in (f"SUBTASK {key}", f"WORKER {key}")]
     if names != ["FRAGMENTS", "ORGANIZER", *wanted] or len(set(keys)) < len(keys):
         raise Dropped(Reason.LAYOUT, f"sections {names}")
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
     pairs = zip(bodies[2::2], bodies[3::2], strict=True)
     return bodies[1], {key: _Worker(query, said) for key, (query, said) in zip(keys, pairs, strict=True)}
 
@@ -113,10 +113,10 @@ def _organized(text: str, capacity: int) -> list[Action | Injected]:
             fault = FormatError.MALFORMED_TAG
         if fault is not None:
             raise Dropped(fault, DIALECT.render(part))
-    at = next((at for at, part in enumerate(said) if isinstance(part, Answer) and part.text.strip()), None)
-    if at is None:
+    end = next((part for part in said if isinstance(part, Answer)), None)
+    if end is None or not end.text.strip():
         raise Dropped(FormatError.NO_ANSWER)
-    if at + 1 < len(said):
+    if said[-1] is not end:
         raise Dropped(Reason.AFTER_END, "the organizer goes on after its answer")
     return said
 

@@ -88,4 +88,6 @@ def test_the_grader_is_total(answer):
 
 def test_tasks_are_found_by_their_names():
     assert {"countdown", "countdown-mini", "sudoku", "arithmetic-mini"} <= TASKS.keys()
-    assert all(task.name == name == next(task.problems("test", 0)).task for name, task in TASKS.items())
+    assert all(
+        task.name == name == next(task.problems("test", 0)).task for name, task in TASKS.items() if name != "math"
+    )

@@ -1,15 +1,26 @@
 """Rows: masks, ids, and the masks that reinforcement learning will use."""
 
-import pytest
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import accumulate
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_episodes import random_program, script_of
+
+from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Origin, Sampling, Span, Trace
+from orgthink.episode import Episode, Origin, Sampling, Span, Trace
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import COUNTDOWN_MINI
-from orgthink.training.rows import row_of
+from orgthink.training.rows import PolicyRow, policy_rows, row_of
 
 
 def test_the_join_tag_is_trained_and_what_it_brings_is_not():
@@ -41,3 +52,145 @@ def test_a_span_without_ids_needs_a_tokenizer():
     trace = Trace("a", "a", None, (Span(Origin.PROMPT, "ab", 1),))
     with pytest.raises(ValueError, match="no token ids"):
         row_of(trace)
+
+
+class Ledger(ScriptedEngine):
+    """Gives every token a log-probability of its own, and remembers which it was and what each request saw."""
+
+    def __init__(self, turns: list[Turn]) -> None:
+        super().__init__(turns)
+        self.drawn: dict[float, int] = {}
+        """Log-probability → id of the token that had it."""
+        self.seen: list[list[int]] = []
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        self.seen.append(context.token_ids)
+        async with aclosing(super().stream(context, sampling)) as chunks:
+            async for chunk in chunks:
+                logprobs = tuple(-0.001 * (len(self.drawn) + i) for i in range(1, len(chunk.pieces) + 1))
+                self.drawn |= zip(logprobs, chunk.token_ids or (), strict=True)
+                yield replace(chunk, logprobs=logprobs)
+
+
+def played(turns: list[Turn], depth: int = 1, temperature: float = 1.0) -> tuple[Episode, Ledger]:
+    engine = Ledger(turns)
+    problem = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
+    role = Backing(engine, Sampling(10_000, temperature))
+    limits = Limits(3, Budget(depth=depth))
+    return run_virtual(attempt(AsyncThink(), problem, role, limits=limits, sample=3)), engine
+
+
+def one_fork(temperature: float = 1.0) -> tuple[Episode, Ledger]:
+    return played(
+        [
+            Turn(" a <FORK-1> q </FORK-1> b <JOIN-1>", when="main process"),
+            Turn(" c <RETURN> r <JOIN-1> s </RETURN>", when="Subtask"),
+            Turn(" d <ANSWER> 1 </ANSWER>", when="s </JOIN-1>"),
+        ],
+        temperature=temperature,
+    )
+
+
+def trained(row: PolicyRow) -> list[tuple[int, float]]:
+    """Id and log-probability of each trained token."""
+    return [(i, p) for i, p, t in zip(row.token_ids, row.logprobs, row.trained, strict=True) if t]
+
+
+def test_policy_rows_of_a_fork_and_a_join():
+    episode, engine = one_fork(temperature=0.7)
+    organizer, worker = policy_rows(episode, -0.5)
+    assert [organizer.agent, worker.agent] == ["organizer", "organizer/1"]
+    for row in (organizer, worker):
+        assert (row.advantage, row.temperature) == (-0.5, 0.7)
+        assert row.episode == "countdown-mini/1-2-3-4-5=10|asyncthink|3"
+        assert row.group == "countdown-mini/1-2-3-4-5=10"
+    said = " a <FORK-1> q </FORK-1> b <JOIN-1>", " d <ANSWER> 1 </ANSWER>"
+    before, after = (engine.injection(text)[1] for text in said)
+    injected = engine.injection(" r <JOIN-1> s </JOIN-1>")[1]  # what a worker returns is never trained, tags or not
+    assert [i for i, _ in trained(organizer)] == [*before, *after]
+    generated = (*before, *injected, *after)
+    prompt = len(organizer) - len(generated)
+    mask = [False] * prompt + [True] * len(before) + [False] * len(injected) + [True] * len(after)
+    assert organizer.token_ids[prompt:] == generated
+    assert list(organizer.trained) == mask
+    assert [i for i, _ in trained(worker)] == list(engine.injection(" c <RETURN> r <JOIN-1> s </RETURN>")[1])
+
+
+@given(st.integers(0, 1 << 30), st.integers(1, 2), st.floats(-3, 3))
+@settings(max_examples=60, deadline=None)
+def test_policy_rows_hold_what_the_engine_drew(seed: int, depth: int, advantage: float):
+    """Random organizations that fork, join, fail and forget to return; the engine's own ledger is the witness."""
+    rng = random.Random(seed)
+    episode, engine = played(script_of(random_program(rng, depth), rng), depth=depth)
+    rows = policy_rows(episode, advantage)
+    assert [row.agent for row in rows] == [trace.agent for trace in episode.traces if trace.steps]
+    for row in rows:
+        trace = episode.trace(row.agent)
+        assert len(row) == len(row.trained) == len(row.logprobs) == sum(span.tokens for span in trace.spans)
+        assert sum(row.trained) == trace.steps
+        assert row.token_ids == tuple(i for span in trace.spans for i in span.token_ids or ())
+        for token, logprob in trained(row):
+            assert engine.drawn.pop(logprob) == token  # each token that was drawn is in one place
+        assert {p for p, t in zip(row.logprobs, row.trained, strict=True) if not t} == {0.0}
+        assert (row.advantage, row.episode, row.group) == (advantage, episode.id, episode.problem.id)
+        ends = list(accumulate(span.tokens for span in trace.spans))
+        for span, end in zip(trace.spans, ends, strict=True):
+            assert set(row.trained[end - span.tokens : end]) <= {span.origin is Origin.SAMPLED}
+    assert len(engine.drawn) <= len(episode.traces)  # but for those of the very last moment
+    for context in engine.seen:  # what a request saw is the beginning of a row
+        assert any(list(row.token_ids[: len(context)]) == context for row in rows) or context in unsaid(episode)
+
+
+def unsaid(episode: Episode) -> list[list[int]]:
+    """Contexts of agents that never said anything."""
+    return [list(row_of(trace).token_ids) for trace in episode.traces if not trace.steps]
+
+
+def test_who_sampled_nothing_has_no_row():
+    silent, engine = played([Turn("", when="main process")])
+    assert len(engine.seen) == len(silent.traces) == 1
+    assert policy_rows(silent, 1.0) == []
+
+
+def changed(episode: Episode, agent: str, origin: Origin, **fields: object) -> Episode:
+    """The record with other fields in the last span of an origin in an agent's trace."""
+
+    def change(trace: Trace) -> Trace:
+        if trace.agent != agent:
+            return trace
+        last = max(i for i, span in enumerate(trace.spans) if span.origin is origin)
+        spans = (replace(s, **fields) if i == last else s for i, s in enumerate(trace.spans))  # type: ignore[arg-type]
+        return replace(trace, spans=tuple(spans))
+
+    return replace(episode, traces=tuple(map(change, episode.traces)))
+
+
+@pytest.mark.parametrize("agent", ["organizer", "organizer/1"])
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        ({"token_ids": None}, "lacks ids"),
+        ({"logprobs": None}, "log-probabilities"),
+        ({"sampling": None}, "settings"),
+        ({"sampling": Sampling(50, top_p=0.95)}, "top_p 0.95"),
+        ({"sampling": Sampling(50, temperature=0.0)}, "temperature"),
+        ({"sampling": Sampling(50, temperature=float("nan"))}, "temperature"),
+    ],
+)
+def test_what_cannot_be_trained_is_named(agent: str, lacking: dict[str, object], message: str):
+    episode = changed(one_fork()[0], agent, Origin.SAMPLED, **lacking)
+    with pytest.raises(ValueError, match=rf"^episode countdown-mini/1-2-3-4-5=10\|asyncthink\|3, {agent}: .*{message}"):
+        policy_rows(episode, 1.0)
+
+
+@pytest.mark.parametrize("origin", [Origin.PROMPT, Origin.INJECTED])
+def test_text_without_ids_is_named(origin: Origin):
+    episode = changed(one_fork()[0], "organizer", origin, token_ids=None)
+    with pytest.raises(ValueError, match=f"organizer: a {origin} span has no token ids"):
+        policy_rows(episode, 1.0)
+
+
+def test_a_row_has_one_temperature():
+    episode = changed(one_fork()[0], "organizer", Origin.SAMPLED, sampling=Sampling(50, temperature=0.5))
+    with pytest.raises(ValueError, match=r"\|3, organizer: drawn at temperature \[0.5, 1.0\]"):
+        policy_rows(episode, 1.0)

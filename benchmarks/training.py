@@ -1,0 +1,139 @@
+"""Training on real rollouts of the pocket model: packed against padded rows, and where a step's seconds go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.report import Line
+from orgthink.engines import MODELS
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.store import RunFolder
+from orgthink.training.batches import collate
+from orgthink.training.embedded import embedded
+from orgthink.training.jobs import Policy
+from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.recipes import RECIPES, Training, start
+from orgthink.training.rl import train_policy
+from orgthink.training.rollout import batches_of_problems, roll_out
+from orgthink.training.rows import PolicyRow, policy_rows
+
+FOLDER = MODELS / "pocket"
+TRL = Path(".venv-trl/bin/python")
+STEPS = 4
+"""Of each trainer, after one that warms up."""
+
+
+def run() -> Iterator[Line]:
+    """Each ratio of two things that are measured here and now."""
+    yield packing()
+    yield from shares()
+    if TRL.exists():
+        yield against_trl()
+
+
+def recipe(name: str) -> Policy:
+    job = RECIPES[name]
+    assert isinstance(job, Policy)
+    return job
+
+
+def packing() -> Line:
+    """Trained tokens a second from packs, over those from one padded row a trace, on the groups of a real step."""
+    job = recipe("asyncthink-countdown-mini")
+    plan = replace(job.settings.rollout, problems=8)
+    backend = embedded(FOLDER, job)
+    episodes = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), backend.sampler, 0))
+    rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
+    weights, loss, model = token_weights(rows, "token-mean"), PolicyLoss(), Qwen3.load(FOLDER)
+
+    def packed() -> None:
+        backend.forward_backward(rows, weights, loss)
+
+    def padded() -> None:
+        for first in range(0, len(rows), plan.group):
+            one_row_a_trace(model, rows[first : first + plan.group], loss)
+
+    ours, theirs = best(packed), best(padded)
+    tokens = sum(map(len, rows))
+    return Line(
+        "packed rows with shared beginnings ÷ one padded row a trace, training",
+        theirs / ours,
+        "≥ 2",
+        theirs / ours >= 2,
+        f"{len(rows)} traces of {len(episodes)} episodes, {tokens:,} tokens at {tokens / ours:,.0f} a second; padded "
+        f"micro-batches of {plan.group} rows in the order they were sampled, each to its longest",
+    )
+
+
+def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
+    """Forward and backward of a padded micro-batch: what a trainer without packing does."""
+    ids, trained = collate(list(rows), 0)
+    mask = trained[:, 1:]
+    logits = model.logits(model.hidden(ids[:, :-1])[mask])
+    logprobs = torch.log_softmax(logits, -1).gather(1, ids[:, 1:][mask][:, None])[:, 0]
+    sampled = torch.tensor([p for row in rows for p, t in zip(row.logprobs, row.trained, strict=True) if t])
+    advantages = torch.cat([torch.full((sum(row.trained),), row.advantage) for row in rows])
+    token_losses(logprobs, sampled, advantages, loss).mean().backward()
+
+
+def best(work: Callable[[], None], times: int = 3) -> float:
+    """Seconds of the fastest of several runs, after one that warms up."""
+    work()
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+def train(job: Policy) -> list[dict]:
+    """Metrics of the steps after the first."""
+    lines: list[dict] = []
+    with tempfile.TemporaryDirectory() as folder:
+        run: RunFolder = start(Training("bench", job), Path(folder) / "run")
+        train_policy(embedded(FOLDER, job), job.settings, run, lines.append)
+    return lines[1:]
+
+
+def shares() -> Iterator[Line]:
+    """How much of a step is rollout."""
+    job = recipe("asyncthink-countdown-mini")
+    lines = train(replace(job, settings=replace(job.settings, steps=STEPS)))
+    seconds = {name: sum(line["seconds"][name] for line in lines) for name in lines[0]["seconds"]}
+    split = ", ".join(f"{name} {part:.1f} s" for name, part in seconds.items())
+    share = seconds["rollout"] / sum(seconds.values())
+    yield Line("rollout share of a training step", share, "none", True, f"{len(lines)} steps: {split}")
+
+
+def against_trl() -> Line:
+    """Sampled and trained tokens a second on single-trace rows, generation included, ours over TRL's GRPOTrainer."""
+    job = recipe("asyncthink-countdown-mini-sequential")
+    rollout = replace(job.settings.rollout, problems=8)
+    settings = replace(job.settings, rollout=rollout, minibatches=1, steps=STEPS + 1)
+    lines = train(replace(job, settings=settings))
+    episodes = rollout.problems * rollout.group
+    ours = sum(line["sampled_tokens"] * episodes for line in lines) / sum(
+        sum(line["seconds"].values()) for line in lines
+    )
+    command = [str(TRL), "-m", "benchmarks.trl_grpo"]
+    said = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=True).stdout
+    theirs = json.loads(said.splitlines()[-1])["tokens_per_second"]
+    return Line(
+        "our trainer ÷ TRL's GRPOTrainer, single-trace rows, generation included",
+        ours / theirs,
+        "≥ 1.5",
+        ours / theirs >= 1.5,
+        f"pocket, {rollout.problems} problems × {rollout.group}, at most {rollout.max_tokens} tokens, {len(lines)} "
+        f"steps: {ours:,.0f} and {theirs:,.0f} sampled tokens/s",
+    )

@@ -1,0 +1,203 @@
+"""TRL's `GRPOTrainer` on single-trace rows: `make trl`, then `.venv-trl/bin/python -m benchmarks.trl_grpo`.
+
+It runs in an environment of its own, from the root of the repository. The shipped pocket model answers
+`sequential` prompts of countdown-mini, is graded by the task, and trained; the first step warms up. TRL is set
+to what is fastest here: single precision as we train, nothing computed twice to save memory, one micro-batch a step.
+
+The last line of stdout is the result as JSON: what `Load` says, and
+
+- `tokens_per_second`: sampled tokens, all of them trained, per second of generating, grading and training;
+- `sampled_tokens` and `seconds`: what that is the ratio of, over `steps` steps;
+- `cpu_seconds`: the same by CPU time, for a machine that others use too;
+- `mean_length`, `longest`, `truncated`: tokens of the completions, and the share that did not come to their end;
+- `mean_prompt`: tokens of the prompts;
+- `reward`: mean share of the solutions asked for that are right;
+- `threads`, `trl`, `transformers`, `torch`: what it ran on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import islice
+from statistics import mean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tyro
+
+from orgthink.engines import MODELS
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Problem
+from orgthink.grammar.actions import Answer
+from orgthink.grammar.asyncthink import AsyncThinkScanner
+from orgthink.organizations.prompts import prompt
+from orgthink.tasks import COUNTDOWN_MINI
+from orgthink.threads import set_threads
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
+FOLDER = MODELS / "pocket"
+LEARNING_RATE = 5e-4
+"""That of the recipe `asyncthink-countdown-mini-sequential`."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is measured."""
+
+    problems: int = 8
+    """Different problems of a step."""
+    group: int = 8
+    """Samples of each problem."""
+    max_tokens: int = 192
+    """Of a completion."""
+    steps: int = 4
+    """After the one that warms up."""
+    learning_rate: float = LEARNING_RATE
+    """Constant."""
+
+
+class Sample(NamedTuple):
+    """One completion."""
+
+    tokens: int
+    """Sampled and trained, the end of the text included."""
+    ended: bool
+    """Whether it came to its end."""
+    reward: float
+    """min(n_c, n_s) ÷ n_s."""
+
+
+class Moment(NamedTuple):
+    """When a step ended."""
+
+    wall: float
+    """Seconds."""
+    cpu: float
+    """Seconds of all threads."""
+
+
+class Grader:
+    """The reward that TRL is given. It remembers what it graded."""
+
+    __name__ = "share of the solutions"
+
+    def __init__(self, problems: list[Problem], tokenizer: Tokenizer) -> None:
+        self._problems, self._tokenizer = problems, tokenizer
+        self.steps: list[list[Sample]] = []
+        """What each step sampled."""
+
+    def __call__(self, completion_ids: list[list[int]], problem: list[int], **_: Any) -> list[float]:
+        """TRL calls this once a step, by the names of its arguments; `problem` is a column of the data."""
+        self.steps.append(
+            [
+                Sample(len(ids), ids[-1] in self._tokenizer.eos_ids, self._grade(self._problems[i], ids))
+                for i, ids in zip(problem, completion_ids, strict=True)
+            ]
+        )
+        return [sample.reward for sample in self.steps[-1]]
+
+    def _grade(self, problem: Problem, ids: list[int]) -> float:
+        scanner = AsyncThinkScanner("answer")
+        events = [*scanner.feed(self._tokenizer.decode(ids)), *scanner.close()]
+        answer = next((event.action.text for event in events if isinstance(event.action, Answer)), "")
+        grade = COUNTDOWN_MINI.grade(problem, answer)
+        return min(grade.correct, grade.required) / grade.required
+
+
+def measure(load: Load) -> dict[str, Any]:
+    """Train for the warm-up and `load.steps` steps."""
+    import torch
+
+    tokenizer = Tokenizer(FOLDER)
+    problems = list(islice(COUNTDOWN_MINI.problems("train", 0), load.problems * (load.steps + 1)))
+    prompts = [tokenizer.prompt(prompt("pocket", "sequential", problem)) for problem in problems]
+    texts = [span.text for span in prompts]
+    grader = Grader(problems, tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = _trainer(load, texts, grader, folder)
+        assert not trainer.model.is_gradient_checkpointing
+        read = [tuple(ids) for ids in trainer.processing_class(text=texts)["input_ids"]]
+        assert read == [span.token_ids for span in prompts], "TRL reads other prompts than we do"
+        ends = _step_ends(trainer)
+        trainer.train()
+    assert len(grader.steps) == len(ends) == load.steps + 1, "TRL generates once a step"
+    samples = [sample for step in grader.steps[1:] for sample in step]
+    tokens, seconds = sum(sample.tokens for sample in samples), ends[-1].wall - ends[0].wall
+    return asdict(load) | {
+        "tokens_per_second": tokens / seconds,
+        "sampled_tokens": tokens,
+        "seconds": seconds,
+        "cpu_seconds": ends[-1].cpu - ends[0].cpu,
+        "mean_length": tokens / len(samples),
+        "longest": max(sample.tokens for sample in samples),
+        "truncated": mean(not sample.ended for sample in samples),
+        "mean_prompt": mean(span.tokens for span in prompts),
+        "reward": mean(sample.reward for sample in samples),
+        "threads": torch.get_num_threads(),
+        **{name: version(name) for name in ("trl", "transformers", "torch")},
+    }
+
+
+def _trainer(load: Load, prompts: list[str], grader: Grader, folder: str) -> GRPOTrainer:
+    import transformers
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    transformers.logging.set_verbosity_error()
+    config = GRPOConfig(
+        folder,
+        per_device_train_batch_size=load.problems * load.group,
+        num_generations=load.group,
+        max_completion_length=load.max_tokens,
+        max_steps=load.steps + 1,
+        learning_rate=load.learning_rate,
+        lr_scheduler_type="constant",
+        temperature=1.0,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        use_cpu=True,
+        bf16=False,
+        activation_checkpointing=False,
+        logging_strategy="no",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    return GRPOTrainer(
+        model=transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype="float32"),
+        processing_class=transformers.AutoTokenizer.from_pretrained(FOLDER, padding_side="left"),
+        args=config,
+        reward_funcs=grader,
+        train_dataset=Dataset.from_list([{"prompt": text, "problem": i} for i, text in enumerate(prompts)]),
+    )
+
+
+def _step_ends(trainer: GRPOTrainer) -> list[Moment]:
+    """Filled with the moment at which each step ended, its optimizer step included."""
+    from transformers import TrainerCallback
+
+    ends: list[Moment] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            ends.append(Moment(time.perf_counter(), time.process_time()))
+
+    trainer.add_callback(Clock())
+    return ends
+
+
+def main() -> None:
+    load = tyro.cli(Load, description=__doc__)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    set_threads(spare=0)
+    print(json.dumps(measure(load)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

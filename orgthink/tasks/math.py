@@ -1,0 +1,116 @@
+"""Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
+
+A row has a `problem` and its `answer`; further columns, such as `solution`, are left alone. The file is the split: name
+one for training and another for testing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from orgthink.episode import Grade, Problem
+from orgthink.errors import UserError
+from orgthink.tasks.math_answer import canonical, final, is_same
+from orgthink.tasks.task import Solution, Split
+
+
+class Math:
+    """`math:FILE`. Grading needs no file: the problem holds its answer."""
+
+    name = "math"
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+
+    @cached_property
+    def rows(self) -> list[Problem]:
+        """Every problem of the file. UserError that names the file, and the row (the first is 1) if that is bad."""
+        if self._file is None:
+            raise UserError("math has no problems of its own: name a file of rows with math:FILE")
+        if not self._file.is_file():
+            raise UserError(f"no file of problems at {self._file}")
+        problems = [self.problem(*_row(row, f"{self._file}, row {i}")) for i, row in enumerate(_rows(self._file), 1)]
+        if not problems:
+            raise UserError(f"{self._file} holds no problems")
+        return problems
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """The rows of the file, whatever the split, again and again; in another order each time and for each seed."""
+        rng = random.Random(f"{self.name} {seed}")
+        while True:
+            yield from rng.sample(self.rows, len(self.rows))
+
+    def problem(self, text: str, answer: str) -> Problem:
+        return Problem(
+            id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
+            task=self.name,
+            text=f"{text}\n\nWrite only the final result in the answer.",
+            terse=f"{self.name} {text}",
+            data={"answer": answer},
+        )
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """1 if the answer, or what its last `\\boxed{}` holds, is worth the row's, else 0."""
+        return Grade(correct=int(is_same(problem.data["answer"], final(answer))), required=problem.required)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        """One, the final result; two spellings of a number or of a formula are one solution."""
+        text = final(answer)
+        return [Solution(canonical(text), text)] if text else []
+
+
+def _row(row: Any, place: str) -> tuple[str, str]:
+    """Problem and answer of a row."""
+    if not isinstance(row, dict):
+        raise UserError(f"{place}: not an object with a problem and an answer")
+    values = {name: row.get(name) for name in ("problem", "answer")}
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+            raise UserError(f"{place}: it has no {name}")
+    return str(values["problem"]).strip(), str(values["answer"]).strip()
+
+
+def _rows(file: Path) -> Iterator[Any]:
+    """Rows of a `.parquet` file, of one JSON list, or of one JSON object a line. UserError if it is none of these."""
+    if file.suffix == ".parquet":
+        yield from _parquet(file)
+        return
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not text in UTF-8: {error}") from error
+    if text.lstrip().startswith("["):
+        yield from _json(text, str(file))
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield _json(line, f"{file}, row {number}")
+
+
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place}: not JSON: {error}") from error
+
+
+def _parquet(file: Path) -> list[Any]:
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise UserError(f"{file} needs {error.name}: pip install 'orgthink[data]', or use .jsonl") from error
+    try:
+        with parquet.ParquetFile(file) as table:
+            known = [name for name in ("problem", "answer") if name in table.schema_arrow.names]
+            return table.read(columns=known).to_pylist()
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise UserError(f"{file} cannot be read as parquet: {error}") from error
+
+
+MATH = Math()

@@ -1,0 +1,94 @@
+"""Whether two final results of mathematics are the same: exact, and total whatever the text is.
+
+Numbers are compared as exact rationals and formulas letter by letter, after small differences of spelling are gone.
+Only what neither decides goes to math-verify, which works in a process of its own: it may be killed there.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from orgthink.tasks import math_verifier
+
+LONGEST = 300
+"""Characters of a result that can be right; longer ones are no final result."""
+
+_BOXED = re.compile(r"\\f?boxed\s*\{")
+_DROPPED = re.compile(
+    r"\\left|\\right|\\[,;:!]|\\displaystyle|\\boldsymbol|\^\{?\\circ\}?|\\degree|\\%|%|\\\$|\$|\\\(|\\\)|\\\[|\\\]|(?<=\d),(?=\d{3}(?!\d))"
+)
+_NAME = re.compile(r"^\s*[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
+_WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_FRACTION = re.compile(r"([+-]?)\\[dt]?frac\{([+-]?\d{1,30})\}\{([+-]?\d{1,30})\}")
+_SHORT = re.compile(r"\\[dt]?frac(\d)(\d)(?!\d)")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,60}(?:\.\d{0,60})?|\.\d{1,60})", re.ASCII)
+_RATIO = re.compile(r"([+-]?\d{1,30})/(\d{1,30})", re.ASCII)
+
+
+def final(answer: str) -> str:
+    """What the last closed `\\boxed{}` holds, or else all of it, trimmed; of `x = 5` what x is."""
+    found = answer
+    for box in _BOXED.finditer(answer):
+        end = _closing(answer, box.end())
+        found = answer[box.end() : end] if end is not None else found
+    return _NAME.sub("", found.strip().strip("$")).rstrip(".").strip()
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the brace closes that is open at `start`."""
+    depth = 1
+    for i in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[i], 0)
+        if depth == 0:
+            return i
+    return None
+
+
+def canonical(text: str) -> Fraction | str:
+    """The exact value of a number; the text of anything else without spaces and marks that mean nothing."""
+    plain = _WORDS.sub(r"\1", text.strip()[: LONGEST + 1])
+    plain = re.sub(r"\s+", "", _DROPPED.sub("", plain)).replace("−", "-").rstrip(".")
+    plain = _SHORT.sub(r"\\frac{\1}{\2}", plain)
+    return plain if (value := _value(plain)) is None else value
+
+
+def _value(plain: str) -> Fraction | None:
+    try:
+        if _NUMBER.fullmatch(plain):
+            return Fraction(plain)
+        if ratio := _RATIO.fullmatch(plain):
+            return Fraction(int(ratio[1]), int(ratio[2]))
+        if parts := _FRACTION.fullmatch(plain):
+            return (-1 if parts[1] == "-" else 1) * Fraction(int(parts[2]), int(parts[3]))
+    except ZeroDivisionError:
+        return None
+    return None
+
+
+def is_same(right: str, offered: str) -> bool:
+    """Whether an offered result is worth the right one; each side of `2 + 3 = 5` if no equation was asked for."""
+    if not offered or len(offered) > LONGEST:
+        return False
+    right = final(right)
+    sides = [offered] if "=" in right else offered.split("=")
+    return all(_is_same(right, side.strip()) for side in sides)
+
+
+def _is_same(right: str, offered: str) -> bool:
+    ours, theirs = canonical(right), canonical(offered)
+    if ours == theirs:
+        return True
+    if not _closed(offered) or (isinstance(ours, Fraction) and isinstance(theirs, Fraction)):
+        return False
+    return math_verifier.is_same(right, offered)
+
+
+def _closed(text: str) -> bool:
+    """Whether its braces are pairs: math-verify would read what it likes."""
+    depth = 0
+    for mark in re.sub(r"\\[{}]", "", text):
+        depth += {"{": 1, "}": -1}.get(mark, 0)
+        if depth < 0:
+            return False
+    return depth == 0

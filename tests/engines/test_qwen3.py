@@ -1,0 +1,53 @@
+"""Packed rows: several texts in one row give what they give alone."""
+
+import pytest
+import torch
+from models import random_model
+
+from orgthink.engines.qwen3 import Qwen3Config
+
+CONFIG = Qwen3Config(50, 32, 48, 2, 4, 2, 16, 64)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_model(CONFIG)
+
+
+def texts(*lengths, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(0, 50, (length,), generator=generator) for length in lengths]
+
+
+@torch.no_grad()
+def test_a_block_diagonal_mask_and_restarted_positions_keep_texts_apart(model):
+    parts = texts(7, 12, 1, 5)
+    positions = torch.cat([torch.arange(len(part)) for part in parts])
+    block = torch.cat([torch.full((len(part),), i) for i, part in enumerate(parts)])
+    index = torch.arange(len(block))
+    mask = (block[:, None] == block) & (index[:, None] >= index)
+    packed = model.hidden(torch.cat(parts)[None], positions[None], mask[None])[0]
+    alone = torch.cat([model.hidden(part[None])[0] for part in parts])
+    assert torch.allclose(packed, alone, atol=1e-5)
+    unmasked = model.hidden(torch.cat(parts)[None])[0]
+    assert not torch.allclose(unmasked, alone, atol=1e-2)
+
+
+@torch.no_grad()
+def test_two_texts_share_a_prefix(model):
+    """prefix a b in one row, where b sees the prefix and itself, and stands where a stands."""
+    prefix, a, b = texts(6, 4, 3, seed=1)
+    ids = torch.cat([prefix, a, b])
+    positions = torch.cat([torch.arange(10), torch.arange(6, 9)])
+    mask = torch.ones(13, 13, dtype=torch.bool).tril()
+    mask[10:, 6:10] = False
+    packed = model.hidden(ids[None], positions[None], mask[None])[0]
+    assert torch.allclose(packed[:10], model.hidden(torch.cat([prefix, a])[None])[0], atol=1e-5)
+    assert torch.allclose(packed[10:], model.hidden(torch.cat([prefix, b])[None])[0, 6:], atol=1e-5)
+
+
+def test_the_default_is_the_causal_mask(model):
+    (ids,) = texts(9)
+    causal = torch.ones(1, 9, 9, dtype=torch.bool).tril()
+    given = model.hidden(ids[None], torch.arange(9)[None], causal)
+    assert torch.allclose(given, model.hidden(ids[None]), atol=1e-5)

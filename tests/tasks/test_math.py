@@ -1,0 +1,159 @@
+"""`math`: rows of a file, and a grader that is exact and total."""
+
+import json
+import os
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orgthink.cli import main
+from orgthink.errors import UserError
+from orgthink.tasks import TASKS, math_verifier, task_named
+from orgthink.tasks.math import MATH, Math
+from orgthink.tasks.math_answer import canonical, final, is_same
+
+FILE = Path(__file__).parents[1] / "data" / "deepscaler.jsonl"
+ROWS = [json.loads(line) for line in FILE.read_text().splitlines()]
+
+
+def test_a_file_is_a_task():
+    task = task_named(f"math:{FILE}")
+    problems = list(islice(task.problems("train", 0), 10))
+    assert {problem.data["answer"] for problem in problems[:5]} == {str(row["answer"]) for row in ROWS}
+    assert {problem.id for problem in problems[5:]} == {problem.id for problem in problems[:5]}
+    assert list(islice(task.problems("train", 0), 10)) == problems
+    assert list(islice(task.problems("train", 1), 10)) != problems
+    assert all(TASKS[problem.task].grade(problem, problem.data["answer"]).all_correct for problem in problems)
+
+
+@pytest.mark.parametrize("form", ["list.json", "lines.json", "table.parquet"])
+def test_every_form_of_the_dataset_is_read(tmp_path, form):
+    file, rows = tmp_path / form, [row | {"answer": str(row["answer"])} for row in ROWS]
+    if form == "list.json":
+        file.write_text(json.dumps(rows, indent=1))
+    elif form == "lines.json":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    assert Math(file).rows == Math(FILE).rows
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"problem": "1 + 1?", "answer": "2"}\n{"problem": "2 + 2?"}', "row 2: it has no answer"),
+        ('{"problem": "1 + 1?", "answer": " "}', "row 1: it has no answer"),
+        ('{"problem": "1 + 1?", "answer": null}', "row 1: it has no answer"),
+        ('[{"answer": "2"}]', "row 1: it has no problem"),
+        ('{"problem": "1 + 1?", "answer": "2"}\n{torn', "row 2: not JSON"),
+        ("[1]", "row 1: not an object"),
+        ("[{", "not JSON"),
+        ("", "holds no problems"),
+        (b"\xff\xfe", "UTF-8"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, content, message):
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError) as caught:
+        next(task_named(f"math:{file}").problems("train", 0))
+    assert str(file) in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_is_no_file_of_problems_is_named(tmp_path):
+    (tmp_path / "torn.parquet").write_bytes(b"torn")
+    for name, message in (
+        (f"math:{tmp_path / 'none'}", "no file"),
+        (f"math:{tmp_path / 'torn.parquet'}", "parquet"),
+        ("math", "math:FILE"),
+    ):
+        with pytest.raises(UserError, match=message):
+            next(task_named(name).problems("train", 0))
+    with pytest.raises(UserError, match="unknown task"):
+        task_named("countdown:file")
+
+
+def test_it_is_evaluated_from_the_command_line(tmp_path, capsys):
+    run, wanted = tmp_path / "run", ["--task", f"math:{FILE}", "--max-tokens", "4", "--organizations", "parallel"]
+    assert main(["eval", *wanted, "--model", "pocket", "--n", "2", "--out", str(run)]) == 0
+    episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    assert [episode["problem"]["task"] for episode in episodes] == ["math", "math"]
+    assert all(episode["grade"]["required"] == 1 for episode in episodes)
+    assert main(["eval", *wanted, "--model", "pocket", "--n", "6", "--out", str(tmp_path / "more")]) == 2
+    assert "only 5 different" in capsys.readouterr().err
+
+
+RIGHT = [
+    ("5", "5"), ("5", " $5$. "), ("5", "5.0"), ("5", r"so it is \boxed{5}"), ("5", r"\boxed{6}, no: \boxed{5}"),
+    ("5", "x = 5"), ("10", "5 + 5 = 10"), ("5", r"\frac{5}{1}"), ("0.5", r"\dfrac12"), ("1000", "1,000"),
+    ("12", r"12\%"), ("90", r"90^\circ"), (r"\text{Tuesday}", "Tuesday"),
+    (r"\frac{5\sqrt{2}}{2}", r"\frac{5}{\sqrt{2}}"),
+    ("x^2+1", "1 + x^2"), ("(-1,5)", r"\left(-1, 5\right)"), (r"\{1,2,3\}", r"\{3,2,1\}"), ("y=2x+1", "y = 2x + 1"),
+    (r"\boxed{7}", "7"), ("-2/3", r"-\frac{2}{3}"), ("2", "1+1"),
+]  # fmt: skip
+WRONG = [
+    ("5", ""), ("5", "6"), ("5", "5 or 6"), ("5", r"5 \text{ or } 6"), ("5", "5, 6"), ("5", r"\{5,6\}"),
+    ("5", r"\pm 5"),
+    ("5", "6 = 5"), ("5", "y = 6 = 5"), ("5", "x=5, y=6"), ("5", "$5$ and $6$"), ("5", r"\boxed{5"),
+    ("5", r"6} \boxed{5"),
+    ("5", r"\boxed{5}, no: \boxed{6}"), (r"\frac{1}{3}", "0.333333"), (r"\sqrt{2}", "1.414214"), (r"\pi", "3.14159265"),
+    ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("5", "1/0"), ("5", "5" + " " * 400 + "6"), ("1000", "1,00"),
+    ("5", "4 < 5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "offered"), RIGHT)
+def test_right(answer, offered):
+    assert MATH.grade(MATH.problem("?", answer), offered).all_correct
+
+
+@pytest.mark.parametrize(("answer", "offered"), WRONG)
+def test_wrong(answer, offered):
+    assert not MATH.grade(MATH.problem("?", answer), offered).all_correct
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(max_size=30)
+    | st.lists(st.sampled_from([*r"0129+-*/^_={}()[],.$ x", r"\frac", r"\boxed{", r"\sqrt"])).map("".join)
+)
+def test_the_grader_is_total(text):
+    grade = MATH.grade(MATH.problem("?", r"\sqrt{7}"), text)
+    assert grade.required == 1
+    assert len(MATH.solutions(MATH.problem("?", "1"), text)) == bool(final(text))
+
+
+@given(st.integers(-999, 999), st.integers(1, 99), st.integers(-999, 999), st.integers(1, 99))
+def test_numbers_are_compared_exactly(a, b, c, d):
+    assert is_same(rf"\frac{{{a}}}{{{b}}}", f"{c}/{d}") == (a * d == c * b)
+
+
+def test_votes_are_for_what_a_result_is_worth():
+    spelt = {MATH.solutions(MATH.problem("?", "1"), text)[0].identity for text in ("0.5", "1/2", r"\boxed{\frac12}")}
+    assert spelt == {canonical("1/2")}
+
+
+def test_model_text_is_not_evaluated(tmp_path):
+    for text in (f"__import__('os').mkdir('{tmp_path / 'x'}')", f"open('{tmp_path / 'x'}', 'w')", "exit()"):
+        assert not is_same("5", text)
+    assert not os.listdir(tmp_path)
+
+
+def test_what_hangs_is_wrong_and_the_next_is_graded():
+    assert not is_same("5", "9999999999!")
+    assert not is_same("5", "9^{9^{9^{9}}}")
+    assert is_same(r"\sqrt{8}", r"2\sqrt{2}")
+
+
+def test_a_killed_verifier_is_replaced():
+    assert is_same(r"\sqrt{12}", r"2\sqrt{3}")
+    assert math_verifier._process is not None
+    math_verifier._process.kill()
+    math_verifier._process.wait()
+    assert is_same(r"\sqrt{18}", r"3\sqrt{2}")

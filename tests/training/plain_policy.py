@@ -1,0 +1,112 @@
+"""Random rows of a policy, and its loss written once more: a loop over tokens in Python's floats."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from engines.models import random_model
+from torch import Tensor
+
+from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rows import PolicyRow
+
+CONFIG = Qwen3Config(
+    vocab_size=40,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=64,
+)
+
+EPISODES = {"e0": (0.9, 1), "e1": (-1.4, 3), "e2": (0.5, 4), "e3": (-0.3, 2)}
+"""Advantage and number of traces of each."""
+
+
+class Plain(NamedTuple):
+    """What the loop found."""
+
+    loss: float
+    """Of all rows."""
+    gradient: list[float]
+    """Of the loss with respect to each trained token's log-probability, row by row."""
+
+
+def policy(seed: int = 0) -> Qwen3:
+    """A small random model in float64."""
+    return random_model(CONFIG, seed).double()
+
+
+def random_rows(model: Qwen3, seed: int = 0, spread: float = 0.6) -> list[PolicyRow]:
+    """Rows of 12 to 45 tokens with stretches of injected ones; log-probabilities lie `spread` about the model's."""
+    rng = random.Random(seed)
+    rows = []
+    for episode, (advantage, traces) in EPISODES.items():
+        for i in range(traces):
+            ids = [rng.randrange(CONFIG.vocab_size) for _ in range(rng.randint(12, 45))]
+            prompt, start = rng.randint(3, 8), rng.randint(9, len(ids) - 1)
+            injected = range(start, min(start + rng.randint(0, 6), len(ids) - 1))
+            trained = [at >= prompt and at not in injected for at in range(len(ids))]
+            row = PolicyRow(tuple(ids), tuple(trained), (), advantage, 1.0, episode, f"{episode}.{i}", "problem")
+            now = iter(logprobs(model, [row]).tolist())
+            then = [next(now) + rng.gauss(0, spread) if sampled else 0.0 for sampled in trained]
+            rows.append(replace(row, logprobs=tuple(then)))
+    rng.shuffle(rows)
+    return rows
+
+
+def logprobs(model: Qwen3, rows: Sequence[PolicyRow]) -> Tensor:
+    """[N]: of the trained tokens, row by row, each row computed alone."""
+    found = []
+    for row in rows:
+        ids = torch.tensor(row.token_ids)
+        distributions = model(ids[None, :-1])[0].log_softmax(-1)
+        found.append(distributions.gather(1, ids[1:, None])[:, 0][torch.tensor(row.trained[1:])])
+    return torch.cat(found)
+
+
+def sampled(rows: Sequence[PolicyRow]) -> list[float]:
+    """Log-probabilities of the trained tokens when they were drawn, row by row."""
+    return [p for row in rows for p, trained in zip(row.logprobs, row.trained, strict=True) if trained]
+
+
+def advantages(rows: Sequence[PolicyRow]) -> list[float]:
+    """One for each trained token, row by row."""
+    return [row.advantage for row in rows for _ in range(sum(row.trained))]
+
+
+def plain_loss(
+    rows: Sequence[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: Sequence[float] | None = None
+) -> Plain:
+    """The loss and its derivative, token by token, from log-probabilities of the trained tokens."""
+    episodes = [row.episode for row in rows for _ in range(sum(row.trained))]
+    lengths = Counter(episodes)
+    losses: defaultdict[str, list[float]] = defaultdict(list)
+    gradient = []
+    for i, (episode, then, advantage) in enumerate(zip(episodes, sampled(rows), advantages(rows), strict=True)):
+        ratio = math.exp(now[i] - then)
+        if advantage > 0 and ratio > 1 + loss.clip_high:
+            value, slope = -(1 + loss.clip_high) * advantage, 0.0
+        elif advantage < 0 and ratio < 1 - loss.clip_low:
+            value, slope = -(1 - loss.clip_low) * advantage, 0.0
+        else:
+            value, slope = -ratio * advantage, -ratio * advantage
+        if reference is not None:
+            odds = math.exp(reference[i] - now[i])  # reference ÷ policy
+            value += loss.kl * (odds - 1 - math.log(odds))
+            slope += loss.kl * (1 - odds)
+        losses[episode].append(value)
+        share = 1 / len(episodes) if loss.reduction == "token-mean" else 1 / lengths[episode] / len(lengths)
+        gradient.append(share * slope)
+    if loss.reduction == "token-mean":
+        return Plain(sum(map(sum, losses.values())) / len(episodes), gradient)
+    return Plain(sum(sum(values) / len(values) for values in losses.values()) / len(losses), gradient)

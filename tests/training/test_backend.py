@@ -1,0 +1,333 @@
+"""The embedded backend: packed rows against rows one at a time, its sampler, and what it saves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engines.models import random_model, tiny_model
+from plain_policy import CONFIG, policy, random_rows
+from torch import Tensor
+
+from orgthink.engines import MODELS
+from orgthink.engines.engine import Context
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.scripted import ScriptedEngine
+from orgthink.episode import Episode, Origin, Sampling, Span
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec
+from orgthink.runtime.budget import Limits
+from orgthink.training.backend import EmbeddedBackend, Signals
+from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
+from orgthink.training.rows import PolicyRow, policy_rows
+
+TOLERANCE = 1e-5
+"""Of log-probabilities in nats, and of every number of a gradient."""
+
+MODEL = policy()
+"""Small, random, in float64."""
+
+REFERENCE = policy(seed=7)
+
+TEMPERATURES = {"one": (1.0,), "cool": (0.7,), "several": (1.0, 0.6, 1.5)}
+
+
+def group(temperatures: Sequence[float] = (1.0,)) -> list[PolicyRow]:
+    """Random rows, and others that go on from their beginnings: of one length with them, shorter or equal."""
+    rows = random_rows(MODEL)
+    for i, row in enumerate(random_rows(MODEL, seed=1)[:6]):
+        first, kept = rows[i], (5, 9, 20, 6, 11, 30)[i]
+        ids = (first.token_ids[:kept] + row.token_ids)[: len(row)]
+        rows.append(replace(row, token_ids=ids, episode=f"f{i % 2}"))
+    rows.append(replace(rows[0], episode="equal", advantage=-0.4))
+    short = len(rows[1]) - 1
+    cut = {name: getattr(rows[1], name)[:short] for name in ("token_ids", "trained", "logprobs")}
+    rows.append(replace(rows[1], **cut, episode="beginning"))
+    return [replace(row, temperature=temperatures[i % len(temperatures)]) for i, row in enumerate(rows)]
+
+
+def alone(model: Qwen3, row: PolicyRow) -> tuple[Tensor, Tensor]:
+    """Log-probability of each trained token of a row at its temperature, and the entropy there."""
+    ids, trained = torch.tensor(row.token_ids), torch.tensor(row.trained[1:])
+    distributions = (model(ids[None, :-1])[0][trained] / row.temperature).log_softmax(-1)
+    return distributions.gather(1, ids[1:][trained][:, None])[:, 0], -(distributions.exp() * distributions).sum(-1)
+
+
+def one_by_one(rows: Sequence[PolicyRow], loss: PolicyLoss, reference: Qwen3 | None) -> tuple[Signals, list[Tensor]]:
+    """What a backward pass over all rows measures, and its gradient, with each row computed alone."""
+    model, total, result = policy(), Signals(), torch.zeros((), dtype=torch.float64)
+    for row, weight in zip(rows, token_weights(rows, loss.reduction), strict=True):
+        now, entropy = alone(model, row)
+        then = torch.tensor([p for p, trained in zip(row.logprobs, row.trained, strict=True) if trained])
+        apart = None if reference is None else alone(reference, row)[0].detach()
+        advantages = torch.full_like(now, row.advantage)
+        result = result + weight * token_losses(now, then, advantages, loss, apart).sum()
+        ratio, difference = (now.detach() - then).exp(), (now.detach() - then).abs()
+        away = torch.zeros(()) if apart is None else apart - now.detach()
+        total += Signals(
+            tokens=len(now),
+            entropy=entropy.sum().item(),
+            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)).sum()),
+            difference=difference.sum().item(),
+            largest=difference.max().item(),
+            where=f"episode {row.episode}, {row.agent}",
+            kl=(away.exp() - away - 1).sum().item(),
+        )
+    result.backward()
+    return replace(total, loss=result.item()), [weight.grad for weight in model.parameters()]
+
+
+def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
+    """A backend that does not sample."""
+    return EmbeddedBackend(model, ScriptedEngine([]), base, **settings)
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.5])
+@pytest.mark.parametrize("temperatures", TEMPERATURES)
+@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, kl, tmp_path):
+    rows, loss = group(TEMPERATURES[temperatures]), PolicyLoss(kl=kl)
+    expected, gradients = one_by_one(rows, loss, REFERENCE if kl else None)
+    reference = policy(seed=7).float() if kl else None
+    model = policy().float()
+    backend = backend_of(model, tmp_path, pack_tokens=pack_tokens, reference=reference)
+    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    assert (found.tokens, found.clipped, found.where) == (expected.tokens, expected.clipped, expected.where)
+    for name in ("entropy", "difference", "kl"):
+        assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
+    assert (found.loss, found.largest) == pytest.approx((expected.loss, expected.largest), abs=TOLERANCE)
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+    if reference is not None:
+        assert all(weight.grad is None for weight in reference.parameters())
+
+
+def test_shared_beginnings_are_computed_once(tmp_path):
+    rows = group()
+    computed = {}
+    for pack_tokens in (1, 60, 10_000):
+        backend = backend_of(policy(), tmp_path, pack_tokens=pack_tokens)
+        computed[pack_tokens] = backend.forward_backward(rows, [0.0] * len(rows), PolicyLoss()).computed
+    assert computed[1] == sum(map(len, rows))
+    assert computed[1] > computed[60] > computed[10_000]
+    assert computed[10_000] == len({row.token_ids[:end] for row in rows for end in range(1, len(row) + 1)})
+
+
+def test_passes_add_up_until_a_step_is_taken(tmp_path):
+    """A step clears the gradient, moves the weights, and tells the norm before clipping."""
+    rows, loss = group(), PolicyLoss()
+    backend, model = backend_of(model := policy(), tmp_path), model
+    weights = token_weights(rows, loss.reduction)
+    for part in (slice(0, 7), slice(7, None)):
+        backend.forward_backward(rows[part], weights[part], loss)
+    _, gradients = one_by_one(rows, loss, None)
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient, rtol=0, atol=TOLERANCE)
+    norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
+    assert backend.optim_step(1e-3, clip=norm / 10) == pytest.approx(norm, rel=1e-4)
+    moved = [(old - new).abs().max().item() for old, new in zip(policy().parameters(), model.parameters(), strict=True)]
+    assert max(moved) == pytest.approx(1e-3, rel=0.01)  # Adam's first step is as long as the learning rate
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int = 3) -> list[Episode]:
+    """A few real episodes of the shipped model."""
+    plan = Rollout(
+        "countdown-mini",
+        OrganizationSpec("asyncthink", {"prompts": "pocket"}),
+        Limits(capacity=3, agent_tokens=64),
+        max_tokens=64,
+        temperature=temperature,
+        problems=problems,
+        group=3,
+    )
+    return await roll_out(plan, next(batches_of_problems(plan, seed=3)), engine, seed=5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
+    engine = LocalEngine.open(MODELS / "pocket", threaded=False)
+    backend = EmbeddedBackend(Qwen3.load(MODELS / "pocket"), engine, tmp_path)
+    episodes = await rollouts(engine, temperature)
+    rows = [row for episode in episodes for row in policy_rows(episode, 1.0)]
+    assert any(len(episode.traces) > 1 for episode in episodes), "workers, too"
+    assert any(span.origin is Origin.INJECTED for e in episodes for span in e.root.spans), "and what a Join brings"
+    signals = backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    assert signals.tokens == sum(trace.steps for episode in episodes for trace in episode.traces)
+    assert signals.largest < TOLERANCE
+
+
+def with_logprob(row: PolicyRow, value: float) -> PolicyRow:
+    """Its last trained token drawn with another log-probability."""
+    last = max(place for place, trained in enumerate(row.trained) if trained)
+    return replace(row, logprobs=(*row.logprobs[:last], value, *row.logprobs[last + 1 :]))
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, -500.0])
+def test_a_log_probability_that_cannot_be_names_episode_and_agent(value, tmp_path):
+    rows = group()
+    rows[4] = with_logprob(rows[4], value)
+    backend = backend_of(policy().float(), tmp_path)
+    with pytest.raises(UserError, match=f"episode {rows[4].episode}, {rows[4].agent}") as caught:
+        backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_weights_name_a_row(tmp_path):
+    rows, model = group(), policy()
+    torch.nn.init.constant_(model.norm.weight, math.nan)
+    with pytest.raises(UserError, match=r"episode \w+, \w+\.\d: a log-probability is not a number"):
+        backend_of(model, tmp_path).forward_backward(rows, [1.0] * len(rows), PolicyLoss())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
+    backend = backend_of(model := policy(), tmp_path)
+    rows = group()
+    backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    next(model.parameters()).grad[0, 0] = value
+    with pytest.raises(UserError, match="gradient"):
+        backend.optim_step(1e-3, 1.0)
+    assert all(map(torch.equal, model.parameters(), policy().parameters()))
+
+
+def learn(backend: EmbeddedBackend, rate: float, seed: int = 0) -> None:
+    """One update."""
+    rows = random_rows(MODEL, seed)
+    backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    backend.optim_step(rate, clip=1.0)
+
+
+def saved_in(folder: Path, backend: EmbeddedBackend) -> Path:
+    (folder / "model").mkdir(parents=True)
+    backend.save(folder)
+    return folder
+
+
+async def say(engine: LocalEngine) -> tuple[list[int], list[float], set[str | None]]:
+    """Greedy ids of a fixed prompt, their log-probabilities, and the versions that sampled them."""
+    ids, logprobs, versions = [], [], set()
+    prompt = Context((), [Span(Origin.PROMPT, "", 4, (5, 6, 7, 8))])
+    async for chunk in engine.stream(prompt, Sampling(30, temperature=0.0)):
+        ids.extend(chunk.token_ids)
+        logprobs.extend(chunk.logprobs)
+        versions.add(chunk.policy_version)
+    return ids, logprobs, versions
+
+
+async def test_the_sampler_goes_on_with_the_weights_of_the_last_sync(tmp_path):
+    base = tiny_model(tmp_path / "base")
+    engine, model = LocalEngine.open(base, threaded=False), Qwen3.load(base)
+    backend = EmbeddedBackend(model, engine, base)
+    await backend.sync_sampler("before")
+    before = await say(backend.sampler)
+    learn(backend, 0.05)
+    unsynced = await say(backend.sampler)
+    assert (unsynced[0], unsynced[2]) == (before[0], before[2])
+    assert unsynced[1] == pytest.approx(before[1], abs=TOLERANCE)
+    await backend.sync_sampler("after")
+    after = await say(backend.sampler)
+    assert before[2] == {"before"} and after[2] == {"after"}
+    assert before[0] != after[0]
+    saved_in(tmp_path, backend)
+    saved = await say(LocalEngine.open(tmp_path / "model", threaded=False))
+    assert saved[:2] == after[:2]
+
+
+async def test_spans_carry_the_version_that_sampled_them():
+    engine = LocalEngine.open(MODELS / "pocket", threaded=False)
+    backend = EmbeddedBackend(Qwen3.load(MODELS / "pocket"), engine, MODELS / "pocket")
+    for version in ("17", "18"):
+        await backend.sync_sampler(version)
+        spans = [span for e in await rollouts(engine, problems=1) for trace in e.traces for span in trace.spans]
+        assert {span.policy_version for span in spans if span.origin is Origin.SAMPLED} == {version}
+
+
+def test_what_is_saved_goes_on_to_the_bit(tmp_path):
+    base = tiny_model(tmp_path / "base")
+    first = backend_of(model := Qwen3.load(base), base)
+    for seed in (0, 1):
+        learn(first, 1e-3, seed)
+    saved_in(tmp_path, first)
+    second = backend_of(other := Qwen3.load(base), base)
+    second.load(tmp_path)
+    assert all(map(torch.equal, model.parameters(), other.parameters()))
+    for backend in (first, second):
+        learn(backend, 1e-3, seed=2)
+    assert all(map(torch.equal, model.parameters(), other.parameters()))
+    forgetful = backend_of(third := Qwen3.load(tmp_path / "model"), base)  # the weights alone do not suffice
+    learn(forgetful, 1e-3, seed=2)
+    assert not all(map(torch.equal, model.parameters(), third.parameters()))
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "model" / name).read_bytes() == (base / name).read_bytes()
+
+
+@pytest.fixture
+def checkpoint(tmp_path) -> Path:
+    """Of another tiny model than `CONFIG`."""
+    base = tiny_model(tmp_path / "base")
+    return saved_in(tmp_path / "checkpoint", backend_of(Qwen3.load(base), base))
+
+
+def test_a_checkpoint_of_another_shape_is_refused_by_name(checkpoint):
+    model = random_model(CONFIG)
+    before = [weight.clone() for weight in model.parameters()]
+    with pytest.raises(UserError, match="shape") as caught:
+        backend_of(model, checkpoint).load(checkpoint)
+    assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
+    assert all(map(torch.equal, model.parameters(), before))
+
+
+def llama(folder: Path) -> None:
+    config = json.loads((folder / "model" / "config.json").read_text())
+    (folder / "model" / "config.json").write_text(json.dumps({**config, "architectures": ["LlamaForCausalLM"]}))
+
+
+def torn(name: str, size: int):
+    def tear(folder: Path) -> None:
+        (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+    return tear
+
+
+def lost(name: str):
+    return lambda folder: (folder / name).unlink()
+
+
+def smaller_optimizer(folder: Path) -> None:
+    torch.save(torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).state_dict(), folder / "trainer.pt")
+
+
+BROKEN = {
+    "another architecture": llama,
+    "torn weights": torn("model/model.safetensors", 1000),
+    "lost weights": lost("model/model.safetensors"),
+    "lost config": lost("model/config.json"),
+    "torn optimizer": torn("trainer.pt", 1000),
+    "no optimizer": torn("trainer.pt", 0),
+    "lost optimizer": lost("trainer.pt"),
+    "another optimizer": smaller_optimizer,
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_checkpoint_is_refused_by_name(case, checkpoint):
+    backend = backend_of(Qwen3.load(checkpoint / "model"), checkpoint)
+    BROKEN[case](checkpoint)
+    with pytest.raises(UserError) as caught:
+        backend.load(checkpoint)
+    assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_signals_add(tmp_path):
+    one = Signals(loss=1, tokens=2, computed=3, entropy=4, clipped=1, difference=5, largest=0.3, where="a", kl=1)
+    two = Signals(loss=2, tokens=3, computed=1, entropy=1, clipped=2, difference=1, largest=0.9, where="b", kl=2)
+    assert one + two == two + one == Signals(3, 5, 4, 5, 3, 6, 0.9, "b", 3)

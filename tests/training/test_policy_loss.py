@@ -1,0 +1,219 @@
+"""The loss of organizer–worker policy optimization against a plain loop, and its laws."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_policy import advantages, logprobs, plain_loss, policy, random_rows, sampled
+
+from orgthink.engines.scripted import ScriptedEngine
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.rows import PolicyRow
+
+REDUCTIONS = ("token-mean", "episode-mean")
+MODEL = policy()
+
+finite = st.floats(-2, 2)
+bounds = st.floats(0, 0.9)
+
+
+@st.composite
+def policy_rows(draw: st.DrawFn) -> list[PolicyRow]:
+    """A minibatch: episodes of one to three rows, each with a prompt and at least one sampled token."""
+    rows = []
+    for episode in range(draw(st.integers(1, 4))):
+        advantage = draw(finite)
+        for agent in range(draw(st.integers(1, 3))):
+            trained = (False, *draw(st.lists(st.booleans(), max_size=6)), True)
+            then = tuple(draw(st.floats(-4, 0)) if t else 0.0 for t in trained)
+            rows.append(
+                PolicyRow((0,) * len(trained), trained, then, advantage, 1.0, f"e{episode}", f"a{agent}", "problem")
+            )
+    return draw(st.permutations(rows))
+
+
+def doubles(values: Sequence[float]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def weights(rows: list[PolicyRow], reduction: str) -> torch.Tensor:
+    """[N]: the weight of each trained token, row by row."""
+    each = token_weights(rows, reduction)  # type: ignore[arg-type]
+    return doubles([w for row, w in zip(rows, each, strict=True) for _ in range(sum(row.trained))])
+
+
+def loss_and_gradient(rows, now, loss, reference=None):
+    """Ours, with respect to the log-probabilities."""
+    now = doubles(now).requires_grad_()
+    then, advantage = _known(rows)
+    result = (
+        token_losses(now, then, advantage, loss, reference and doubles(reference)) * weights(rows, loss.reduction)
+    ).sum()
+    return result.item(), torch.autograd.grad(result, now)[0].tolist()
+
+
+@given(
+    policy_rows(),
+    st.integers(0, 2**32),
+    st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS)),
+    st.booleans(),
+)
+def test_loss_and_gradient_are_those_of_a_plain_loop(rows, seed, loss, referred):
+    rng = random.Random(seed)
+    now = [then + rng.gauss(0, 0.5) for then in sampled(rows)]
+    reference = [p + rng.gauss(0, 0.5) for p in now] if referred else None
+    expected = plain_loss(rows, now, loss, reference)
+    result, gradient = loss_and_gradient(rows, now, loss, reference)
+    assert result == pytest.approx(expected.loss, abs=1e-12)
+    assert gradient == pytest.approx(expected.gradient, abs=1e-12)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_micro_batches_add_up_to_the_gradient_of_the_whole(reduction):
+    rows = random_rows(MODEL)
+    loss = PolicyLoss(reduction=reduction)
+    each = token_weights(rows, reduction)
+
+    def gradients(start: int, end: int) -> list[torch.Tensor]:
+        some = rows[start:end]
+        share = [w for row, w in zip(some, each[start:end], strict=True) for _ in range(sum(row.trained))]
+        values = token_losses(logprobs(MODEL, some), *_known(some), loss) * doubles(share)
+        return list(torch.autograd.grad(values.sum(), list(MODEL.parameters())))
+
+    parts = [gradients(0, 2), gradients(2, 3), gradients(3, len(rows))]
+    for whole, *split in zip(gradients(0, len(rows)), *parts, strict=True):
+        torch.testing.assert_close(sum(split), whole, rtol=0, atol=1e-12)
+
+
+def _known(rows: list[PolicyRow]) -> tuple[torch.Tensor, torch.Tensor]:
+    return doubles(sampled(rows)), doubles(advantages(rows))
+
+
+@pytest.mark.parametrize(
+    ("advantage", "ratio", "expected", "moves"),
+    [
+        (2.0, 1.5, -1.28 * 2, False),  # good, and already likelier by more than clip_high
+        (2.0, 1.25, -1.25 * 2, True),  # beyond 1 + clip_low, which does not bound from above
+        (2.0, 0.1, -0.1 * 2, True),  # good but rarer than when it was sampled: never clipped
+        (-2.0, 0.5, 0.8 * 2, False),  # bad, and already rarer by more than clip_low
+        (-2.0, 0.75, 0.8 * 2, False),  # 1 - clip_high does not bound from below
+        (-2.0, 0.85, 0.85 * 2, True),
+        (-2.0, 5.0, 5.0 * 2, True),  # bad but likelier: never clipped, however far
+        (0.0, 5.0, 0.0, False),
+    ],
+)
+def test_a_ratio_past_its_bound_gains_nothing_more(advantage, ratio, expected, moves):
+    then = doubles([-3.0])
+    now = (then + math.log(ratio)).requires_grad_()
+    result = token_losses(now, then, doubles([advantage]), PolicyLoss(clip_low=0.2, clip_high=0.28))
+    assert result.item() == pytest.approx(expected)
+    gradient = torch.autograd.grad(result.sum(), now)[0].item()
+    assert gradient == pytest.approx(-ratio * advantage if moves else 0, abs=1e-12)
+
+
+@given(finite, finite, finite, bounds, bounds)
+def test_clipping_never_promises_more_than_the_plain_ratio(now, then, advantage, low, high):
+    values = (doubles([value]) for value in (now, then, advantage))
+    assert token_losses(*values, PolicyLoss(low, high)).item() >= -math.exp(now - then) * advantage - 1e-12
+
+
+@given(finite, finite, st.floats(0, 3))
+def test_the_divergence_is_positive_and_nothing_at_the_reference(now, reference, weight):
+    def divergence(at: float) -> float:
+        one, zero = doubles([now]), doubles([0])
+        return token_losses(one, one, zero, PolicyLoss(kl=weight), doubles([at])).item()
+
+    assert divergence(now) == 0
+    assert divergence(reference) >= -1e-12
+    assert divergence(reference) == pytest.approx(weight * (math.expm1(reference - now) - (reference - now)), abs=1e-9)
+
+
+def test_without_a_reference_there_is_no_divergence():
+    known = torch.tensor([-1.0]), torch.tensor([-1.0]), torch.tensor([2.0])
+    assert token_losses(*known, PolicyLoss(kl=5.0)).item() == -2
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@given(policy_rows())
+def test_weights_sum_to_one(reduction, rows):
+    assert math.fsum(
+        w * sum(row.trained) for row, w in zip(rows, token_weights(rows, reduction), strict=True)
+    ) == pytest.approx(1)
+
+
+@given(policy_rows())
+def test_tokens_or_episodes_weigh_the_same(rows):
+    assert len(set(token_weights(rows, "token-mean"))) == 1
+    shares = dict.fromkeys((row.episode for row in rows), 0.0)
+    for row, weight in zip(rows, token_weights(rows, "episode-mean"), strict=True):
+        shares[row.episode] += weight * sum(row.trained)
+    assert list(shares.values()) == pytest.approx([1 / len(shares)] * len(shares))
+
+
+@given(policy_rows(), st.data())
+def test_a_trace_cut_in_two_weighs_the_same(rows, data):
+    """How an episode's tokens are spread over rows does not matter, only whose they are."""
+    row = data.draw(st.sampled_from(rows))
+    more = replace(row, token_ids=(0, 0), trained=(False, True), logprobs=(0.0, -1.0), agent="another")
+    longer = replace(row, token_ids=(*row.token_ids, 0), trained=(*row.trained, True), logprobs=(*row.logprobs, -1.0))
+    for reduction in REDUCTIONS:
+        divided = dict(zip([*map(id, rows), 0], token_weights([*rows, more], reduction), strict=True))
+        joined = token_weights([longer if other is row else other for other in rows], reduction)
+        assert divided[0] == divided[id(row)]
+        assert joined == [divided[id(other)] for other in rows]
+
+
+@given(policy_rows(), st.integers(1, 5))
+def test_injected_tokens_weigh_nothing(rows, injected):
+    joined = [
+        replace(
+            row,
+            token_ids=(*row.token_ids, *[7] * injected),
+            trained=(*row.trained, *[False] * injected),
+            logprobs=(*row.logprobs, *[0.0] * injected),
+        )
+        for row in rows
+    ]
+    for reduction in REDUCTIONS:
+        assert token_weights(joined, reduction) == token_weights(rows, reduction)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("pack_tokens", [1, 100, 1000])
+def test_the_trainer_s_gradient_is_that_of_a_plain_loop(reduction, pack_tokens, tmp_path):
+    """Packed in one go or row by row, in single precision; what is stored where nothing was sampled is not read."""
+    rows, loss = random_rows(MODEL), PolicyLoss(reduction=reduction)
+    now = logprobs(MODEL, rows)
+    expected = plain_loss(rows, now.tolist(), loss)
+    gradients = torch.autograd.grad(now, list(MODEL.parameters()), doubles(expected.gradient))
+    model = policy().float()
+    backend = EmbeddedBackend(model, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
+    stray = [
+        replace(row, logprobs=tuple(p if t else -9.0 for p, t in zip(row.logprobs, row.trained, strict=True)))
+        for row in rows
+    ]
+    signals = backend.forward_backward(stray, token_weights(rows, reduction), loss)
+    assert signals.loss == pytest.approx(expected.loss, abs=1e-6)
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=1e-6)
+
+
+def _stray(row: PolicyRow) -> PolicyRow:
+    """With nonsense as log-probabilities of what was not sampled."""
+    known = zip(row.logprobs, row.trained, strict=True)
+    return replace(row, logprobs=tuple(p if trained else -9.0 for p, trained in known))
+
+
+@pytest.mark.parametrize("name", ["clip_low", "clip_high", "kl"])
+@pytest.mark.parametrize("value", [-0.1, math.nan])
+def test_what_a_loss_cannot_be(name, value):
+    with pytest.raises(ValueError, match=name):
+        PolicyLoss(**{name: value})

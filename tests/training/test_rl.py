@@ -1,0 +1,392 @@
+"""The loop of reinforcement learning: groups, minibatches, metrics, controls; stopped anyhow, it goes on to the bit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from orgthink.engines import MODELS
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, FormatError, Problem
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec
+from orgthink.measure.usage import sampled_tokens
+from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.store import RunFolder
+from orgthink.tasks import COUNTDOWN_MINI
+from orgthink.training import checkpoint
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.models import ADAPTER, LoraSettings
+from orgthink.training.recipes import Training, go_on, mini, start
+from orgthink.training.rl import RlSettings, grouped, minibatches, train_policy
+from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
+from orgthink.training.rows import PolicyRow
+
+POCKET = MODELS / "pocket"
+
+ROLLOUT = Rollout(
+    "countdown-mini",
+    OrganizationSpec("asyncthink", {"prompts": "pocket"}),
+    Limits(capacity=3, agent_tokens=64),
+    max_tokens=64,
+    problems=2,
+    group=3,
+)
+SETTINGS = RlSettings(ROLLOUT, steps=2, learning_rate=1e-3, warmup=1, minibatches=2, save_every=1)
+
+HOPELESS = replace(SETTINGS, steps=1, rollout=replace(ROLLOUT, max_tokens=3, limits=Limits(3, agent_tokens=3)))
+"""Three tokens are no answer: every reward is the same."""
+
+
+class Counting(EmbeddedBackend):
+    """Counts its optimizer steps."""
+
+    updates = 0
+
+    def optim_step(self, learning_rate: float, clip: float) -> float:
+        self.updates += 1
+        return super().optim_step(learning_rate, clip)
+
+
+def pocket(kind: type[EmbeddedBackend] = Counting) -> Any:
+    return kind(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+
+
+def trained(run: Path, settings: RlSettings = SETTINGS, backend: Any = None) -> list[dict[str, Any]]:
+    """Train, or go on training, in a folder; its metrics."""
+    folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
+    train_policy(backend or pocket(), settings, folder, lambda line: None)
+    return metrics(run)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Without the seconds, which alone may differ between equal runs."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """Of the newest checkpoint."""
+    return load_file(checkpoint.saved(run)[-1] / "model" / "model.safetensors")
+
+
+def same(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+# Problems, groups and minibatches
+
+
+@pytest.mark.parametrize("done", [0, 1, 7])
+def test_the_problems_of_a_step_do_not_depend_on_where_a_run_began(done):
+    plan = replace(ROLLOUT, problems=9)
+    whole = list(islice(batches_of_problems(plan, seed=5), 10))
+    assert list(islice(batches_of_problems(plan, seed=5, done=done), 10 - done)) == whole[done:]
+    assert next(batches_of_problems(plan, seed=6)) != whole[0]
+    for batch in whole:
+        assert len({problem.id for problem in batch}) == 9
+        assert not {problem.data["target"] for problem in batch} & COUNTDOWN_MINI.test_targets
+
+
+async def test_a_group_is_one_problem_attempted_by_different_luck():
+    plan, engine = replace(ROLLOUT, group=4), LocalEngine.open(POCKET, threaded=False)
+    problems = next(batches_of_problems(plan, seed=1))
+    episodes = await roll_out(plan, problems, engine, seed=2)
+    assert Counter(e.problem.id for e in episodes) == {problem.id: 4 for problem in problems}
+    assert len({e.id for e in episodes}) == len({e.root.text for e in episodes}) == 8
+    assert all(e.grade is not None for e in episodes)
+    again, other = [await roll_out(plan, problems, engine, seed) for seed in (2, 3)]
+    assert [e.root.text for e in again] == [e.root.text for e in episodes] != [e.root.text for e in other]
+
+
+def test_half_a_group_is_not_trained_on():
+    plan = replace(ROLLOUT, organization=OrganizationSpec("sequential"))
+    engine = ScriptedEngine([Turn("1 + 2</ANSWER>")] * 5 + [Turn("1 +", fails="out of memory")])
+    with pytest.raises(UserError, match=r"episode countdown-mini/\S+ broke \(out of memory\)"):
+        run_virtual(roll_out(plan, next(batches_of_problems(plan, seed=0)), engine, seed=0))
+
+
+rewards_of_groups = st.dictionaries(
+    st.text("abc", min_size=1, max_size=3), st.lists(st.integers(-2, 9), min_size=2, max_size=6), max_size=6
+)
+
+
+@given(rewards_of_groups, st.integers(0, 99))
+def test_shuffled_rewards_stay_in_their_group(groups, seed):
+    episodes, rewards = [], {}
+    for name, values in groups.items():
+        for sample, value in enumerate(values):
+            episodes.append(Episode(f"{name}#{sample}", Problem(name, "task", "", ""), "asyncthink", 2, (), sample))
+            rewards[f"{name}#{sample}"] = Reward(float(value), 0.0, 0.0, False)
+    random.Random(seed).shuffle(episodes)
+    plain, dealt = grouped(episodes, rewards), grouped(episodes, rewards, random.Random(seed))
+    assert plain == {
+        name: {f"{name}#{sample}": value for sample, value in enumerate(values)} for name, values in groups.items()
+    }
+    assert {name: group.keys() for name, group in dealt.items()} == {
+        name: group.keys() for name, group in plain.items()
+    }
+    for name, values in groups.items():
+        assert Counter(dealt[name].values()) == Counter(values)
+
+
+def test_shuffling_gives_every_episode_every_reward():
+    episodes = [Episode(f"a#{i}", Problem("a", "task", "", ""), "asyncthink", 2, (), i) for i in range(3)]
+    rewards = {f"a#{i}": Reward(float(i), 0.0, 0.0, False) for i in range(3)}
+    rng = random.Random(0)
+    dealt = Counter(tuple(grouped(episodes, rewards, rng)["a"].values()) for _ in range(600))
+    assert len(dealt) == 6 and min(dealt.values()) > 60  # 100 each on average, give or take 9
+
+
+def row(group: str, name: str) -> PolicyRow:
+    return PolicyRow((0, 1), (False, True), (0.0, -1.0), 1.0, 1.0, group, name, group)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 12))
+def test_minibatches_are_cut_between_groups_and_do_not_know_how_much_was_forked(traces, count):
+    rows = [row(f"g{i}", f"{i}.{j}") for i, number in enumerate(traces) for j in range(number)]
+    parts = minibatches(rows, count)
+    assert [row for part in parts for row in part] == rows
+    groups = [list(dict.fromkeys(row.group for row in part)) for part in parts]
+    assert groups == [
+        list(dict.fromkeys(row.group for row in part))
+        for part in minibatches([row(f"g{i}", "") for i in range(len(traces))], count)
+    ]
+    sizes = [len(part) for part in groups]
+    assert sum(sizes) == len(traces), "no group is in two parts"
+    assert len(parts) == min(count, len(traces))
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_nothing_is_cut_into_nothing():
+    assert minibatches([], 4) == []
+
+
+# The loop
+
+
+def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
+    backend = pocket()
+    lines = trained(tmp_path / "one", backend=backend)
+    assert backend.updates == SETTINGS.steps * SETTINGS.minibatches
+    assert trained(tmp_path / "two") == lines
+    assert same(weights(tmp_path / "one"), weights(tmp_path / "two"))
+    assert not same(weights(tmp_path / "one"), load_file(POCKET / "model.safetensors"))
+
+    raw = [json.loads(line) for line in (tmp_path / "one" / "metrics.jsonl").read_text().splitlines()]
+    for step, line in enumerate(raw, 1):
+        assert line["step"] == step
+        assert line["seconds"].keys() == {"rollout", "reward", "train", "sync"}
+        assert line["format_errors"].keys() == {kind.value for kind in FormatError}
+        assert line["groups"] == ROLLOUT.problems and line["flat_groups"] == 0
+        assert line["computed_tokens"] < line["trained_tokens"] + 6 * 100
+        assert 0 <= line["clip_fraction"] <= 1 and 0 < line["entropy"] < math.log(100)
+        assert line["logprob_difference"] <= line["logprob_difference_max"] < 1e-4
+        assert line["kl"] == 0 < line["gradient_norm"]
+        for name in ("accuracy", "all_correct", "format_error_rate"):
+            assert 0 <= line[name] <= 1
+    assert raw[0]["learning_rate"] == pytest.approx(SETTINGS.learning_rate)
+
+    plan, engine = ROLLOUT, LocalEngine.open(POCKET, threaded=False)
+    seed = random.Random("0/0").getrandbits(31)
+    episodes = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), engine, seed))
+    rewards = [SETTINGS.reward(episode) for episode in episodes]
+    expected = {
+        "reward": fmean(reward.total for reward in rewards),
+        "accuracy": fmean(episode.grade.score for episode in episodes),
+        "forks": fmean(sum(len(trace.forks) for trace in e.traces) for e in episodes),
+        "sampled_tokens": fmean(map(sampled_tokens, episodes)),
+        "trained_tokens": sum(map(sampled_tokens, episodes)),
+    }
+    assert {name: raw[0][name] for name in expected} == pytest.approx(expected)
+
+
+def test_the_number_of_updates_does_not_depend_on_forks(tmp_path):
+    alone = replace(ROLLOUT, organization=OrganizationSpec("sequential", {"prompts": "pocket"}), temperature=1.5)
+    backend = pocket()
+    (line,) = trained(tmp_path, replace(SETTINGS, steps=1, rollout=alone), backend)
+    assert line["forks"] == 0
+    assert backend.updates == SETTINGS.minibatches - line["flat_groups"]
+
+
+def test_groups_without_spread_are_dropped_and_counted(tmp_path):
+    backend = pocket()
+    (line,) = trained(tmp_path, HOPELESS, backend)
+    assert line["groups"] == line["flat_groups"] == ROLLOUT.problems
+    assert line["reward"] == AsyncThinkReward().format_error
+    assert backend.updates == line["trained_tokens"] == 0
+    for name in ("loss", "entropy", "clip_fraction", "kl", "gradient_norm", "logprob_difference"):
+        assert line[name] is None
+    assert same(weights(tmp_path), load_file(POCKET / "model.safetensors"))
+
+
+def test_one_flat_group_leaves_the_others(tmp_path):
+    """Only one episode earns anything; its group alone is trained on, in one update."""
+
+    def only_one(episode: Episode) -> Reward:
+        return Reward(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
+
+    first = next(batches_of_problems(ROLLOUT, 0))[0].id
+    backend = pocket()
+    (line,) = trained(tmp_path, replace(SETTINGS, steps=1, reward=only_one), backend)
+    assert (line["groups"], line["flat_groups"], backend.updates) == (2, 1, 1)
+    assert 0 < line["trained_tokens"] < line["sampled_tokens"] * 6
+
+
+def test_a_reward_that_is_no_number_names_the_group_and_loses_nothing(tmp_path):
+    before = trained(tmp_path, replace(SETTINGS, steps=1))
+    settings = replace(SETTINGS, reward=lambda episode: Reward(math.nan, 0.0, 0.0, False))
+    with pytest.raises(UserError, match=r"group countdown-mini/\S+: the reward of sample 0 is nan"):
+        trained(tmp_path, settings)
+    assert metrics(tmp_path) == before
+    assert len(trained(tmp_path)) == 2
+
+
+class Drifting(EmbeddedBackend):
+    """Its sampler holds other weights from the second step on."""
+
+    async def sync_sampler(self, version: str) -> None:
+        other = {name: weight * (1.3 if version != "0" else 1) for name, weight in self._model.to_hf().items()}
+        await self._sampler.update_weights(other, version)
+
+
+def test_a_sampler_that_drifts_is_found_and_loses_nothing(tmp_path):
+    with pytest.raises(UserError, match=r"episode countdown-mini/\S+, \w+\S*: sampler and trainer differ by") as caught:
+        trained(tmp_path / "run", backend=pocket(Drifting))
+    assert "\n" not in str(caught.value)
+    assert [folder.name for folder in checkpoint.saved(tmp_path / "run")] == ["step-000001"]
+    assert len(metrics(tmp_path / "run")) == 1
+    assert trained(tmp_path / "run") == trained(tmp_path / "whole")
+
+
+def test_a_checkpoint_of_another_model_is_refused_and_stays(tmp_path):
+    trained(tmp_path, replace(SETTINGS, steps=1))
+    (saved,) = checkpoint.saved(tmp_path)
+    config = json.loads((saved / "model" / "config.json").read_text())
+    (saved / "model" / "config.json").write_text(json.dumps({**config, "architectures": ["LlamaForCausalLM"]}))
+    with pytest.raises(UserError, match=str(saved)):
+        trained(tmp_path)
+    assert len(metrics(tmp_path)) == 1 and checkpoint.saved(tmp_path) == [saved]
+
+
+def test_shuffled_rewards_train_but_otherwise_differ(tmp_path):
+    """The first rollout is that of the true run; what is learned from it is not."""
+    settings = replace(SETTINGS, steps=1)
+    (true,), (shuffled,) = (
+        trained(tmp_path / str(control), replace(settings, shuffled=control)) for control in (False, True)
+    )
+    assert {name: true[name] for name in ("reward", "accuracy", "sampled_tokens", "flat_groups")} == {
+        name: shuffled[name] for name in ("reward", "accuracy", "sampled_tokens", "flat_groups")
+    }
+    assert true["gradient_norm"] != shuffled["gradient_norm"]
+    assert not same(weights(tmp_path / "False"), weights(tmp_path / "True"))
+
+
+def test_a_low_rank_adapter_learns_in_place_of_the_weights(tmp_path):
+    job = replace(mini(), settings=replace(SETTINGS, steps=1, learning_rate=1e-2), lora=LoraSettings(4), device="cpu")
+    model = go_on(start(Training("test", job), tmp_path), lambda line: None)
+    assert (model.parent / "model" / ADAPTER / "adapter_model.safetensors").is_file()
+    (line,) = metrics(tmp_path)
+    assert line["logprob_difference_max"] < 1e-4 and line["gradient_norm"] > 0
+    base, merged = load_file(POCKET / "model.safetensors"), load_file(model / "model.safetensors")
+    moved = {name.split(".")[-2] for name in base if not torch.equal(base[name], merged[name])}
+    assert moved == {f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")}
+
+
+# Processes that end
+
+
+SMALL = ("rollout.problems=3", "rollout.group=3", "rollout.max_tokens=64", "rollout.limits.agent_tokens=64")
+OPTIONS = (
+    "asyncthink-countdown-mini",
+    "--device",
+    "cpu",
+    "--steps",
+    "5",
+    "--set",
+    *SMALL,
+    "minibatches=2",
+    "save_every=2",
+)
+
+
+@pytest.fixture
+def orgthink_train() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `orgthink train`; whatever still runs when the test ends is killed."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "orgthink", "train", *map(str, arguments)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        pipe = subprocess.PIPE
+        processes.append(subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def after(run: Path, steps: int, process: subprocess.Popen[str]) -> None:
+    """Wait until so many steps are on the disk."""
+    file = run / "metrics.jsonl"
+    while not file.exists() or file.read_bytes().count(b"\n") < steps:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.005)
+
+
+def test_ctrl_c_and_kill_9_lose_nothing(tmp_path, orgthink_train):
+    """A run that is interrupted, killed in the middle of a step and resumed is the run that was not."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    undisturbed = orgthink_train(*OPTIONS, "--out", whole)
+
+    process = orgthink_train(*OPTIONS, "--out", cut)
+    after(cut, 1, process)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate()
+    assert process.returncode == 130
+    assert f"orgthink train --resume {cut}" in complaint and "Traceback" not in complaint
+    (saved,) = checkpoint.saved(cut)
+    assert checkpoint.state(saved)["step"] == len(metrics(cut)) < 5
+
+    process = orgthink_train("--resume", cut)
+    after(cut, 3, process)
+    process.kill()
+    process.wait()
+    assert len(metrics(cut)) < 5
+
+    process = orgthink_train("--resume", cut)
+    said, complaint = process.communicate()
+    assert process.returncode == 0, complaint
+    assert str(cut / "checkpoints" / "step-000005" / "model") in said
+
+    undisturbed.communicate()
+    assert undisturbed.returncode == 0
+    assert [line["step"] for line in metrics(whole)] == [1, 2, 3, 4, 5]
+    assert metrics(cut) == metrics(whole)
+    assert same(weights(cut), weights(whole))

@@ -1,0 +1,25 @@
+"""Reinforcement learning with the real vLLM as the sampler, whose weights are updated in place."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from orgthink.store import RunFolder
+from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start
+
+pytestmark = pytest.mark.vllm
+
+
+def test_vllm_rolls_out_with_the_trainers_weights(tmp_path):
+    """A sampler that kept the first weights would drift from the trainer at the second step: the rate is high."""
+    small = ("rollout.problems=4", "rollout.group=4", "minibatches=1", "steps=3", "warmup=0", "learning_rate=1e-3")
+    job = replace(adjusted(RECIPES["asyncthink-countdown-mini"], {}, small), sampler="vllm")
+    lines = []
+    folder = go_on(start(Training("test", job), tmp_path / "run"), lines.append)
+    assert (folder / "model.safetensors").is_file()
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    for line in lines:
+        assert line["logprob_difference"] < 1e-4 and line["gradient_norm"] > 0
+    stored = (RunFolder.open(tmp_path / "run").path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in stored] == [1, 2, 3]
