@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench pocket results-asyncthink vllm test-vllm verl test-verl trl test-browser clean
+.PHONY: help setup demo test check bench pocket results-asyncthink vllm test-vllm verl test-verl trl test-learning test-browser clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,6 +79,9 @@ $(TRL)/.ready: pyproject.toml requirements/trl.txt
 	$(TRL)/bin/pip install --quiet uv
 	$(TRL)/bin/uv pip install --quiet --python $(TRL)/bin/python $(TORCH) -r requirements/trl.txt
 	touch $@
+
+test-learning: setup  ## a short run of reinforcement learning must learn, and its control must not
+	$(BIN)/pytest -m learning tests/training/test_learning.py
 
 test-browser: setup  ## the page in a real headless Chromium
 	@which chromium chromedriver >/dev/null 2>&1 \

@@ -20,10 +20,11 @@ def lines() -> Iterator[Line]:
 
         yield from vllm_engine.run()
         return
-    from benchmarks import local_engine, runtime_overhead
+    from benchmarks import local_engine, runtime_overhead, training
 
     yield from runtime_overhead.run()
     yield from local_engine.run()
+    yield from training.run()
 
 
 def main() -> None:

@@ -121,7 +121,7 @@ def measure(load: Load) -> dict[str, Any]:
     grader = Grader(problems, tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         trainer = _trainer(load, texts, grader, folder)
-        assert not trainer.model.is_gradient_checkpointing
+        assert not trainer.model.is_activation_checkpointing
         read = [tuple(ids) for ids in trainer.processing_class(text=texts)["input_ids"]]
         assert read == [span.token_ids for span in prompts], "TRL reads other prompts than we do"
         ends = _step_ends(trainer)

@@ -29,7 +29,7 @@ class Train:
     """Which recipe: `pocket`, `asyncthink-countdown-mini`, … (an unknown name lists them)."""
     model: str | None = None
     """Shipped model or model folder to start from; without it the recipe's."""
-    rows: Path | None = None
+    pairs: Path | None = None
     """File of query–response pairs to learn from, as `orgthink synth` writes them."""
     lora: int | None = None
     """Train a low-rank adapter of this rank in place of the weights."""
@@ -39,7 +39,7 @@ class Train:
     seed: int | None = None
     """Of weights, data and sampling; without it the recipe's."""
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
-    """Settings of the recipe, such as learning_rate=1e-4 or rollout.group=16."""
+    """Settings of the recipe, such as learning_rate=1e-4, rollout.group=16 or sampler=vllm."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
     out: Path | None = None
@@ -58,16 +58,27 @@ class Train:
             folder = RunFolder.open(self.resume)
         else:
             job = pick("recipe", self.recipe, recipes.RECIPES)
-            own = {"model": self.model, "rows": self.rows and str(self.rows), "lora": self.lora and {"rank": self.lora}}
-            own = {name: value for name, value in own.items() if value is not None}
             told = {"steps": self.steps, "seed": self.seed}
             settings = [f"{name}={value}" for name, value in told.items() if value is not None]
             with user_input():
-                job = recipes.adjusted(job, {**own, "device": self.device}, (*settings, *self.set))
+                own = {name: value for name, value in self._own().items() if value is not None}
+                job = recipes.adjusted(job, own, (*settings, *self.set))
             folder = recipes.start(recipes.Training(self.recipe, job), self.out or Path("runs") / self.recipe)
         with user_input(), _progress(folder, recipes.training_of(folder).job.steps) as report:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
+
+    def _own(self) -> dict[str, Any]:
+        """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
+        from orgthink.training.models import LoraSettings
+
+        model, pairs = self.model, self.pairs
+        return {
+            "model": str(Path(model).resolve()) if model is not None and Path(model).is_dir() else model,
+            "pairs": None if pairs is None else str(pairs.resolve()),
+            "lora": None if self.lora is None else LoraSettings(self.lora),
+            "device": self.device,
+        }
 
 
 @contextmanager

@@ -280,7 +280,7 @@ class VllmEngine:
 
 
 def _tie_head(worker: Any) -> None:
-    """Pack a head that shares the embedding's weights again: on a CPU it has a copy, which a reload leaves as it was."""
+    """Pack a head that shares the embedding anew: on a CPU it has a copy, which a reload leaves as it was."""
     model = worker.get_model()
     if model.config.tie_word_embeddings:
         model.lm_head.weight = model.model.embed_tokens.weight

@@ -54,6 +54,11 @@ def sampled_tokens(episode: Episode) -> int:
     return sum(trace.steps for trace in episode.traces)
 
 
+def forks(episode: Episode) -> int:
+    """Forks that models decided on; those of an organization's own code are not counted."""
+    return sum(len(trace.forks) for trace in episode.traces if trace.model is not None)
+
+
 def _row(role: str, traces: list[Trace], critical: int, total: int) -> Usage:
     costs = [trace.cost for trace in traces]
     return Usage(

@@ -16,8 +16,10 @@ LONGEST = 300
 
 _BOXED = re.compile(r"\\f?boxed\s*\{")
 _DROPPED = re.compile(
-    r"\\left|\\right|\\[,;:!]|\\displaystyle|\\boldsymbol|\^\{?\\circ\}?|\\degree|\\%|%|\\\$|\$|\\\(|\\\)|\\\[|\\\]|(?<=\d),(?=\d{3}(?!\d))"
+    r"\\left|\\right|\\[,;:!]|\\displaystyle|\\boldsymbol|\^\{?\\circ\}?|\\degree|\\%|%|\\\$|\$|\\\(|\\\)|\\\[|\\\]"
 )
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", re.ASCII)
+"""A whole number written in groups; within a tuple a comma separates."""
 _NAME = re.compile(r"^\s*[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"([+-]?)\\[dt]?frac\{([+-]?\d{1,30})\}\{([+-]?\d{1,30})\}")
@@ -49,6 +51,7 @@ def canonical(text: str) -> Fraction | str:
     """The exact value of a number; the text of anything else without spaces and marks that mean nothing."""
     plain = _WORDS.sub(r"\1", text.strip()[: LONGEST + 1])
     plain = re.sub(r"\s+", "", _DROPPED.sub("", plain)).replace("−", "-").rstrip(".")
+    plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
     plain = _SHORT.sub(r"\\frac{\1}{\2}", plain)
     return plain if (value := _value(plain)) is None else value
 

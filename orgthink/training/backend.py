@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Protocol
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from orgthink.engines.engine import Engine, Updatable
 from orgthink.errors import UserError
+from orgthink.training import checkpoint
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
@@ -172,15 +172,10 @@ class EmbeddedBackend:
 
     def save(self, folder: Path) -> None:
         copy_companions(self._base, folder / "model")
-        self._model.save(folder / "model")
-        torch.save(self._optimizer.state_dict(), folder / "trainer.pt")
+        checkpoint.store(folder, self._model, self._optimizer)
 
     def load(self, folder: Path) -> None:
-        try:
-            self._model.restore(folder / "model")
-            self._optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
-        except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
-            raise UserError(f"{folder} is no checkpoint of this training: {' '.join(str(error).split())}") from error
+        checkpoint.load(folder, self._model, self._optimizer)
 
 
 def token_logprobs(model: Trainable, pack: Pack[PolicyRow], temperature_N: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,10 +13,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
+from orgthink.errors import UserError
 from orgthink.training.models import Trainable
 
 KEPT = 2
@@ -35,8 +37,7 @@ def save(
 
     def fill(folder: Path) -> None:
         write(folder / "model")
-        model.save(folder / "model")
-        torch.save(optimizer.state_dict(), folder / "trainer.pt")
+        store(folder, model, optimizer)
 
     return put(run, step, fill, state)
 
@@ -66,8 +67,18 @@ def saved(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("step-*"))
 
 
+def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> None:
+    """Write weights and optimizer into a folder that has a `model`."""
+    model.save(folder / "model")
+    torch.save(optimizer.state_dict(), folder / "trainer.pt")
+
+
 def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put a checkpoint's weights and optimizer back; returns its state. ValueError if it does not fit the model."""
-    model.restore(folder / "model")
-    optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
-    return state(folder)
+    """Put a checkpoint's weights and optimizer back; returns its state. UserError that names the folder if it is torn
+    or another model's."""
+    try:
+        model.restore(folder / "model")
+        optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
+        return state(folder)
+    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
+        raise UserError(f"{folder} is no checkpoint of this training: {' '.join(str(error).split())}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orgthink.engines.engine import Updatable
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.models import open_trainable
+from orgthink.training.models import chosen, open_trainable, precision
 
 if TYPE_CHECKING:
     from orgthink.training.jobs import Policy
@@ -19,22 +19,18 @@ SLOTS = 192
 
 def embedded(folder: Path, job: Policy) -> EmbeddedBackend:
     """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
-    from orgthink.training.jobs import chosen, precision
-
     device, dtype = chosen(job.device), precision(job.dtype)
     model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
     reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
-    return EmbeddedBackend(
-        model, sampler(folder, job.sampler), folder, pack_tokens=job.pack_tokens, reference=reference
-    )
+    return EmbeddedBackend(model, sampler(folder, job), folder, pack_tokens=job.pack_tokens, reference=reference)
 
 
-def sampler(folder: Path, kind: str) -> Updatable:
+def sampler(folder: Path, job: Policy) -> Updatable:
     """An engine whose weights can be updated. `local` decodes on the event loop, so that runs repeat to the bit."""
-    if kind == "vllm":
+    if job.sampler == "vllm":
         from orgthink.engines.vllm import VllmEngine
 
-        return asyncio.run(VllmEngine.open(folder))
+        return asyncio.run(VllmEngine.open(folder, **job.sampler_settings))
     from orgthink.engines.local import LocalEngine
 
     return LocalEngine.open(folder, slots=SLOTS, threaded=False)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
-from orgthink.training.models import LoraSettings
+from orgthink.training.embedded import embedded
+from orgthink.training.models import LoraSettings, chosen, precision
 from orgthink.training.rl import RlSettings, train_policy
+from orgthink.training.rollout import batches_of_problems
 from orgthink.training.sft import Course, SftSettings, train
 
 if TYPE_CHECKING:
-    import torch
-
     from orgthink.training.rows import Row
 
 Report = Callable[[dict[str, Any]], None]
@@ -57,7 +58,7 @@ class Pocket:
         return self.settings.steps
 
     def require(self) -> None:
-        pass
+        chosen(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
@@ -72,8 +73,8 @@ class Pairs:
     """How."""
     model: str | None = None
     """Shipped model or folder to start from; a recipe without one needs `--model`."""
-    rows: str | None = None
-    """File of pairs, JSON lines or parquet; a recipe without one needs `--rows`."""
+    pairs: str | None = None
+    """File of pairs, JSON lines or parquet; a recipe without one needs `--pairs`."""
     lora: LoraSettings | None = None
     """A low-rank adapter to train in place of the weights."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -88,18 +89,19 @@ class Pairs:
 
     def require(self) -> None:
         model_folder(self.model)
-        if self.rows is None:
-            raise UserError("this recipe learns from pairs of yours: name their file with --rows")
-        if not Path(self.rows).is_file():
-            raise UserError(f"there is no file {self.rows}: write pairs with orgthink synth")
+        chosen(self.device)
+        if self.pairs is None:
+            raise UserError("this recipe learns from pairs of yours: name their file with --pairs")
+        if not Path(self.pairs).is_file():
+            raise UserError(f"there is no file {self.pairs}: write pairs with orgthink synth")
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.training.pair_course import sft_course
 
-        assert self.rows is not None
+        assert self.pairs is not None
         base, seed = model_folder(self.model), self.settings.seed
         device, dtype = chosen(self.device), precision(self.dtype)
-        course = sft_course(base, Path(self.rows), self.lora, dtype=dtype, device=device, seed=seed)
+        course = sft_course(base, Path(self.pairs), self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
 
 
@@ -113,6 +115,8 @@ class Policy:
     """Shipped model or folder to start from; a recipe without one needs `--model`."""
     sampler: Literal["local", "vllm"] = "local"
     """Engine that rolls out; its weights are updated in place."""
+    sampler_settings: dict[str, Any] = field(default_factory=dict)
+    """Of vLLM, such as `gpu_memory_utilization`: the trainer needs room beside it."""
     lora: LoraSettings | None = None
     """A low-rank adapter to train in place of the weights."""
     pack_tokens: int = 512
@@ -129,10 +133,14 @@ class Policy:
 
     def require(self) -> None:
         model_folder(self.model)
+        chosen(self.device)
+        if self.sampler == "vllm" and find_spec("vllm") is None:
+            raise UserError(
+                "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
+            )
+        next(batches_of_problems(self.settings.rollout, self.settings.seed))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training.embedded import embedded
-
         backend = embedded(model_folder(self.model), self)
         return train_policy(backend, self.settings, folder, report)
 
@@ -168,17 +176,3 @@ def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -
     model = Qwen3(pocket.CONFIG)
     model.initialise(torch.Generator().manual_seed(seed))
     return Course(model.to(chosen(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
-
-
-def chosen(device: str) -> str:
-    """The device that `auto` means here."""
-    import torch
-
-    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-
-
-def precision(dtype: str) -> torch.dtype:
-    """The type of that name."""
-    import torch
-
-    return getattr(torch, dtype)

@@ -236,6 +236,22 @@ def open_trainable(
     return trainable
 
 
+def chosen(device: str) -> str:
+    """The device that `auto` means here. UserError for one that is not there."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device {device} cannot be used: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def precision(dtype: str) -> torch.dtype:
+    """The type of that name."""
+    return getattr(torch, dtype)
+
+
 def _is_dense_qwen3(folder: Path) -> bool:
     try:
         Qwen3Config.load(folder)

@@ -14,14 +14,14 @@ from typing import Any
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.runtime.budget import Limits
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.jobs import Pairs, Pocket, Policy, Report
 from orgthink.training.rl import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
-Any_Job = Pocket | Pairs | Policy
+KnownJob = Pocket | Pairs | Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Training:
 
     recipe: str
     """Name of the recipe."""
-    job: Any_Job
+    job: KnownJob
     """What it runs, as the options set it."""
 
 
@@ -58,27 +58,34 @@ def mini(
             learning_rate=5e-4,
             minibatches=4,
             reward=AsyncThinkReward(weight=weight),
+            drift=1e-3,
         ),
         model=model,
     )
 
 
 def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> Policy:
-    """Reinforcement learning as in the paper: learning rate 1e-6, budgets that a Join renews."""
+    """Reinforcement learning as in the paper: learning rate 1e-6, budgets that a Join renews.
+
+    Steps, clip range, λ, τ, R_FE and the most turns of an episode are ours: the paper does not tell.
+    """
     rollout = Rollout(
         task,
         OrganizationSpec("asyncthink", {"prompts": "paper"}),
-        Limits(capacity=capacity),
+        Limits(capacity, Budget(turns=64)),
         max_tokens=tokens,
         problems=problems,
         group=group,
     )
     accuracy = "fraction" if task == "countdown" else "all"
-    settings = RlSettings(rollout, steps=200, learning_rate=1e-6, reward=AsyncThinkReward(accuracy=accuracy))
-    return Policy(settings, model=None, sampler="vllm", pack_tokens=8192)
+    settings = RlSettings(
+        rollout, steps=200, learning_rate=1e-6, decay=False, reward=AsyncThinkReward(accuracy=accuracy)
+    )
+    room = {"gpu_memory_utilization": 0.3}
+    return Policy(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=4096)
 
 
-RECIPES: dict[str, Any_Job] = {
+RECIPES: dict[str, KnownJob] = {
     "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
     "asyncthink-countdown-mini": mini(),
@@ -97,7 +104,7 @@ the cold start on pairs. Weights are held in float32: at the paper's learning ra
 away."""
 
 
-def adjusted(job: Any_Job, options: dict[str, Any], settings: Sequence[str]) -> Any_Job:
+def adjusted(job: KnownJob, options: dict[str, Any], settings: Sequence[str]) -> KnownJob:
     """A recipe's job with fields of its own replaced, and settings given as `reward.weight=0`.
 
     UserError for what it does not have.
@@ -109,14 +116,13 @@ def adjusted(job: Any_Job, options: dict[str, Any], settings: Sequence[str]) -> 
     for given in settings:
         path, equals, value = given.partition("=")
         *above, last = path.split(".")
-        place = data["settings"]
+        place = data if (above or [last])[0] in data else data["settings"]
         for name in above:
-            place = place.get(name, {}) if isinstance(place, dict) else {}
+            place = place.get(name) if isinstance(place, dict) else None
         if not equals or not isinstance(place, dict) or last not in place:
-            raise UserError(
-                f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(data['settings'])}"
-            )
-        place[last] = value
+            known = ", ".join((*data["settings"], *data))
+            raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {known}")
+        place[last] = None if value == "none" else value
     return typed(type(job), data, "--set")
 
 

@@ -12,21 +12,24 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from orgthink.credit.shared import Normalise, credit
-from orgthink.episode import Episode, FormatError
+from orgthink.engines.engine import EngineError
+from orgthink.episode import Episode, FormatError, Origin, Problem
 from orgthink.errors import UserError, user_input
+from orgthink.evaluate import broken, grade, trouble
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import has_format_error
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.store import RunFolder
+from orgthink.tasks import task_named
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
@@ -44,9 +47,11 @@ class RlSettings:
     steps: int
     """Times to roll out and train."""
     learning_rate: float
-    """At its highest, after the warm-up; then along a straight line down to nothing."""
+    """At its highest, after the warm-up."""
     warmup: int = 5
     """Steps of linear warm-up."""
+    decay: bool = True
+    """Whether the learning rate then goes down along a straight line to nothing, or stays."""
     minibatches: int = 1
     """Optimizer steps for each step's rollouts, cut between groups."""
     reward: AsyncThinkReward = field(default_factory=AsyncThinkReward)
@@ -77,7 +82,8 @@ class RlSettings:
         """Learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
-        return self.learning_rate * (self.steps - step) / max(1, self.steps - self.warmup)
+        left = (self.steps - step) / max(1, self.steps - self.warmup)
+        return self.learning_rate * (left if self.decay else 1.0)
 
 
 def train_policy(
@@ -100,21 +106,23 @@ def train_policy(
         async def go_on() -> Path:
             nonlocal step, folder
             await backend.sync_sampler(str(step))
-            for problems in batches_of_problems(settings.rollout, settings.seed, step):
-                line = await _step(backend, settings, problems, step)
+            stream = batches_of_problems(settings.rollout, settings.seed, step)
+            while step < settings.steps:
+                line = await _step(backend, settings, stream, step)
                 step += 1
                 journal.log(**line)
                 report(line)
                 if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
                     folder = checkpoint.put(run.path, step, backend.save)
-                if step == settings.steps:
-                    break
-                if interrupted.is_set():
+                if interrupted.is_set() and step < settings.steps:
                     raise KeyboardInterrupt
             return folder
 
         if step < settings.steps:
-            asyncio.run(go_on())
+            try:
+                asyncio.run(go_on())
+            except EngineError as error:
+                raise UserError(f"the sampler failed: {error}; go on with --resume {run.path}") from error
     return folder
 
 
@@ -130,14 +138,20 @@ class _Clock:
         self.seconds[name], self._last = round(now - self._last, 4), now
 
 
-async def _step(backend: PolicyBackend, settings: RlSettings, problems: Sequence[Any], step: int) -> dict[str, Any]:
+async def _step(
+    backend: PolicyBackend, settings: RlSettings, stream: Iterator[list[Problem]], step: int
+) -> dict[str, Any]:
     """One step; its metrics."""
     clock = _Clock()
     seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
-    episodes = await roll_out(settings.rollout, problems, backend.sampler, seed)
+    problems = next(stream)
+    clock.lap("problems")
+    attempted = await roll_out(settings.rollout, problems, backend.sampler, seed)
     clock.lap("rollout")
+    episodes = whole_groups(attempted, settings.rollout.task)
     rewards = {episode.id: settings.reward(episode) for episode in episodes}
     groups = grouped(episodes, rewards, random.Random(seed) if settings.shuffled else None)
+    require_version(episodes, str(step))
     with user_input():
         advantages = credit(groups, settings.normalise)
         rows = [row for e in episodes if e.id in advantages for row in policy_rows(e, advantages[e.id])]
@@ -153,12 +167,37 @@ async def _step(backend: PolicyBackend, settings: RlSettings, problems: Sequence
     return {
         "step": step + 1,
         **rollout_metrics(episodes, rewards),
-        "groups": len(groups),
+        "groups": len(problems),
+        "broken_groups": len(problems) - len(groups),
         "flat_groups": len(groups) - len(kept),
         **_training_metrics(passes),
         "learning_rate": rate,
         "seconds": clock.seconds,
     }
+
+
+def whole_groups(episodes: Sequence[Episode], task: str) -> list[Episode]:
+    """Graded episodes of the groups in which the engine broke none: half a group is no fair comparison.
+
+    UserError if it broke more than half of the groups.
+    """
+    failed = {episode.problem.id: episode for episode in episodes if broken(episode)}
+    if 2 * len(failed) > len({episode.problem.id for episode in episodes}):
+        one = next(iter(failed.values()))
+        raise UserError(f"{len(failed)} groups broke, such as episode {one.id} ({trouble(one)}): see to the sampler")
+    return [grade(episode, task_named(task)) for episode in episodes if episode.problem.id not in failed]
+
+
+def require_version(episodes: Sequence[Episode], version: str) -> None:
+    """UserError that names the first trace that other weights sampled than the newest."""
+    for episode in episodes:
+        for trace in episode.traces:
+            for span in trace.spans:
+                if span.origin is Origin.SAMPLED and span.policy_version != version:
+                    raise UserError(
+                        f"episode {episode.id}, {trace.agent}: sampled by version {span.policy_version}, not by "
+                        f"{version}: the sampler did not take the new weights"
+                    )
 
 
 def grouped(
@@ -226,7 +265,7 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Reward]) 
         "format_errors": {kind.value: mean([kind in kinds for kinds in made]) for kind in FormatError},
         "concurrency_pool": mean([concurrency(episode) for episode in episodes]),
         "critical_path_steps": mean([critical_path(episode) for episode in episodes]),
-        "forks": mean([sum(len(trace.forks) for trace in episode.traces) for episode in episodes]),
+        "forks": mean([forks(episode) for episode in episodes]),
         "sampled_tokens": mean([sampled_tokens(episode) for episode in episodes]),
     }
 

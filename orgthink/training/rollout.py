@@ -10,7 +10,7 @@ from itertools import islice
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken, grade, trouble
+from orgthink.evaluate import MOST_REPEATS, OrganizationSpec
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -47,14 +47,21 @@ class Rollout:
 
 
 def batches_of_problems(plan: Rollout, seed: int, done: int = 0) -> Iterator[list[Problem]]:
-    """The problems of each step, different within a step; `done` steps are passed over."""
+    """The problems of each step, different within a step; `done` steps are passed over.
+
+    UserError if the task has too few.
+    """
     stream = task_named(plan.task).problems("train", seed)
 
     def draw() -> Iterator[list[Problem]]:
         while True:
             chosen: dict[str, Problem] = {}
+            repeats = 0
             while len(chosen) < plan.problems:
                 problem = next(stream)
+                repeats = repeats + 1 if problem.id in chosen else 0
+                if repeats == MOST_REPEATS:
+                    raise UserError(f"{plan.task} has only {len(chosen)} different problems, not {plan.problems}")
                 chosen.setdefault(problem.id, problem)
             yield list(chosen.values())
 
@@ -62,17 +69,13 @@ def batches_of_problems(plan: Rollout, seed: int, done: int = 0) -> Iterator[lis
 
 
 async def roll_out(plan: Rollout, problems: Sequence[Problem], engine: Engine, seed: int) -> list[Episode]:
-    """Graded episodes, G for each problem. UserError if the engine broke any: they would not be fair groups."""
-    organization, task = plan.organization.named(plan.organization.organization), task_named(plan.task)
+    """Episodes, G for each problem; not graded yet."""
+    organization = plan.organization.named(plan.organization.organization)
     backing = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
-    episodes = await asyncio.gather(
+    return await asyncio.gather(
         *(
             attempt(organization, problem, backing, limits=plan.limits, sample=sample)
             for problem in problems
             for sample in range(plan.group)
         )
     )
-    for episode in episodes:
-        if broken(episode):
-            raise UserError(f"episode {episode.id} broke ({trouble(episode)}): nothing is trained on half a group")
-    return [grade(episode, task) for episode in episodes]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from orgthink.errors import UserError
 from orgthink.store import RunFolder
 
 if TYPE_CHECKING:
-    from orgthink.training.recipes import Any_Job
+    from orgthink.training.recipes import KnownJob
 
 ASYNCTHINK = "asyncthink-countdown-mini"
 """Both stages of AsyncThink: the shipped base has learned the format, reinforcement learning the organization."""
@@ -47,8 +48,21 @@ def train_missing(runs: Path) -> None:
 
 
 def finished(run: Path) -> bool:
-    """Whether a run has a checkpoint of its last step; UserError if the folder holds something else."""
-    return (run / "config.json").is_file() and _last(run).is_dir()
+    """Whether a run has a checkpoint of its last step. UserError if the folder holds something else, or the recipe with
+    other settings: its numbers would bear a name that is not theirs."""
+    from orgthink.training.recipes import RECIPES
+
+    if not (run / "config.json").is_file():
+        return False
+    if _decisive(_job(run).settings) != _decisive(RECIPES[run.name].settings):
+        raise UserError(f"{run} was trained with other settings than the recipe's: move it away, or train it again")
+    return _last(run).is_dir()
+
+
+def _decisive(settings: Any) -> Any:
+    """Without what only stops or saves a run, and changes no number."""
+    others = {"drift": 0.0, "save_every": 1}
+    return replace(settings, **{name: value for name, value in others.items() if hasattr(settings, name)})
 
 
 def model_folder(runs: Path, name: str) -> Path:
@@ -86,7 +100,7 @@ def _last(run: Path) -> Path:
     return run / "checkpoints" / f"step-{_job(run).steps:06d}"
 
 
-def _job(run: Path) -> Any_Job:
+def _job(run: Path) -> KnownJob:
     """What is trained in a run folder."""
     from orgthink.training.recipes import training_of  # after the threads are set: it imports torch
 

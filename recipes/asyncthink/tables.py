@@ -18,7 +18,7 @@ from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import CONFIDENCE, Estimate, average, difference, proportion
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import has_format_error, was_truncated
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import forks, sampled_tokens
 
 Row = dict[str, Any]
 """One line of a table; JSON values."""
@@ -69,7 +69,7 @@ def attempt_of(episode: Episode) -> Attempt:
         critical_path_steps=critical_path(episode),
         concurrency_pool=concurrency(episode),
         sampled_tokens=sampled_tokens(episode),
-        forks=sum(len(trace.forks) for trace in episode.traces if trace.model is not None),
+        forks=forks(episode),
         format_error=has_format_error(episode),
         truncated=was_truncated(episode),
     )

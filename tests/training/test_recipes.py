@@ -1,11 +1,21 @@
 """`orgthink train` as a user runs it, with very few steps."""
 
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
 from orgthink.engines.qwen3 import Qwen3
+from orgthink.errors import UserError
+from orgthink.store import RunFolder, plain, typed
 from orgthink.training import pocket
+from orgthink.training.models import LoraSettings
+from orgthink.training.recipes import RECIPES, Training, adjusted, mini, start, training_of
 
 
 def test_a_run_is_a_folder_whose_model_everybody_opens(tmp_path, capsys):
@@ -35,3 +45,117 @@ def test_bad_input_is_one_line(tmp_path, capsys):
         assert main(["train", *arguments]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def complaint(arguments, capsys) -> str:
+    """What `orgthink train` says to bad input: one line."""
+    assert main(["train", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and err.startswith("orgthink: ")
+    return err
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_run_folder_remembers_a_recipe_as_it_is(name, tmp_path):
+    training = Training(name, RECIPES[name])
+    assert typed(Training, json.loads(json.dumps(plain(training))), "config.json") == training
+    RunFolder.create(tmp_path, "train", training)
+    assert training_of(RunFolder.open(tmp_path)) == training
+
+
+def test_a_run_folder_remembers_what_was_set(tmp_path):
+    given = ("rollout.group=16", "reward.weight=0", "shuffled=true", "loss.reduction=episode-mean", "pack_tokens=64")
+    given += ("rollout.limits.agent_tokens=none", "rollout.organization.settings.prompts=paper", "learning_rate=1e-3")
+    job = adjusted(mini(), {"lora": LoraSettings(4), "device": "cpu"}, given)
+    settings, rollout = job.settings, job.settings.rollout
+    assert (job.lora, job.device, job.pack_tokens) == (LoraSettings(4), "cpu", 64)
+    assert (rollout.group, rollout.limits.agent_tokens, rollout.limits.capacity) == (16, None, 4)
+    assert rollout.organization.settings == {"prompts": "paper"}
+    assert (settings.reward.weight, settings.shuffled, settings.loss.reduction) == (0, True, "episode-mean")
+    assert settings.learning_rate == 1e-3
+    assert replace(job, settings=mini().settings, lora=None, device="auto", pack_tokens=512) == mini()
+    assert mini() == RECIPES["asyncthink-countdown-mini"], "a recipe is not changed by a run of it"
+    training = Training("test", job)
+    assert training_of(start(training, tmp_path)) == training
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "nonsense",
+        "steps",
+        "steps=many",
+        "steps=0",
+        "=5",
+        "nope=1",
+        "rollout.nope=1",
+        "rollout=5",
+        "rollout.group=1",
+        "rollout.group.size=3",
+        "rollout.temperature=0",
+        "rollout.limits.capacity=0",
+        "reward.weight=-1",
+        "reward.weight=nan",
+        "loss.reduction=mean",
+        "loss.clip_low=-1",
+        "minibatches=99",
+        "normalise=yes",
+        "shuffled=perhaps",
+        "learning_rate=none",
+        "kind=pairs",
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line(given, tmp_path, capsys):
+    said = complaint(["asyncthink-countdown-mini", "--out", tmp_path / "new", "--set", given], capsys)
+    assert "--set" in said
+    assert given.partition("=")[0].split(".")[-1] in said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", [name for name, job in RECIPES.items() if getattr(job, "model", "its own") is None])
+def test_a_recipe_without_a_model_asks_for_one(name, tmp_path, capsys):
+    assert "--model" in complaint([name, "--out", tmp_path / "new"], capsys)
+    assert not (tmp_path / "new").exists(), "the next try would find a run there"
+
+
+def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
+    arguments = ["asyncthink-sft", "--model", "pocket", "--out", tmp_path / "new"]
+    assert "--pairs" in complaint(arguments, capsys)
+    assert str(tmp_path / "none.jsonl") in complaint([*arguments, "--pairs", tmp_path / "none.jsonl"], capsys)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["asyncthink-countdown-mni"], "did you mean asyncthink-countdown-mini?"),
+        (["zzz"], "one of asyncthink-countdown-mini"),
+        (["asyncthink-countdown-mini", "--model", "pokcet"], "did you mean pocket"),
+        (["pocket", "--model", "pocket"], "no model"),
+        (["pocket", "--lora", "4"], "no lora"),
+        (["asyncthink-countdown-mini", "--lora", "0"], "rank"),
+        (["asyncthink-countdown-mini", "--steps", "none"], "steps"),
+    ],
+)
+def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
+    assert words in complaint([*arguments, "--out", tmp_path / "new"], capsys)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_model_of_a_server_is_not_trained(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    arguments = ["asyncthink-countdown-mini", "--model", "theirs", "--out", tmp_path / "new"]
+    assert "theirs is a server's" in complaint(arguments, capsys)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_is_no_model_is_named(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    arguments = ["asyncthink-countdown-mini", "--model", tmp_path / "empty", "--out", tmp_path / "new"]
+    assert str(tmp_path / "empty") in complaint(arguments, capsys)
+
+
+def test_another_kind_of_run_is_not_trained_on(tmp_path):
+    RunFolder.create(tmp_path, "eval", None)
+    with pytest.raises(UserError, match="eval"):
+        training_of(RunFolder.open(tmp_path))

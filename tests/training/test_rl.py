@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.recipes import Training, go_on, mini, start
-from orgthink.training.rl import RlSettings, grouped, minibatches, train_policy
+from orgthink.training.rl import RlSettings, grouped, minibatches, require_version, train_policy, whole_groups
 from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
 from orgthink.training.rows import PolicyRow
 
@@ -118,16 +119,45 @@ async def test_a_group_is_one_problem_attempted_by_different_luck():
     episodes = await roll_out(plan, problems, engine, seed=2)
     assert Counter(e.problem.id for e in episodes) == {problem.id: 4 for problem in problems}
     assert len({e.id for e in episodes}) == len({e.root.text for e in episodes}) == 8
-    assert all(e.grade is not None for e in episodes)
     again, other = [await roll_out(plan, problems, engine, seed) for seed in (2, 3)]
     assert [e.root.text for e in again] == [e.root.text for e in episodes] != [e.root.text for e in other]
 
 
-def test_half_a_group_is_not_trained_on():
-    plan = replace(ROLLOUT, organization=OrganizationSpec("sequential"))
-    engine = ScriptedEngine([Turn("1 + 2</ANSWER>")] * 5 + [Turn("1 +", fails="out of memory")])
-    with pytest.raises(UserError, match=r"episode countdown-mini/\S+ broke \(out of memory\)"):
-        run_virtual(roll_out(plan, next(batches_of_problems(plan, seed=0)), engine, seed=0))
+async def scripted(failures: int) -> list[Episode]:
+    """Three groups of three; so many requests fail, from the first on."""
+    plan = replace(ROLLOUT, organization=OrganizationSpec("sequential"), problems=3)
+    problems = next(batches_of_problems(plan, seed=0))
+    turns = [Turn("1 +", when=problem.text, fails="out of memory") for problem in problems for _ in range(3)][:failures]
+    turns += [Turn("1 + 2</ANSWER>") for _ in range(9 - failures)]
+    return await roll_out(plan, problems, ScriptedEngine(turns), seed=0)
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+def test_a_group_of_which_the_engine_broke_any_is_left_out(failures):
+    episodes = run_virtual(scripted(failures))
+    whole = whole_groups(episodes, "countdown-mini")
+    assert [e.id for e in whole] == [e.id for e in episodes][3 if failures else 0 :]
+    assert all(episode.grade is not None and episode.grade.required == 4 for episode in whole)
+
+
+def test_a_sampler_that_breaks_most_groups_is_named():
+    episodes = run_virtual(scripted(4))
+    with pytest.raises(UserError, match=r"2 groups broke, such as episode countdown-mini/\S+ \(out of memory\)"):
+        whole_groups(episodes, "countdown-mini")
+
+
+def test_what_other_weights_sampled_is_named():
+    episodes = run_virtual(scripted(0))
+    stale = [with_version(episode, "7") for episode in episodes]
+    require_version(stale, "7")
+    stale[4] = with_version(episodes[4], "6")
+    with pytest.raises(UserError, match=f"{re.escape(episodes[4].id)}, {episodes[4].root.agent}: sampled by version 6"):
+        require_version(stale, "7")
+
+
+def with_version(episode: Episode, version: str) -> Episode:
+    spans = tuple(replace(span, policy_version=version) for span in episode.root.spans)
+    return replace(episode, traces=(replace(episode.root, spans=spans),))
 
 
 rewards_of_groups = st.dictionaries(
@@ -200,9 +230,9 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
     raw = [json.loads(line) for line in (tmp_path / "one" / "metrics.jsonl").read_text().splitlines()]
     for step, line in enumerate(raw, 1):
         assert line["step"] == step
-        assert line["seconds"].keys() == {"rollout", "reward", "train", "sync"}
+        assert line["seconds"].keys() >= {"rollout", "reward", "train", "sync"}
         assert line["format_errors"].keys() == {kind.value for kind in FormatError}
-        assert line["groups"] == ROLLOUT.problems and line["flat_groups"] == 0
+        assert line["groups"] == ROLLOUT.problems and line["flat_groups"] == line["broken_groups"] == 0
         assert line["computed_tokens"] < line["trained_tokens"] + 6 * 100
         assert 0 <= line["clip_fraction"] <= 1 and 0 < line["entropy"] < math.log(100)
         assert line["logprob_difference"] <= line["logprob_difference_max"] < 1e-4
@@ -213,7 +243,8 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
 
     plan, engine = ROLLOUT, LocalEngine.open(POCKET, threaded=False)
     seed = random.Random("0/0").getrandbits(31)
-    episodes = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), engine, seed))
+    attempted = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), engine, seed))
+    episodes = whole_groups(attempted, plan.task)
     rewards = [SETTINGS.reward(episode) for episode in episodes]
     expected = {
         "reward": fmean(reward.total for reward in rewards),
@@ -321,17 +352,8 @@ def test_a_low_rank_adapter_learns_in_place_of_the_weights(tmp_path):
 
 
 SMALL = ("rollout.problems=3", "rollout.group=3", "rollout.max_tokens=64", "rollout.limits.agent_tokens=64")
-OPTIONS = (
-    "asyncthink-countdown-mini",
-    "--device",
-    "cpu",
-    "--steps",
-    "5",
-    "--set",
-    *SMALL,
-    "minibatches=2",
-    "save_every=2",
-)
+OPTIONS = ("asyncthink-countdown-mini", "--device", "cpu", "--steps", "5")
+OPTIONS += ("--set", *SMALL, "minibatches=2", "save_every=2")
 
 
 @pytest.fixture
