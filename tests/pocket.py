@@ -15,10 +15,18 @@ TOKENS = 480
 """A budget that lets every role finish: a whole scan and its answer take about 320."""
 
 
-async def solve(engine: Engine, organization: Organization, n: int, capacity: int = 1) -> Sequence[Episode]:
-    """Greedy, graded attempts at the first n held-out problems, all at once."""
-    backing = Backing(engine, Sampling(TOKENS, temperature=0))
-    limits = Limits(capacity=capacity)
+async def solve(
+    engine: Engine,
+    organization: Organization,
+    n: int,
+    capacity: int = 1,
+    *,
+    tokens: int = TOKENS,
+    temperature: float = 0,
+) -> Sequence[Episode]:
+    """Graded attempts at the first n held-out problems, all at once; greedy unless a temperature says otherwise."""
+    backing = Backing(engine, Sampling(tokens, temperature, seed=0))
+    limits = Limits(capacity=capacity, agent_tokens=tokens)
     problems = distinct("countdown-mini", "test", 0, n)
     episodes = await asyncio.gather(*(attempt(organization, p, backing, limits=limits) for p in problems))
     return [grade(episode, TASKS[episode.problem.task]) for episode in episodes]

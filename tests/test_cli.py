@@ -36,10 +36,11 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
     """A shipped model `pocket` whose engine follows a rule; give it another rule at will."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    folder = tmp_path / "models" / "pocket"
-    folder.mkdir(parents=True)
-    (folder / "orgthink.json").write_text('{"prompts": "pocket"}')
-    monkeypatch.setattr(engines, "MODELS", folder.parent)
+    for name in ("pocket", "pocket-async", "pocket-sequential"):
+        folder = tmp_path / "models" / name
+        folder.mkdir(parents=True)
+        (folder / "orgthink.json").write_text('{"prompts": "pocket"}')
+    monkeypatch.setattr(engines, "MODELS", tmp_path / "models")
 
     def use(rule: Rule) -> RuleEngine:
         engine = RuleEngine(rule)
@@ -227,10 +228,29 @@ def test_run_reports_a_failed_engine(pocket, capsys: pytest.CaptureFixture[str])
     assert complaint(capsys) == "orgthink: the server is gone"
 
 
+def test_organizations_may_have_models_of_their_own(
+    pocket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        engine = RuleEngine(countdown)
+        engine.model = str(spec.model)
+        return engine
+
+    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    two = ["--organizations", "before=asyncthink", "after=asyncthink"]
+    assert main(["eval", "--n", "2", *two, "--models", "after=pocket-async", "--out", "run"]) == 0
+    assert "after's model pocket-async" in capsys.readouterr().out
+    models = {episode.organization: episode.root.model for episode in RunFolder.open(Path("run")).episodes()}
+    assert models == {"before": "pocket", "after": "pocket-async"}
+    assert main(["eval", *two, "--models", "afer=pocket-async", "--out", "other"]) == 2
+    assert "did you mean after?" in complaint(capsys)
+
+
 def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.CaptureFixture[str]):
     for _ in range(2):
         assert main(["demo", "--n", "2"]) == 0
-    assert list(json.loads(Path("runs/demo/summary.json").read_text())) == ["sequential", "parallel", "asyncthink"]
+    told = list(json.loads(Path("runs/demo/summary.json").read_text()))
+    assert told == ["sequential", "parallel", "untrained", "asyncthink"]
     assert "<html" in Path("runs/demo/view.html").read_text()
     assert "all correct" in capsys.readouterr().out
     drawn = RunFolder.open(Path("runs/demo")).settings("eval", Evaluation).sampling.temperature

@@ -92,11 +92,21 @@ def test_one_engine_serves_one_event_loop_after_another(words: Path) -> None:
     assert asyncio.run(say(engine, [5], 20)).ids == whole.ids
 
 
-async def test_nothing_is_decoded_that_nobody_asked_for(engine: LocalEngine) -> None:
+async def test_with_nothing_to_decode_the_loop_is_left_alone(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+
+    def step() -> list[object]:
+        nonlocal steps
+        steps += 1
+        return []
+
     await say(engine, [5], 10)
-    steps = engine.steps
     await turns_of_the_loop()
-    assert engine.steps == steps
+    monkeypatch.setattr(engine._batch, "step", step)
+    await turns_of_the_loop()
+    assert steps == 0
 
 
 async def test_when_a_stream_is_closed_no_more_is_sampled_for_it(engine: LocalEngine) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from orgthink.episode import Episode, Origin, Sampling, Span
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec
 from orgthink.runtime.budget import Limits
+from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
 from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
@@ -61,8 +63,10 @@ def alone(model: Qwen3, row: PolicyRow) -> tuple[Tensor, Tensor]:
     return distributions.gather(1, ids[1:][trained][:, None])[:, 0], -(distributions.exp() * distributions).sum(-1)
 
 
-def one_by_one(rows: Sequence[PolicyRow], loss: PolicyLoss, reference: Qwen3 | None) -> tuple[Signals, list[Tensor]]:
+@cache
+def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, list[Tensor]]:
     """What a backward pass over all rows measures, and its gradient, with each row computed alone."""
+    reference = REFERENCE if loss.kl else None
     model, total, result = policy(), Signals(), torch.zeros((), dtype=torch.float64)
     for row, weight in zip(rows, token_weights(rows, loss.reduction), strict=True):
         now, entropy = alone(model, row)
@@ -90,13 +94,13 @@ def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
     return EmbeddedBackend(model, ScriptedEngine([]), base, **settings)
 
 
-@pytest.mark.parametrize("kl", [0.0, 0.5])
+@pytest.mark.parametrize("loss", [PolicyLoss(), PolicyLoss(kl=0.5, reduction="episode-mean")], ids=["plain", "kl"])
 @pytest.mark.parametrize("temperatures", TEMPERATURES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
-def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, kl, tmp_path):
-    rows, loss = group(TEMPERATURES[temperatures]), PolicyLoss(kl=kl)
-    expected, gradients = one_by_one(rows, loss, REFERENCE if kl else None)
-    reference = policy(seed=7).float() if kl else None
+def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, tmp_path):
+    rows = group(TEMPERATURES[temperatures])
+    expected, gradients = one_by_one(tuple(rows), loss)
+    reference = policy(seed=7).float() if loss.kl else None
     model = policy().float()
     backend = backend_of(model, tmp_path, pack_tokens=pack_tokens, reference=reference)
     found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
@@ -128,7 +132,7 @@ def test_passes_add_up_until_a_step_is_taken(tmp_path):
     weights = token_weights(rows, loss.reduction)
     for part in (slice(0, 7), slice(7, None)):
         backend.forward_backward(rows[part], weights[part], loss)
-    _, gradients = one_by_one(rows, loss, None)
+    _, gradients = one_by_one(tuple(rows), loss)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(weight.grad, gradient, rtol=0, atol=TOLERANCE)
     norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients))
@@ -206,10 +210,8 @@ def learn(backend: EmbeddedBackend, rate: float, seed: int = 0) -> None:
     backend.optim_step(rate, clip=1.0)
 
 
-def saved_in(folder: Path, backend: EmbeddedBackend) -> Path:
-    (folder / "model").mkdir(parents=True)
-    backend.save(folder)
-    return folder
+def saved_in(run: Path, backend: EmbeddedBackend) -> Path:
+    return checkpoints.put(run, 1, backend.save)
 
 
 async def say(engine: LocalEngine) -> tuple[list[int], list[float], set[str | None]]:
@@ -237,8 +239,8 @@ async def test_the_sampler_goes_on_with_the_weights_of_the_last_sync(tmp_path):
     after = await say(backend.sampler)
     assert before[2] == {"before"} and after[2] == {"after"}
     assert before[0] != after[0]
-    saved_in(tmp_path, backend)
-    saved = await say(LocalEngine.open(tmp_path / "model", threaded=False))
+    folder = saved_in(tmp_path / "run", backend)
+    saved = await say(LocalEngine.open(folder / "model", threaded=False))
     assert saved[:2] == after[:2]
 
 
@@ -256,25 +258,25 @@ def test_what_is_saved_goes_on_to_the_bit(tmp_path):
     first = backend_of(model := Qwen3.load(base), base)
     for seed in (0, 1):
         learn(first, 1e-3, seed)
-    saved_in(tmp_path, first)
+    folder = saved_in(tmp_path / "run", first)
     second = backend_of(other := Qwen3.load(base), base)
-    second.load(tmp_path)
+    second.load(folder)
     assert all(map(torch.equal, model.parameters(), other.parameters()))
     for backend in (first, second):
         learn(backend, 1e-3, seed=2)
     assert all(map(torch.equal, model.parameters(), other.parameters()))
-    forgetful = backend_of(third := Qwen3.load(tmp_path / "model"), base)  # the weights alone do not suffice
+    forgetful = backend_of(third := Qwen3.load(folder / "model"), base)  # the weights alone do not suffice
     learn(forgetful, 1e-3, seed=2)
     assert not all(map(torch.equal, model.parameters(), third.parameters()))
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        assert (tmp_path / "model" / name).read_bytes() == (base / name).read_bytes()
+        assert (folder / "model" / name).read_bytes() == (base / name).read_bytes()
 
 
 @pytest.fixture
 def checkpoint(tmp_path) -> Path:
     """Of another tiny model than `CONFIG`."""
     base = tiny_model(tmp_path / "base")
-    return saved_in(tmp_path / "checkpoint", backend_of(Qwen3.load(base), base))
+    return saved_in(tmp_path / "run", backend_of(Qwen3.load(base), base))
 
 
 def test_a_checkpoint_of_another_shape_is_refused_by_name(checkpoint):
@@ -314,6 +316,7 @@ BROKEN = {
     "torn optimizer": torn("trainer.pt", 1000),
     "no optimizer": torn("trainer.pt", 0),
     "lost optimizer": lost("trainer.pt"),
+    "lost place": lost("trainer.json"),
     "another optimizer": smaller_optimizer,
 }
 
@@ -321,6 +324,7 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_checkpoint_is_refused_by_name(case, checkpoint):
     backend = backend_of(Qwen3.load(checkpoint / "model"), checkpoint)
+    backend.load(checkpoint)
     BROKEN[case](checkpoint)
     with pytest.raises(UserError) as caught:
         backend.load(checkpoint)
