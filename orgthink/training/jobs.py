@@ -138,7 +138,9 @@ class Policy:
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
-        next(batches_of_problems(self.settings.rollout, self.settings.seed))
+        rollout = self.settings.rollout
+        rollout.organization.named(rollout.organization.organization)
+        next(batches_of_problems(rollout, self.settings.seed))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
@@ -152,6 +154,8 @@ def model_folder(model: str | None) -> Path:
     spec: EngineSpec = engine_spec(model)
     if spec.url is not None or spec.folder is None:
         raise UserError(f"{model} is a server's: training needs a model folder")
+    if not (spec.folder / "config.json").is_file():
+        raise UserError(f"{spec.folder} is no model: it has no config.json")
     return spec.folder
 
 

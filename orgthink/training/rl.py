@@ -157,9 +157,7 @@ async def _step(
         rows = [row for e in episodes if e.id in advantages for row in policy_rows(e, advantages[e.id])]
     clock.lap("reward")
     rate = settings.rate(step)
-    passes = [_update(backend, settings, part, rate) for part in minibatches(rows, settings.minibatches)]
-    if passes:
-        require_no_drift(passes[0].signals, settings.drift)
+    passes = _update(backend, settings, rows, rate)
     clock.lap("train")
     await backend.sync_sampler(str(step + 1))
     clock.lap("sync")
@@ -232,9 +230,15 @@ class _Pass(NamedTuple):
     gradient_norm: float
 
 
-def _update(backend: PolicyBackend, settings: RlSettings, rows: list[PolicyRow], rate: float) -> _Pass:
-    signals = backend.forward_backward(rows, token_weights(rows, settings.loss.reduction), settings.loss)
-    return _Pass(signals, backend.optim_step(rate, settings.clip))
+def _update(backend: PolicyBackend, settings: RlSettings, rows: Sequence[PolicyRow], rate: float) -> list[_Pass]:
+    """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
+    passes: list[_Pass] = []
+    for part in minibatches(rows, settings.minibatches):
+        signals = backend.forward_backward(part, token_weights(part, settings.loss.reduction), settings.loss)
+        if not passes:
+            require_no_drift(signals, settings.drift)
+        passes.append(_Pass(signals, backend.optim_step(rate, settings.clip)))
+    return passes
 
 
 def require_no_drift(signals: Signals, limit: float) -> None:
