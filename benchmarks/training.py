@@ -35,7 +35,8 @@ STEPS = 4
 
 def run() -> Iterator[Line]:
     """Each ratio of two things that are measured here and now."""
-    yield from packing()
+    yield from packing("pocket", "the first step's")
+    yield from packing("pocket-async", "the last step's")
     yield from shares()
     if TRL.exists():
         yield against_trl()
@@ -49,15 +50,17 @@ def recipe(name: str) -> Policy:
     return job
 
 
-def packing() -> Iterator[Line]:
+def packing(sampled_by: str, when: str) -> Iterator[Line]:
     """Trained tokens a second from packs, over those from one padded row a trace, on the groups of a real step: in the
-    order they were sampled, and in that of their lengths, which hardly pads."""
+    order they were sampled, and in that of their lengths, which hardly pads. The surer the policy, the more its
+    samples share."""
     job = recipe("asyncthink-countdown-mini")
     plan = replace(job.settings.rollout, problems=8)
-    backend = embedded(FOLDER, job)
+    backend = embedded(MODELS / sampled_by, job)
     episodes = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), backend.sampler, 0))
     rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
-    weights, loss, model = token_weights(rows, "token-mean"), PolicyLoss(), Qwen3.load(FOLDER)
+    weights, loss, model = token_weights(rows, "token-mean"), PolicyLoss(), Qwen3.load(MODELS / sampled_by)
+    computed = backend.forward_backward(rows, weights, loss).computed
 
     def packed() -> None:
         backend.forward_backward(rows, weights, loss)
@@ -67,13 +70,14 @@ def packing() -> Iterator[Line]:
             one_row_a_trace(model, ordered[first : first + plan.group], loss)
 
     ours, tokens = best(packed), sum(map(len, rows))
-    told = f"{len(rows)} traces of {len(episodes)} episodes, {tokens:,} tokens at {tokens / ours:,.0f} a second"
+    told = f"{len(rows)} traces of {len(episodes)} episodes, {tokens:,} tokens of which {computed:,} are computed, "
+    told += f"{tokens / ours:,.0f} tokens/s; micro-batches of {plan.group} rows"
     ratio = best(lambda: padded(rows)) / ours
-    how = f"{told}; micro-batches of {plan.group} rows as they were sampled, each padded to its longest"
-    yield Line("packed rows with shared beginnings ÷ one padded row a trace, training", ratio, "≥ 2", ratio >= 2, how)
+    how = f"{told} as they were sampled, each padded to its longest"
+    yield Line(f"packed rows ÷ one padded row a trace, {when} groups", ratio, "≥ 2", ratio >= 2, how)
     by_length = sorted(rows, key=len)
     ratio = best(lambda: padded(by_length)) / ours
-    yield Line("the same ÷ padded rows sorted by length", ratio, "≥ 1", ratio >= 1, told)
+    yield Line(f"packed rows ÷ padded rows sorted by length, {when} groups", ratio, "≥ 1", ratio >= 1, told)
 
 
 def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
