@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.tasks import task_named
 from orgthink.training.embedded import embedded
 from orgthink.training.models import LoraSettings, chosen, precision
 from orgthink.training.rl import RlSettings, train_policy
-from orgthink.training.rollout import batches_of_problems
 from orgthink.training.sft import Course, SftSettings, train
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Policy:
             )
         rollout = self.settings.rollout
         rollout.organization.named(rollout.organization.organization)
-        next(batches_of_problems(rollout, self.settings.seed))
+        next(task_named(rollout.task).problems("train", self.settings.seed))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
