@@ -253,8 +253,11 @@ def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.C
     assert told == ["sequential", "parallel", "untrained", "asyncthink"]
     assert "<html" in Path("runs/demo/view.html").read_text()
     assert "all correct" in capsys.readouterr().out
-    drawn = RunFolder.open(Path("runs/demo")).settings("eval", Evaluation).sampling.temperature
-    assert drawn == 1, "parallel needs traces that differ"
+    plan = RunFolder.open(Path("runs/demo")).settings("eval", Evaluation)
+    assert plan.sampling.temperature == 1, "parallel needs traces that differ"
+    models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
+    learned = dict.fromkeys(("sequential", "parallel"), "pocket-sequential")
+    assert models == {**learned, "untrained": "pocket", "asyncthink": "pocket-async"}
 
 
 def test_view_has_the_episodes_in_the_order_of_the_plan(run: Path):

@@ -65,22 +65,32 @@ class Pocket:
         return train(course, self.settings, folder, report)
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Any causal model, on the query–response pairs that `orgthink synth` writes (section 3.1 of AsyncThink)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromModel:
+    """What trainings of a model that is there have in common."""
 
-    settings: SftSettings
-    """How."""
     model: str | None = None
     """Shipped model or folder to start from; a recipe without one needs `--model`."""
-    pairs: str | None = None
-    """File of pairs, JSON lines or parquet; a recipe without one needs `--pairs`."""
     lora: LoraSettings | None = None
     """A low-rank adapter to train in place of the weights."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """In which the weights are held."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
+
+    def require(self) -> None:
+        model_folder(self.model)
+        chosen(self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(FromModel):
+    """Any causal model, on the query–response pairs that `orgthink synth` writes (section 3.1 of AsyncThink)."""
+
+    settings: SftSettings
+    """How."""
+    pairs: str | None = None
+    """File of pairs, JSON lines or parquet; a recipe without one needs `--pairs`."""
     kind: Literal["pairs"] = "pairs"
 
     @property
@@ -88,8 +98,7 @@ class Pairs:
         return self.settings.steps
 
     def require(self) -> None:
-        model_folder(self.model)
-        chosen(self.device)
+        FromModel.require(self)
         if self.pairs is None:
             raise UserError("this recipe learns from pairs of yours: name their file with --pairs")
         if not Path(self.pairs).is_file():
@@ -106,25 +115,17 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(FromModel):
     """A policy, by reinforcement learning."""
 
     settings: RlSettings
     """How."""
-    model: str | None = "pocket"
-    """Shipped model or folder to start from; a recipe without one needs `--model`."""
     sampler: Literal["local", "vllm"] = "local"
     """Engine that rolls out; its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
     """Of vLLM, such as `gpu_memory_utilization`: the trainer needs room beside it."""
-    lora: LoraSettings | None = None
-    """A low-rank adapter to train in place of the weights."""
     pack_tokens: int = 512
     """Tokens that are computed in one go."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """In which the weights are held."""
-    device: str = "auto"
-    """`cpu`, `cuda`, or whichever is there."""
     kind: Literal["policy"] = "policy"
 
     @property
@@ -132,8 +133,7 @@ class Policy:
         return self.settings.steps
 
     def require(self) -> None:
-        model_folder(self.model)
-        chosen(self.device)
+        FromModel.require(self)
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"

@@ -10,7 +10,7 @@ from random_episodes import Program, episode_of, programs
 
 from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import sampled_tokens, usage
+from orgthink.measure.usage import forks, sampled_tokens, usage
 
 
 def spans(*parts: tuple[Origin, int]) -> tuple[Span, ...]:
@@ -47,6 +47,12 @@ def test_by_hand() -> None:
     assert (workers.seconds, workers.critical_steps, workers.cost) == (14.0, 11, 0.375)
     assert workers.share == pytest.approx(11 / 15)
     assert sampled_tokens(EPISODE) == 24
+
+
+def test_forks_are_those_that_a_model_decided_on() -> None:
+    by_a_model = replace(ORGANIZER, model="pocket")
+    assert forks(replace(EPISODE, traces=(by_a_model, *WORKERS))) == 2
+    assert forks(EPISODE) == 0, "code is no model"
 
 
 def test_several_episodes_add_up() -> None:

@@ -344,6 +344,17 @@ def test_a_run_is_finished_with_the_checkpoint_of_its_last_step(tmp_path: Path):
     assert runs.model_folder(tmp_path, name) == last / "model"
 
 
+def test_a_run_of_other_settings_does_not_bear_the_recipes_name(tmp_path: Path):
+    from orgthink.training.recipes import RECIPES, Training, adjusted, start
+
+    name = runs.ASYNCTHINK
+    start(Training(name, adjusted(RECIPES[name], {}, ["reward.weight=0"])), tmp_path / "other" / name)
+    with pytest.raises(UserError, match="other settings"):
+        runs.finished(tmp_path / "other" / name)
+    start(Training(name, adjusted(RECIPES[name], {}, ["drift=0.5", "save_every=3"])), tmp_path / "same" / name)
+    assert not runs.finished(tmp_path / "same" / name), "not trained yet, but nothing that decides a number differs"
+
+
 def test_other_weights_are_another_model(tmp_path: Path):
     (tmp_path / "model.safetensors").write_bytes(b"one")
     before = runs.fingerprint(tmp_path)

@@ -92,6 +92,7 @@ def test_it_is_evaluated_from_the_command_line(tmp_path, capsys):
 RIGHT = [
     ("5", "5"), ("5", " $5$. "), ("5", "5.0"), ("5", r"so it is \boxed{5}"), ("5", r"\boxed{6}, no: \boxed{5}"),
     ("5", "x = 5"), ("10", "5 + 5 = 10"), ("5", r"\frac{5}{1}"), ("0.5", r"\dfrac12"), ("1000", "1,000"),
+    ("1234567.5", "1,234,567.5"),
     ("12", r"12\%"), ("90", r"90^\circ"), (r"\text{Tuesday}", "Tuesday"),
     (r"\frac{5\sqrt{2}}{2}", r"\frac{5}{\sqrt{2}}"),
     ("x^2+1", "1 + x^2"), ("(-1,5)", r"\left(-1, 5\right)"), (r"\{1,2,3\}", r"\{3,2,1\}"), ("y=2x+1", "y = 2x + 1"),
@@ -104,7 +105,7 @@ WRONG = [
     ("5", r"6} \boxed{5"),
     ("5", r"\boxed{5}, no: \boxed{6}"), (r"\frac{1}{3}", "0.333333"), (r"\sqrt{2}", "1.414214"), (r"\pi", "3.14159265"),
     ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("5", "1/0"), ("5", "5" + " " * 400 + "6"), ("1000", "1,00"),
-    ("5", "4 < 5"),
+    ("5", "4 < 5"), ("(1,234)", "(1234)"),
 ]  # fmt: skip
 
 
@@ -140,7 +141,17 @@ def test_votes_are_for_what_a_result_is_worth():
 
 
 def test_model_text_is_not_evaluated(tmp_path):
-    for text in (f"__import__('os').mkdir('{tmp_path / 'x'}')", f"open('{tmp_path / 'x'}', 'w')", "exit()"):
+    payload = f"__import__('os').mkdir('{tmp_path / 'x'}')"
+    forms = (
+        "{}",
+        r"\text{{{}}}",
+        r"\operatorname{{{}}}",
+        r"\mathrm{{{}}}(1)",
+        r"\gcd({}, 2)",
+        r"\left({}\right)",
+        "x_{{{}}}",
+    )
+    for text in (*(form.format(payload) for form in forms), f"open('{tmp_path / 'x'}', 'w')", "exit()"):
         assert not is_same("5", text)
     assert not os.listdir(tmp_path)
 

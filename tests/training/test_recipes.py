@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,11 +11,13 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
+from orgthink.engines import MODELS
 from orgthink.engines.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.store import RunFolder, plain, typed
-from orgthink.training import pocket
+from orgthink.training import jobs, pocket
 from orgthink.training.models import LoraSettings
+from orgthink.training.pairs import Pair, write
 from orgthink.training.recipes import RECIPES, Training, adjusted, mini, start, training_of
 
 
@@ -135,6 +138,10 @@ def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
         (["pocket", "--lora", "4"], "no lora"),
         (["asyncthink-countdown-mini", "--lora", "0"], "rank"),
         (["asyncthink-countdown-mini", "--steps", "none"], "steps"),
+        (["asyncthink-countdown-mini", "--device", "nowhere"], "device nowhere cannot be used"),
+        (["asyncthink-countdown-mini", "--set", "rollout.task=mth"], "did you mean math?"),
+        (["asyncthink-countdown-mini", "--set", "rollout.task=math:none.jsonl"], "none.jsonl"),
+        (["asyncthink-countdown-mini", "--set", "rollout.organization.organization=x"], "unknown organization 'x'"),
     ],
 )
 def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
@@ -153,6 +160,25 @@ def test_a_folder_that_is_no_model_is_named(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     arguments = ["asyncthink-countdown-mini", "--model", tmp_path / "empty", "--out", tmp_path / "new"]
     assert str(tmp_path / "empty") in complaint(arguments, capsys)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_sampler_that_is_not_installed_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(jobs, "find_spec", lambda name: None)
+    arguments = ["asyncthink-countdown-mini", "--set", "sampler=vllm", "--out", tmp_path / "new"]
+    assert "--set sampler=local" in complaint(arguments, capsys)
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_are_remembered_by_their_full_path(tmp_path, monkeypatch, capsys):
+    """So that a run resumes from any folder."""
+    shutil.copytree(MODELS / "pocket", tmp_path / "mine")
+    write(tmp_path / "rows.jsonl", [Pair("countdown 1 2 3 = 6", " <ANSWER> 1 + 2 + 3 </ANSWER>")])
+    monkeypatch.chdir(tmp_path)
+    given = ["asyncthink-sft", "--model", "mine", "--pairs", "rows.jsonl", "--steps", "1", "--out", "run"]
+    assert main(["train", *given]) == 0
+    job = training_of(RunFolder.open(tmp_path / "run")).job
+    assert (job.model, job.pairs) == (str(tmp_path / "mine"), str(tmp_path / "rows.jsonl"))
 
 
 def test_another_kind_of_run_is_not_trained_on(tmp_path):

@@ -113,6 +113,24 @@ def test_the_problems_of_a_step_do_not_depend_on_where_a_run_began(done):
         assert not {problem.data["target"] for problem in batch} & COUNTDOWN_MINI.test_targets
 
 
+def test_too_few_problems_are_said_and_not_waited_for(tmp_path):
+    rows = [{"problem": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(3)]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = replace(ROLLOUT, task=f"math:{tmp_path / 'few.jsonl'}", problems=4)
+    with pytest.raises(UserError, match="only 3 different problems, not 4"):
+        next(batches_of_problems(plan, seed=0))
+    assert len(next(batches_of_problems(replace(plan, problems=3), seed=0))) == 3
+
+
+def test_the_learning_rate_warms_up_and_then_goes_down_or_stays():
+    falls = replace(SETTINGS, steps=10, warmup=2, learning_rate=1.0)
+    assert [falls.rate(step) for step in range(10)] == pytest.approx(
+        [0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 0.5, 3 / 8, 2 / 8, 1 / 8]
+    )
+    stays = replace(falls, decay=False)
+    assert [stays.rate(step) for step in range(10)] == [0.5, *[1.0] * 9]
+
+
 async def test_a_group_is_one_problem_attempted_by_different_luck():
     plan, engine = ROLLOUT, LocalEngine.open(POCKET, threaded=False)
     problems = next(batches_of_problems(plan, seed=1))
@@ -303,6 +321,13 @@ class Drifting(EmbeddedBackend):
     async def sync_sampler(self, version: str) -> None:
         other = {name: weight * (1.3 if version != "0" else 1) for name, weight in self._model.to_hf().items()}
         await self._sampler.update_weights(other, version)
+
+
+def test_nothing_is_updated_by_what_a_drifted_sampler_sampled(tmp_path):
+    backend = pocket(Drifting)
+    with pytest.raises(UserError, match="differ by"):
+        trained(tmp_path, backend=backend)
+    assert same(backend._model.to_hf(), weights(tmp_path)), "the weights are those of the last step that was good"
 
 
 def test_a_sampler_that_drifts_is_found_and_loses_nothing(tmp_path):
