@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -144,7 +145,10 @@ class Policy(FromModel):
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
-        return train_policy(backend, self.settings, folder, report)
+        try:
+            return train_policy(backend, self.settings, folder, report)
+        finally:
+            asyncio.run(backend.sampler.aclose())
 
 
 def model_folder(model: str | None) -> Path:
