@@ -7,12 +7,15 @@ from pathlib import Path
 
 from orgthink.errors import pick
 from orgthink.tasks.arithmetic import ARITHMETIC_MINI
-from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI
+from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI, SUDOKU, ARITHMETIC_MINI, MATH)}
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, ARITHMETIC_MINI, MATH)
+}
 """Each grades the problems that name it."""
 
 FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math}

@@ -93,15 +93,16 @@ def _qualifying(size: CountdownSize, numbers: tuple[int, ...]) -> tuple[int, ...
 
 
 class Countdown:
-    """`countdown` (paper size) and `countdown-mini`, by their sizes."""
+    """`countdown` (paper size), `countdown-mini` and its single-solution form, by their sizes."""
 
-    def __init__(self, name: str, size: CountdownSize) -> None:
-        self.name, self.size = name, size
+    def __init__(self, name: str, size: CountdownSize, like: str | None = None) -> None:
+        """`like` names a task whose held-out targets this one shares, so that neither leaks into the other."""
+        self.name, self.size, self._targets_of = name, size, like or name
 
     @cached_property
     def test_targets(self) -> frozenset[int]:
         low, high = self.size.targets
-        return frozenset(random.Random(f"{self.name} targets").sample(range(low, high + 1), self.size.held_out))
+        return frozenset(random.Random(f"{self._targets_of} targets").sample(range(low, high + 1), self.size.held_out))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Sets of numbers in the order of a seeded generator, and one qualifying target of each.
@@ -126,20 +127,24 @@ class Countdown:
         return _qualifying(self.size, tuple(numbers))
 
     def problem(self, numbers: list[int], target: int) -> Problem:
-        few, many = self.size.used
         return Problem(
             id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
             task=self.name,
-            text=(
-                f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n"
-                f"Find exactly {self.size.required} different solutions: expressions over + - * / and parentheses "
-                f"that equal the target, each using {few} to {min(many, len(numbers))} of the numbers, each number at "
-                "most once. Two solutions are different if they use different numbers or use an operator a "
-                "different number of times. Write one expression per line in the answer."
-            ),
+            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{self._asked(len(numbers))}",
             terse=f"countdown {' '.join(map(str, numbers))} = {target}",
             required=self.size.required,
             data={"numbers": numbers, "target": target},
+        )
+
+    def _asked(self, given: int) -> str:
+        few, many = self.size.used
+        using = f"using {few} to {min(many, given)} of the numbers, each number at most once."
+        if self.size.required == 1:
+            return f"Find one expression over + - * / and parentheses that equals the target, {using}"
+        return (
+            f"Find exactly {self.size.required} different solutions: expressions over + - * / and parentheses that "
+            f"equal the target, each {using} Two solutions are different if they use different numbers or use an "
+            "operator a different number of times. Write one expression per line in the answer."
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
@@ -180,4 +185,9 @@ def _read(text: str) -> Expression | None:
 COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
 COUNTDOWN_MINI = Countdown(
     "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3)
+)
+COUNTDOWN_MINI_SINGLE = Countdown(
+    "countdown-mini-single",
+    CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, required=1, guaranteed=3),
+    like="countdown-mini",
 )

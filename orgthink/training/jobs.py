@@ -14,12 +14,13 @@ from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.training.embedded import embedded
-from orgthink.training.models import LoraSettings, chosen, precision
+from orgthink.training.models import LoraSettings, chosen, open_trainable, precision
 from orgthink.training.rl import RlSettings, train_policy
+from orgthink.training.rows import Row, row_of
 from orgthink.training.sft import Course, SftSettings, train
 
 if TYPE_CHECKING:
-    from orgthink.training.rows import Row
+    from orgthink.engines.tokenizer import Tokenizer
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -116,6 +117,32 @@ class Pairs(FromModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Roles(FromModel):
+    """The pocket model, taught the form of solvers, verifiers and correctors: the cold start of MarsRL."""
+
+    settings: SftSettings
+    """How."""
+    kind: Literal["roles"] = "roles"
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.training import pocket, role_lessons
+
+        tokenizer, (eos,) = _pocket_tokenizer(folder.path / "tokenizer")
+
+        def rows(seed: int, pool: int) -> Iterator[Row]:
+            return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(seed, pool))
+
+        device, dtype = chosen(self.device), precision(self.dtype)
+        model = open_trainable(model_folder(self.model), self.lora, dtype, device, self.settings.seed)
+        course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+        return train(course, self.settings, folder, report)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy(FromModel):
     """A policy, by reinforcement learning."""
 
@@ -163,18 +190,24 @@ def model_folder(model: str | None) -> Path:
     return spec.folder
 
 
+def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
+    """The pocket model's tokenizer, written to a folder, and the tokens that end its texts."""
+    from orgthink.engines.tokenizer import Tokenizer
+    from orgthink.training import pocket
+
+    pocket.write_folder(folder)
+    tokenizer = Tokenizer(folder)
+    return tokenizer, frozenset(tokenizer.eos_ids)
+
+
 def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -> Course:
     """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
     import torch
 
     from orgthink.engines.qwen3 import Qwen3
-    from orgthink.engines.tokenizer import Tokenizer
     from orgthink.training import pocket
-    from orgthink.training.rows import row_of
 
-    pocket.write_folder(folder)
-    tokenizer = Tokenizer(folder)
-    (eos,) = tokenizer.eos_ids
+    tokenizer, (eos,) = _pocket_tokenizer(folder)
 
     def rows(seed: int, pool: int) -> Iterator[Row]:
         for traces in pocket.lessons(seed, pool, forks=forks):

@@ -28,8 +28,10 @@ KEYS = range(1, 9)
 SYMBOLS = ("+", "-", "*", "/", "(", ")", "=", ";", ".", ",", ":", "!", "?")
 ROLES = ("sequential", "organizer", "worker", "subtask", "solver", "verifier", "corrector", "manager")
 TASK_WORDS = ("countdown", "sudoku", "arithmetic", "none", "correct", "wrong")
+REVIEW_WORDS = ("</think>", "solution", "report", "finding", "correctness", "check", "ok", "bad")
+"""Of verifiers and correctors; they took the first places that were left."""
 RESERVED = 32
-"""Words left for what is taught later."""
+"""Places for words that were taught after the first lessons, and for those to come."""
 LARGEST_INTEGER = 399
 
 
@@ -38,7 +40,7 @@ def vocabulary() -> list[str]:
     keyed = [tag.format(key) for tag in (*DIALECT.fork, DIALECT.join, DIALECT.joined[1]) for key in KEYS]
     tags = [*keyed, *DIALECT.answer, *DIALECT.returns]
     words = [*ROLES, *TASK_WORDS, *countdown.WORDS, *sudoku.WORDS, *arithmetic.WORDS]
-    reserved = [f"<reserved-{i}>" for i in range(RESERVED)]
+    reserved = [*REVIEW_WORDS, *(f"<reserved-{i}>" for i in range(len(REVIEW_WORDS), RESERVED))]
     integers = [str(i) for i in range(LARGEST_INTEGER + 1)]
     return list(dict.fromkeys([PAD, EOS, UNK, *SYMBOLS, *tags, *words, *reserved, *integers]))
 

@@ -16,12 +16,12 @@ from orgthink.evaluate import OrganizationSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
-from orgthink.training.jobs import Pairs, Pocket, Policy, Report
+from orgthink.training.jobs import Pairs, Pocket, Policy, Report, Roles
 from orgthink.training.rl import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
-KnownJob = Pocket | Pairs | Policy
+KnownJob = Pocket | Pairs | Roles | Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> P
 RECIPES: dict[str, KnownJob] = {
     "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
+    "pocket-roles": Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), model="pocket"),
     "asyncthink-countdown-mini": mini(),
     "asyncthink-countdown-mini-sequential": mini("sequential"),
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),

@@ -19,12 +19,16 @@ def _templates(style: str) -> dict[str, str]:
     return tomllib.loads((files(__name__) / f"{style}.toml").read_text())
 
 
-def prompt(style: str, role: str, problem: Problem, *, capacity: int = 1, query: str = "") -> tuple[Message, ...]:
+def prompt(
+    style: str, role: str, problem: Problem, *, capacity: int = 1, query: str = "", solution: str = "", report: str = ""
+) -> tuple[Message, ...]:
     """The prompt of a role for a problem. What is filled in is not searched for placeholders."""
     values = {
         "question": problem.text,
         "terse": problem.terse,
         "query": query,
+        "solution": solution,
+        "report": report,
         "capacity": str(capacity),
         "workers": str(capacity - 1),
     }

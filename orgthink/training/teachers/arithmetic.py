@@ -8,25 +8,53 @@ line before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 WORDS = ("arithmetic",)
 """Words of the problems and the thinking."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of a solution."""
+
+    operation: tuple[str, str, str]
+    """Left operand, operator, right operand."""
+    value: int
+    """What the operation is said to be worth."""
+    rest: tuple[str, ...]
+    """Tokens of the expression with the value in its place; the value alone after the last step."""
+
+
 def solve(problem_data: dict[str, Any]) -> tuple[str, str]:
     """(thinking, answer) for the data of a problem."""
-    tokens = problem_data["expression"].split()
+    found = steps(problem_data["expression"].split())
+    return written(found), str(found[-1].value)
+
+
+def steps(tokens: Sequence[str]) -> list[Step]:
+    """The steps of an expression, given as its tokens. ValueError if it is none."""
+    found: list[Step] = []
+    left = list(tokens)
+    while len(left) > 1:
+        at = _next(left)
+        a, operator, b = left[at - 1 : at + 2]
+        value = worth(a, operator, b)
+        left = replaced(left, at, str(value))
+        found.append(Step((a, operator, b), value, tuple(left)))
+    return found
+
+
+def written(found: Sequence[Step]) -> str:
+    """Steps as a solution shows them."""
     lines: list[str] = []
-    while len(tokens) > 1:
-        at = _next(tokens)
-        operation = tokens[at - 1 : at + 2]
-        value = _value(*operation)
-        lines.append(f"{' '.join(operation)} = {value}")
-        tokens = _replaced(tokens, at, str(value))
-        if len(tokens) > 1:
-            lines.append(" ".join(tokens))
-    return " ; ".join(lines), tokens[0]
+    for step in found:
+        lines.append(f"{' '.join(step.operation)} = {step.value}")
+        if len(step.rest) > 1:
+            lines.append(" ".join(step.rest))
+    return " ; ".join(lines)
 
 
 def _next(tokens: list[str]) -> int:
@@ -41,12 +69,13 @@ def _next(tokens: list[str]) -> int:
     raise ValueError(f"no expression: {' '.join(tokens)}")
 
 
-def _value(left: str, operator: str, right: str) -> int:
+def worth(left: str, operator: str, right: str) -> int:
+    """Value of an operation."""
     a, b = int(left), int(right)
     return a + b if operator == "+" else a - b if operator == "-" else a * b
 
 
-def _replaced(tokens: list[str], at: int, value: str) -> list[str]:
+def replaced(tokens: list[str], at: int, value: str) -> list[str]:
     """The expression with an operation replaced by its value, and the parentheses around it gone."""
     start, end = at - 1, at + 2
     if start > 0 and end < len(tokens) and tokens[start - 1] == "(" and tokens[end] == ")":

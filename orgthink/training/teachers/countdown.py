@@ -60,6 +60,17 @@ def scan(numbers: Sequence[int], target: int, operators: Sequence[str]) -> Scan:
     return Scan(" ".join(lines), tuple(hits))
 
 
+def first_hit(numbers: Sequence[int], target: int, operators: Sequence[str]) -> tuple[str, str | None]:
+    """A scan up to its first solution, and that solution; `None` if these operators have none."""
+    done: list[str] = []
+    for operator in operators:
+        found = scan(numbers, target, [operator])
+        if found.hits:
+            return " ".join([*done, found.text.partition(f" ! {found.hits[0]}")[0], "!", found.hits[0]]), found.hits[0]
+        done.append(found.text)
+    return " ".join(done), None
+
+
 def related(value: int, target: int) -> Iterator[tuple[str, int]]:
     """(relation, z) with z up to LARGEST: value `up` z, `down` z, z minus the value (`from`), `into` (times) z
     and `by` (divided by) z make the target."""
