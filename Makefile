@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench pocket results-asyncthink vllm test-vllm verl test-verl trl test-learning test-browser clean
+.PHONY: help setup demo test check bench pocket results-asyncthink results-marsrl vllm test-vllm verl test-verl trl test-learning test-browser clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ pocket: setup  ## train the shipped model again, from scratch
 
 results-asyncthink: setup  ## the paper's tables and figures: trains what is missing (hours), evaluates, writes them
 	$(BIN)/python -m recipes.asyncthink.results
+
+results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
+	$(BIN)/python -m recipes.marsrl.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 

@@ -100,6 +100,16 @@ def require_sampling(sampling: Sampling) -> None:
         raise ValueError(f"the budget is {sampling.max_tokens} tokens: an agent needs at least 1")
     if not 0 <= sampling.temperature < float("inf"):
         raise ValueError(f"temperature is {sampling.temperature}: it must be a number from 0 on")
+    if not 0 < sampling.top_p <= 1:
+        raise ValueError(f"top_p is {sampling.top_p}: it must be a number above 0, and 1 at most")
+
+
+def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -> None:
+    """UserError for a role that none of the organizations has."""
+    known = dict.fromkeys(role for organization in organizations for role in organization.roles)
+    for role in roles:
+        if role not in known:
+            raise UserError(f"no organization here has a role {role!r}: their roles are {', '.join(known)}")
 
 
 def require_chance(organization: Organization, sampling: Sampling, capacity: int) -> None:
@@ -127,6 +137,7 @@ class Job(NamedTuple):
 def jobs(plan: Evaluation) -> list[Job]:
     """All episodes of an evaluation, problem by problem. UserError for what cannot be, or too few problems."""
     organizations = [spec.named(label) for label, spec in plan.organizations.items()]
+    require_roles(organizations, plan.roles)
     for organization in organizations:
         thinker = plan.roles.get("thinker")
         require_chance(organization, thinker.sampling if thinker else plan.sampling, plan.limits.capacity)

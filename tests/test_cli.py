@@ -19,11 +19,11 @@ from rule_engine import Rule, RuleEngine, countdown, failing
 import orgthink.cli.engines
 from orgthink import engines
 from orgthink.cli import main
+from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
 from orgthink.grammar.asyncthink import DIALECT
-from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 
@@ -58,7 +58,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
-    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in ORGANIZATIONS}
+    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in Eval().organizations}
     plan = Evaluation(
         "countdown-mini", organizations, n=3, sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
     )
@@ -138,7 +138,7 @@ def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pyt
         return opened.setdefault(spec.model, RuleEngine(countdown, model=Path(spec.model).name))
 
     monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
-    roles = ["--roles", "worker=small", "verifier=small"]
+    roles = ["--roles", "worker=small", "organizer=pocket"]
     assert main([*SMALL, "--organizations", "asyncthink", *roles, "--out", "run"]) == 0
     models = {(t.role, t.model) for e in RunFolder.open(Path("run")).episodes() for t in e.traces}
     assert models == {("organizer", "pocket"), ("worker", "small")}
@@ -146,6 +146,36 @@ def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pyt
     opened.clear()
     assert main(["run", *roles]) == 0
     assert [engine.requests for engine in opened.values()] == [2, 1]
+
+
+def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the_others(
+    pocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "small").mkdir()
+
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        return RuleEngine(lambda text: " word" * 200, model=Path(spec.model).name)
+
+    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    sampling = ["verifier.temperature=0.6", "verifier.top_p=0.95", "verifier.max_tokens=90", "corrector.max_tokens=9"]
+    argv = ["--organizations", "verifier_corrector", "--set", "rounds=2", "--roles", "verifier=small"]
+    argv += ["--sampling", *sampling, "--seed", "3", "--out", "run"]
+    assert main([*SMALL, *argv]) == 0
+    plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
+    assert {role: spec.sampling for role, spec in plan.roles.items()} == {
+        "verifier": Sampling(90, 0.6, 0.95, seed=3),
+        "corrector": Sampling(9, seed=3),
+    }
+    assert plan.roles["corrector"].engine == plan.engine
+    traces = [trace for episode in RunFolder.open(Path("run")).episodes() for trace in episode.traces if trace.model]
+    assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "pocket", 64), ("verifier", "small", 90)}
+
+
+def test_a_role_with_a_budget_of_its_own_needs_no_other_model(pocket):
+    argv = ["--organization", "sequential", "--max-tokens", "2"]
+    engine = pocket(lambda text: " a b c <ANSWER> 7 </ANSWER>")
+    assert main(["run", *argv]) == 0 and engine.requests == 1
+    assert main(["run", *argv, "--sampling", "thinker.max_tokens=6"]) == 0 and engine.requests == 2
 
 
 def test_a_complete_run_resumes_to_the_same_table(run: Path, pocket, capsys: pytest.CaptureFixture[str]):
@@ -214,7 +244,7 @@ def test_run_tells_the_story_of_forks_and_joins(pocket, capsys: pytest.CaptureFi
     assert "answer:" in out
 
 
-@pytest.mark.parametrize("organization", ["sequential", "parallel", "asyncthink"])
+@pytest.mark.parametrize("organization", ["sequential", "parallel", "asyncthink", "verifier_corrector"])
 def test_run_takes_a_problem_in_the_users_words(pocket, capsys: pytest.CaptureFixture[str], organization: str):
     assert main(["run", "countdown 3 4 5 = 12", "--organization", organization]) == 0
     out = capsys.readouterr().out
@@ -354,6 +384,22 @@ def _whole(run: Path) -> None:
         ("run --organization sequential --set tolerant=true", "unknown setting 'tolerant'"),
         ("eval --roles worker", "--roles worker: write ROLE=MODEL"),
         ("run --roles worker=poket", "unknown model 'poket': did you mean pocket?"),
+        ("eval --roles worker=", "--roles worker=: write ROLE=MODEL"),
+        ("run --roles organizer=no/folder", "unknown model 'no/folder'"),
+        ("eval --roles judge=pocket", "has a role 'judge': their roles are thinker, organizer, worker"),
+        ("run --roles verifier=pocket", "has a role 'verifier': their roles are organizer, worker"),
+        ("run --sampling wroker.max_tokens=5", "has a role 'wroker': their roles are organizer, worker"),
+        ("eval --sampling worker.max_tokens", "--sampling worker.max_tokens: write ROLE.SETTING=VALUE"),
+        ("eval --sampling max_tokens=5", "--sampling max_tokens=5: write ROLE.SETTING=VALUE"),
+        ("eval --sampling worker.top_k=5", "unknown setting of the sampling 'top_k'"),
+        ("eval --sampling worker.seed=5", "unknown setting of the sampling 'seed'"),
+        ("eval --sampling worker.temperature=warm", "--sampling worker: temperature: "),
+        ("run --sampling worker.temperature=nan", "temperature is nan"),
+        ("run --sampling worker.max_tokens=0", "the budget is 0 tokens"),
+        ("run --sampling worker.top_p=0", "top_p is 0.0"),
+        ("eval --sampling worker.top_p=1.5", "top_p is 1.5"),
+        ("run --organization huang-yang", "has no template 'improve': set improve=false"),
+        ("run --organization verifier_corrector --set passes=0", "passes is 0"),
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
         ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
         ("eval --organizations parallel parallel", "parallel is named twice"),

@@ -18,14 +18,16 @@ from orgthink.episode import Episode, Grade, Sampling, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec, broken, distinct, evaluate, jobs, trouble
 from orgthink.measure.summary import summarise
-from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 
 
+NAMES = ("sequential", "parallel", "asyncthink")
+
+
 def plan(**changes: object) -> Evaluation:
-    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in ORGANIZATIONS}
+    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in NAMES}
     made = Evaluation("countdown-mini", organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
     return replace(made, **changes)
 
@@ -193,6 +195,13 @@ async def test_roles_have_engines_and_sampling_of_their_own(tmp_path: Path):
 def test_settings_are_checked(spec: OrganizationSpec, says: str):
     with pytest.raises(UserError, match=says):
         jobs(plan(organizations={"mine": spec}))
+
+
+def test_a_role_that_no_organization_has_is_refused():
+    spec = RoleSpec(EngineSpec("small"), Sampling(50))
+    with pytest.raises(UserError, match="has a role 'verifier': their roles are thinker, organizer, worker"):
+        jobs(plan(roles={"worker": spec, "verifier": spec}))
+    assert jobs(plan(roles={"worker": spec}))
 
 
 def test_parallel_is_refused_where_all_its_traces_would_be_one():

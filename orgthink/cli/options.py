@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
 from tyro.conf import arg
@@ -11,11 +12,14 @@ from tyro.conf import arg
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluate import OrganizationSpec, RoleSpec, require_sampling
+from orgthink.evaluate import OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
 from orgthink.runtime.budget import Budget, Limits
-from orgthink.store import plain
+from orgthink.store import plain, typed
+
+SAMPLING = ("max_tokens", "temperature", "top_p")
+"""Settings of the sampling that a role may have to itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,9 @@ class Options:
     have it."""
     roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL")] = ()
     """Other models for some roles, such as worker=FOLDER; a server's, if a --url is given."""
+    role_sampling: Annotated[tuple[str, ...], arg(name="sampling", metavar="ROLE.SETTING=VALUE")] = ()
+    """Max_tokens, temperature and top_p of some roles, such as verifier.temperature=0.6; a role that --roles does not
+    name has the model of --model."""
     depth: int = 1
     """Levels of forks: 2 lets workers have workers."""
     deadline: float | None = None
@@ -62,12 +69,26 @@ class Options:
         return sampling
 
     def backed(self) -> dict[str, RoleSpec]:
-        """The roles that other models serve."""
-        found: dict[str, RoleSpec] = {}
-        for given in self.roles:
-            role, model = pair(given, "--roles", "ROLE=MODEL")
-            found[role] = RoleSpec(engine_spec(model, self.url), self.sampling())
-        return found
+        """The roles that have a model or a sampling of their own."""
+        models = dict(pair(given, "--roles", "ROLE=MODEL") for given in self.roles)
+        engines = {role: engine_spec(model, self.url) for role, model in models.items()}
+        settings: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for given in self.role_sampling:
+            place, value = pair(given, "--sampling", "ROLE.SETTING=VALUE")
+            role, _, setting = place.rpartition(".")
+            if not role:
+                raise UserError(f"--sampling {given}: write ROLE.SETTING=VALUE")
+            pick("setting of the sampling", setting, dict.fromkeys(SAMPLING))
+            settings[role][setting] = value
+        roles = dict.fromkeys((*engines, *settings))
+        return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}
+
+    def _drawn(self, role: str, settings: dict[str, str]) -> Sampling:
+        """The sampling of a role: everybody's, but for its own settings."""
+        sampling = typed(Sampling, asdict(self.sampling()) | settings, f"--sampling {role}")
+        with user_input():
+            require_sampling(sampling)
+        return sampling
 
     def limits(self) -> Limits:
         with user_input():
@@ -89,7 +110,9 @@ class Options:
         for given in self.set:
             self._set(given, classes, settings)
         specs = {label: OrganizationSpec(name, settings[label]) for label, name in classes.items()}
-        return {label: replace(spec, settings=plain(spec.named(label))) for label, spec in specs.items()}
+        organizations = {label: spec.named(label) for label, spec in specs.items()}
+        require_roles(organizations.values(), self.backed())
+        return {label: replace(specs[label], settings=plain(one)) for label, one in organizations.items()}
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")

@@ -109,8 +109,16 @@ def _told(line: dict[str, Any]) -> str:
     """The metrics of a step that a user watches."""
     if "reward" not in line:
         return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
+    if "rewards" in line:
+        rewards = "  ".join(f"{role} {'–' if r is None else f'{r:.3f}'}" for role, r in line["rewards"].items())
+        return f"{rewards}  chains {line['chains']}  {_took(line):.0f} s"
     eta, path = line["concurrency_pool"] or 0, line["critical_path_steps"]
     return (
         f"reward {line['reward']:.3f}  all correct {line['all_correct']:.0%}  penalised "
-        f"{line['penalised']:.0%}  η {eta:.2f}  path {path:.0f}  {sum(line['seconds'].values()):.0f} s"
+        f"{line['penalised']:.0%}  η {eta:.2f}  path {path:.0f}  {_took(line):.0f} s"
     )
+
+
+def _took(line: dict[str, Any]) -> float:
+    """Seconds of a step of reinforcement learning."""
+    return sum(line["seconds"].values())

@@ -13,10 +13,19 @@ from torch import Tensor
 # Shapes: B rows, V vocabulary.
 
 
+GAMMA = 0x9E3779B97F4A7C15
+"""Step of splitmix64."""
+
+
+def ahead(seed: int, count: int) -> int:
+    """The seed whose first number is the `count`-th of this one: what was sampled in parts draws as if in one go."""
+    return (seed + count * GAMMA) % 2**64
+
+
 def uniforms(seeds_B: np.ndarray, counts_B: np.ndarray) -> Tensor:
     """Numbers in [0, 1), the `count`-th of each seed: splitmix64, which can jump to any position."""
     with np.errstate(over="ignore"):
-        x = seeds_B + (counts_B + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        x = seeds_B + (counts_B + np.uint64(1)) * np.uint64(GAMMA)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         x ^= x >> np.uint64(31)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
 from orgthink.runtime.attempt import Organization
 
 ORGANIZATIONS: dict[str, type[Organization]] = {
     "sequential": Sequential,
     "parallel": Parallel,
     "asyncthink": AsyncThink,
+    "verifier_corrector": VerifierCorrector,
+    "huang-yang": HuangYang,
 }

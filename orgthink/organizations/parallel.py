@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from orgthink.episode import Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
@@ -25,6 +26,8 @@ class Parallel:
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     name: str = "parallel"
+
+    roles: ClassVar[tuple[str, ...]] = ("thinker",)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         controller = session.controller()

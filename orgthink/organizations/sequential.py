@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
@@ -21,6 +22,8 @@ class Sequential:
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     name: str = "sequential"
+
+    roles: ClassVar[tuple[str, ...]] = ("thinker",)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         return await think(session.agent("thinker", prompt(self.prompts, "sequential", problem)), session, self.dialect)

@@ -89,7 +89,10 @@ class Session:
 
     def agent(self, role: str, messages: tuple[Message, ...]) -> Agent:
         """A new agent. The first is the root; every other one is forked before it acts."""
-        return self._new(role, messages, self._roles.get(role, self._default))
+        own, limit = self._roles.get(role), self.limits.agent_tokens
+        if own is not None and limit is not None:
+            limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
+        return self._new(role, messages, own or self._default, limit)
 
     def controller(self, role: str = CONTROLLER) -> Agent:
         """A root without a model: the organization's own code, which forks and joins."""
@@ -100,9 +103,11 @@ class Session:
         """An agent without a model that is forked: a tool."""
         return self._new(role, (), None)
 
-    def _new(self, role: str, messages: tuple[Message, ...], backing: Backing | None) -> Agent:
+    def _new(
+        self, role: str, messages: tuple[Message, ...], backing: Backing | None, limit: int | None = None
+    ) -> Agent:
         salt = f"{self.problem.id}|{self.sample}"
-        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, self.limits.agent_tokens)
+        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, limit)
         if not self.agents:
             self.agents.append(agent)
             if agent.decodes:

@@ -13,8 +13,7 @@ from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
 
 TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, ARITHMETIC_MINI, MATH)
+    task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, ARITHMETIC_MINI, MATH)
 }
 """Each grades the problems that name it."""
 

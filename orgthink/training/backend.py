@@ -38,9 +38,13 @@ class Signals:
     entropy: float = 0.0
     """Of the policy, in nats."""
     clipped: int = 0
-    """Tokens whose ratio lay outside the clip range."""
+    """Tokens that are not stale and whose ratio lay outside the clip range."""
+    fresh: int = 0
+    """Tokens that the newest weights sampled."""
+    stale: int = 0
+    """Tokens past the bound of staleness."""
     difference: float = 0.0
-    """|log-probability now - log-probability when sampled|."""
+    """|log-probability now - log-probability when sampled| of fresh tokens: that of others is no drift."""
     largest: float = 0.0
     """Largest of those differences."""
     where: str = ""
@@ -119,8 +123,10 @@ class EmbeddedBackend:
     def _pass(self, pack: Pack[PolicyRow], weights_N: Tensor, loss: PolicyLoss) -> Signals:
         """Forward and backward of one pack."""
         device = self._parameters[0].device
-        sampled_N = torch.tensor([p for row in pack.rows for p, t in zip(row.logprobs, row.trained, strict=True) if t])
-        sampled_N, weights_N = sampled_N.to(device), weights_N.to(device)
+        sampled_N = _trained(pack, [row.logprobs for row in pack.rows]).to(device)
+        age_N = _trained(pack, [row.age for row in pack.rows]).to(device)
+        weights_N = weights_N.to(device)
+        fresh_N, stale_N = age_N == 0, age_N > loss.staleness.bound
         advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
         temperature_N = pack.spread([row.temperature for row in pack.rows]).to(device)
         logprobs_N, entropy_N = token_logprobs(self._model, pack, temperature_N)
@@ -128,7 +134,7 @@ class EmbeddedBackend:
         if self._reference is not None:
             with torch.no_grad():
                 reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
-        losses_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N)
+        losses_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N, stale_N)
         result = (losses_N * weights_N).sum()
         difference_N = (logprobs_N.detach() - sampled_N).abs()
         ratio_N = (logprobs_N.detach() - sampled_N).exp()
@@ -137,17 +143,20 @@ class EmbeddedBackend:
                 f"{self._worst(pack, difference_N)}: a log-probability is not a number, or its ratio to the sampler's"
             )
         result.backward()
-        clipped = (ratio_N < 1 - loss.clip_low) | (ratio_N > 1 + loss.clip_high)
+        clipped_N = ((ratio_N < 1 - loss.clip_low) | (ratio_N > 1 + loss.clip_high)) & ~stale_N
+        drift_N = difference_N.where(fresh_N, 0.0)
         away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
         return Signals(
             loss=result.item(),
             tokens=len(logprobs_N),
             computed=len(pack.ids),
             entropy=entropy_N.sum().item(),
-            clipped=int(clipped.sum()),
-            difference=difference_N.sum().item(),
-            largest=difference_N.max().item(),
-            where=self._worst(pack, difference_N),
+            clipped=int(clipped_N.sum()),
+            fresh=int(fresh_N.sum()),
+            stale=int(stale_N.sum()),
+            difference=drift_N.sum().item(),
+            largest=drift_N.max().item(),
+            where=self._worst(pack, drift_N),
             kl=(away_N.exp() - away_N - 1).sum().item(),
         )
 
@@ -176,6 +185,12 @@ class EmbeddedBackend:
 
     def load(self, folder: Path) -> None:
         checkpoint.load(folder, self._model, self._optimizer)
+
+
+def _trained(pack: Pack[PolicyRow], values: Sequence[Sequence[float]]) -> Tensor:
+    """[N]: of the values of each row, one a token, those of its trained tokens."""
+    each = zip(pack.rows, values, strict=True)
+    return torch.tensor([v for row, of in each for v, trained in zip(of, row.trained, strict=True) if trained])
 
 
 def token_logprobs(model: Trainable, pack: Pack[PolicyRow], temperature_N: Tensor) -> tuple[Tensor, Tensor]:

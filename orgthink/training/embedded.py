@@ -11,21 +11,21 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import chosen, open_trainable, precision
 
 if TYPE_CHECKING:
-    from orgthink.training.jobs import Policy
+    from orgthink.training.jobs import Reinforced
 
 SLOTS = 192
 """Requests that the local sampler decodes at once: a step rolls out more episodes than that."""
 
 
-def embedded(folder: Path, job: Policy) -> EmbeddedBackend:
+def embedded(folder: Path, job: Reinforced) -> EmbeddedBackend:
     """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
     device, dtype = chosen(job.device), precision(job.dtype)
-    model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
-    reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
+    model = open_trainable(folder, job.lora, dtype, device, job.optimization.seed)
+    reference = open_trainable(folder, None, dtype, device) if job.optimization.loss.kl > 0 else None
     return EmbeddedBackend(model, sampler(folder, job), folder, pack_tokens=job.pack_tokens, reference=reference)
 
 
-def sampler(folder: Path, job: Policy) -> Updatable:
+def sampler(folder: Path, job: Reinforced) -> Updatable:
     """An engine whose weights can be updated. `local` decodes on the event loop, so that runs repeat to the bit."""
     if job.sampler == "vllm":
         from orgthink.engines.vllm import VllmEngine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
-from orgthink.tasks import task_named
 from orgthink.training.embedded import embedded
+from orgthink.training.episodes import RlSettings
+from orgthink.training.marsrl.schedule import MarsSettings
 from orgthink.training.models import LoraSettings, chosen, open_trainable, precision
-from orgthink.training.rl import RlSettings, train_policy
+from orgthink.training.rl import Optimization, train_policy
 from orgthink.training.rows import Row, row_of
 from orgthink.training.sft import Course, SftSettings, train
 
@@ -142,23 +144,25 @@ class Roles(FromModel):
         return train(course, self.settings, folder, report)
 
 
-@dataclass(frozen=True, slots=True)
-class Policy(FromModel):
-    """A policy, by reinforcement learning."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reinforced(FromModel):
+    """What reinforcement learning has in common, wherever its rows come from."""
 
-    settings: RlSettings
-    """How."""
     sampler: Literal["local", "vllm"] = "local"
     """Engine that rolls out; its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
     """Of vLLM, such as `gpu_memory_utilization`: the trainer needs room beside it."""
     pack_tokens: int = 512
     """Tokens that are computed in one go."""
-    kind: Literal["policy"] = "policy"
+
+    @property
+    def optimization(self) -> Optimization:
+        """The settings, whichever kind they are."""
+        raise NotImplementedError
 
     @property
     def steps(self) -> int:
-        return self.settings.steps
+        return self.optimization.steps
 
     def require(self) -> None:
         FromModel.require(self)
@@ -166,16 +170,45 @@ class Policy(FromModel):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
-        rollout = self.settings.rollout
-        rollout.organization.named(rollout.organization.organization)
-        next(task_named(rollout.task).problems("train", self.settings.seed))
+        self.optimization.require(context_of(model_folder(self.model)))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
         try:
-            return train_policy(backend, self.settings, folder, report)
+            return train_policy(backend, self.optimization, folder, report)
         finally:
             asyncio.run(backend.sampler.aclose())
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Reinforced):
+    """An organization whose agents share one reward an episode (AsyncThink)."""
+
+    settings: RlSettings
+    """How."""
+    kind: Literal["policy"] = "policy"
+
+    @property
+    def optimization(self) -> RlSettings:
+        return self.settings
+
+
+@dataclass(frozen=True, slots=True)
+class Mars(Reinforced):
+    """Solver, verifier and corrector, each with its own reward (MarsRL)."""
+
+    settings: MarsSettings
+    """How."""
+    kind: Literal["marsrl"] = "marsrl"
+
+    @property
+    def optimization(self) -> MarsSettings:
+        return self.settings
+
+
+def context_of(folder: Path) -> int | None:
+    """Most tokens that a model reads; `None` if its folder does not tell."""
+    return json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
 
 
 def model_folder(model: str | None) -> Path:

@@ -16,12 +16,15 @@ from orgthink.evaluate import OrganizationSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
-from orgthink.training.jobs import Pairs, Pocket, Policy, Report, Roles
-from orgthink.training.rl import RlSettings
+from orgthink.training.episodes import RlSettings
+from orgthink.training.jobs import Mars, Pairs, Pocket, Policy, Report, Roles
+from orgthink.training.marsrl.choose import Strategy
+from orgthink.training.marsrl.schedule import MarsRollout, MarsSettings
+from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
-KnownJob = Pocket | Pairs | Roles | Policy
+KnownJob = Pocket | Pairs | Roles | Policy | Mars
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,9 @@ class Training:
     job: KnownJob
     """What it runs, as the options set it."""
 
+
+MARS_STEPS = 80
+"""Of every run of MarsRL on the pocket model."""
 
 MINI_STEPS = 60
 """Of every run of the pocket model, so that methods are compared after the same training."""
@@ -85,6 +91,22 @@ def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> P
     return Policy(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=4096)
 
 
+def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...] = ROLES) -> Mars:
+    """MarsRL of the pocket model on a task of its size."""
+    return Mars(
+        MarsSettings(
+            MarsRollout(
+                task, "pocket", max_tokens=128, max_input=256, problems=32, group=8, strategy=strategy, roles=roles
+            ),
+            steps=MARS_STEPS,
+            learning_rate=3e-4,
+            minibatches=2,
+            drift=1e-3,
+        ),
+        model="pocket-roles",
+    )
+
+
 RECIPES: dict[str, KnownJob] = {
     "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
@@ -94,6 +116,8 @@ RECIPES: dict[str, KnownJob] = {
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
     "asyncthink-countdown-mini-no-concurrency": mini(weight=0.0),
     "asyncthink-countdown-mini-no-sft": mini(model=None),
+    "marsrl-arithmetic-mini": marsrl("arithmetic-mini"),
+    "marsrl-countdown-mini": marsrl("countdown-mini-single"),
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
     "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),

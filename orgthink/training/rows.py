@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
 
-from orgthink.episode import Episode, Origin, Trace
+from orgthink.episode import Episode, Origin, Span, Trace
 
 Encode = Callable[[str], tuple[int, ...]]
 
@@ -60,39 +60,66 @@ class PolicyRow(Row):
     """Who sampled it."""
     group: str
     """Id of the problem: minibatches are cut between groups."""
+    age: tuple[int, ...]
+    """One for each token: how many updates of the sampler ago it was drawn; 0 where nothing is trained."""
 
 
 def policy_rows(episode: Episode, advantage: float) -> list[PolicyRow]:
-    """One row for each trace that sampled anything.
+    """One row for each trace that sampled anything. ValueError as `policy_row` says."""
+    return [
+        policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage)
+        for trace in episode.traces
+        if any(span.origin is Origin.SAMPLED for span in trace.spans)
+    ]
 
+
+def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, version: int | None = None) -> PolicyRow:
+    """The row of a trace that sampled something, of the episode and the problem with these ids.
+
+    `version` is that of the sampler's newest weights, from which the ages of tokens count; without it they are 0.
     ValueError that names the trace if a sampled span has no ids, no log-probabilities or no settings, or was drawn
     greedily or from a truncated distribution, which biases the importance ratio, or at another temperature than the
-    trace's other spans.
+    trace's other spans, or by weights whose version is no number or newer than `version`.
     """
-    rows = []
-    for trace in episode.traces:
-        sampled = [span for span in trace.spans if span.origin is Origin.SAMPLED]
-        if not sampled:
+    name = f"episode {episode}, {trace.agent}"
+    logprobs: list[float] = []
+    age: list[int] = []
+    temperatures = set()
+    for span in trace.spans:
+        if span.origin is not Origin.SAMPLED:
+            logprobs.extend([0.0] * span.tokens)
+            age.extend([0] * span.tokens)
             continue
-        name, problem = f"episode {episode.id}, {trace.agent}", episode.problem.id
-        for span in sampled:
-            if span.token_ids is None or span.logprobs is None or span.sampling is None:
-                raise ValueError(f"{name}: a sampled span lacks ids, log-probabilities or settings to train on")
-            if span.sampling.top_p < 1:
-                raise ValueError(
-                    f"{name}: drawn with top_p {span.sampling.top_p}, which biases the ratio: train with 1"
-                )
-        row = row_of(trace)
-        logprobs: list[float] = []
-        for span in trace.spans:
-            logprobs.extend(span.logprobs if span.origin is Origin.SAMPLED else [0.0] * span.tokens)  # type: ignore[arg-type]
-        temperatures = {span.sampling.temperature for span in sampled if span.sampling}
-        temperature = min(temperatures)
-        if len(temperatures) > 1 or not temperature > 0:
-            raise ValueError(f"{name}: drawn at temperature {sorted(temperatures)}: train with one, above 0")
-        rows.append(
-            PolicyRow(
-                row.token_ids, row.trained, tuple(logprobs), advantage, temperature, episode.id, trace.agent, problem
-            )
-        )
-    return rows
+        if span.token_ids is None or span.logprobs is None or span.sampling is None:
+            raise ValueError(f"{name}: a sampled span lacks ids, log-probabilities or settings to train on")
+        if span.sampling.top_p < 1:
+            raise ValueError(f"{name}: drawn with top_p {span.sampling.top_p}, which biases the ratio: train with 1")
+        logprobs.extend(span.logprobs)
+        age.extend([0 if version is None else _age(span, version, name)] * span.tokens)
+        temperatures.add(span.sampling.temperature)
+    if not temperatures:
+        raise ValueError(f"{name}: it sampled nothing to train on")
+    if len(temperatures) > 1 or not min(temperatures) > 0:
+        raise ValueError(f"{name}: drawn at temperature {sorted(temperatures)}: train with one, above 0")
+    row, temperature = row_of(trace), temperatures.pop()
+    return PolicyRow(
+        row.token_ids, row.trained, tuple(logprobs), advantage, temperature, episode, trace.agent, group, tuple(age)
+    )
+
+
+def _age(span: Span, version: int, name: str) -> int:
+    """Updates between the weights that drew a span and the newest."""
+    drawn_by = span.policy_version or ""
+    if not (drawn_by.isascii() and drawn_by.isdigit()):
+        raise ValueError(f"{name}: drawn by version {span.policy_version}, which is no number to count updates from")
+    if int(drawn_by) > version:
+        raise ValueError(f"{name}: drawn by version {drawn_by}, which is newer than the newest, {version}")
+    return version - int(drawn_by)
+
+
+def untrained(row: PolicyRow, places: Container[int]) -> PolicyRow:
+    """The row whose tokens at these places are seen but not trained."""
+    known = enumerate(zip(row.trained, row.logprobs, row.age, strict=True))
+    kept = [(False, 0.0, 0) if at in places else token for at, token in known]
+    trained, logprobs, age = zip(*kept, strict=True)
+    return replace(row, trained=trained, logprobs=logprobs, age=age)

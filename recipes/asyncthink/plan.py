@@ -1,25 +1,17 @@
-"""What is evaluated: which model, organized how, with which budgets; each a run folder that is made once."""
+"""What is evaluated: which model, organized how, with which budgets."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from orgthink.engines import EngineSpec, engine_spec, open_engine
-from orgthink.engines.engine import Engine
+from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Sampling
-from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec, broken, evaluate, trouble
+from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.runtime.budget import Limits
-from orgthink.store import RunFolder, plain
 from recipes.asyncthink.derive import Decode, cut, voted
-from recipes.asyncthink.runs import fingerprint, metrics, model_folder
+from recipes.shared import laboratory
 
 TASK = "countdown-mini"
 CAPACITY = 4
@@ -95,50 +87,15 @@ def _sampling(budget: int) -> Sampling:
     return Sampling(budget, temperature=1.0, seed=0)
 
 
-@dataclass
-class Laboratory:
-    """Evaluates on demand what is not evaluated yet. Used as a context: it closes the engines it opened."""
+class Laboratory(laboratory.Laboratory[Design]):
+    """Evaluates settings of AsyncThink and its baselines."""
 
-    runs: Path
-    """Folder of the run folders."""
-    design: Design
-    """How much is evaluated."""
-    stand_in: str | None = None
-    """A model that stands in for every trained one, to try the script."""
-    seconds: dict[Path, float] = field(default_factory=dict)
-    """What each evaluation took that was asked for, whenever it was made."""
-    _engines: dict[EngineSpec, Engine] = field(default_factory=dict)
-    _exits: AsyncExitStack = field(default_factory=AsyncExitStack)
-
-    async def __aenter__(self) -> Laboratory:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._exits.aclose()
-
-    def spec(self, model: str) -> EngineSpec:
-        """Whose tokens a run's are; UserError if it is not finished."""
-        shipped = self.stand_in or ("pocket" if model == "pocket" else None)
-        return engine_spec(shipped or str(model_folder(self.runs, model)))
+    folder = "asyncthink-results"
 
     async def episodes(self, setting: Setting) -> list[Episode]:
-        """The episodes of a setting; only those that are missing are made. UserError if the engine broke any."""
-        spec = self.spec(setting.model)
-        plan = setting.plan(spec, self.design)
-        path = self._path(setting, plan)
-        folder = RunFolder.open(path) if path.is_dir() else RunFolder.create(path, "eval", plan)
-        found = list(folder.episodes())
-        wanted = plan.n * plan.samples
-        if len(found) < wanted or any(map(broken, found)):
-            print(f"{path.name}: {wanted - len(found)} episodes …", end=" ", flush=True)
-            engine, began = await self._engine(spec), time.perf_counter()
-            found = await evaluate(plan, engine, folder, roles=dict.fromkeys(plan.roles, engine))
-            print(f"{time.perf_counter() - began:.0f} s", flush=True)
-        failed = [episode for episode in found if broken(episode)]
-        if failed:
-            raise UserError(f"{len(failed)} episodes of {path} failed ({trouble(failed[0])}): run the command again")
-        self.seconds[path] = took(path)
-        return found
+        """The episodes of a setting."""
+        plan = setting.plan(self.spec(setting.model), self.design)
+        return await self.evaluated(f"{self.model(setting.model)}-{setting}", plan)
 
     async def thinkers(self, model: str, task: str, budget: int) -> Thinkers:
         """A model's lone thinkers at a budget, from which all smaller ones follow."""
@@ -148,20 +105,6 @@ class Laboratory:
         folder = self.spec(model).folder
         assert folder is not None
         return Thinkers(episodes, Tokenizer(folder).decode)
-
-    def _path(self, setting: Setting, plan: Evaluation) -> Path:
-        """A folder of its own for every plan and every weights."""
-        assert plan.engine.folder is not None
-        decisive = json.dumps(plain(plan), sort_keys=True) + fingerprint(plan.engine.folder)
-        digest = hashlib.sha256(decisive.encode()).hexdigest()[:8]
-        name = f"{self.stand_in or setting.model}-{setting}".replace("/", "-")
-        return self.runs / "asyncthink-results" / f"{name}-{digest}"
-
-    async def _engine(self, spec: EngineSpec) -> Engine:
-        if spec not in self._engines:
-            self._engines[spec] = await open_engine(spec)
-            self._exits.push_async_callback(self._engines[spec].aclose)
-        return self._engines[spec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +128,3 @@ class Thinkers:
         for samples in problems.values():
             for i, group in enumerate(GROUPS):
                 yield voted([samples[j] for j in group], i)
-
-
-def took(path: Path) -> float:
-    """Seconds that an evaluation took, over all its sessions."""
-    elapsed = [line["elapsed"] for line in metrics(path)]
-    return sum(now for now, later in zip(elapsed, [*elapsed[1:], 0.0], strict=True) if later < now)

@@ -1,49 +1,27 @@
-"""Figures 5, 6 and 7 as SVG, from results.json. The same data give the same file, byte for byte."""
+"""Figures 5, 6 and 7 as SVG, from results.json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recipes.asyncthink.runs import SEQUENTIAL
-
-Rows = Sequence[Mapping[str, Any]]
+from recipes.shared.plots import Rows, curve, save
 
 COLOURS = {"sequential": "#8a8f98", "parallel": "#d98c3f", "asyncthink": "#2a6fb0"}
 """By the first word of a method's name."""
 FORMS = (("o", "-"), ("s", "--"))
 """Marker and line of each checkpoint of the baselines."""
 
-_STYLE = {
-    "svg.hashsalt": "asyncthink",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-}
 
-
-def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write figure5.svg, figure6.svg and figure7.svg; returns where they are."""
-    files = []
-    with plt.rc_context(_STYLE):
-        for name, figure in {"figure5": figure5, "figure6": figure6, "figure7": figure7}.items():
-            drawn = figure(results[name])
-            files.append(folder / f"{name}.svg")
-            drawn.savefig(files[-1], format="svg", metadata={"Date": None}, bbox_inches="tight")
-            plt.close(drawn)
-    return files
+def draw(results: Mapping[str, Any], folder: Path) -> None:
+    """Write figure5.svg, figure6.svg and figure7.svg."""
+    save({"figure5": figure5, "figure6": figure6, "figure7": figure7}, results, folder, "asyncthink")
 
 
 def figure5(rows: Rows) -> Figure:
@@ -80,7 +58,7 @@ def figure6(rows: Rows) -> Figure:
         for method in dict.fromkeys(row["method"] for row in rows):
             line = [row for row in rows if row["method"] == method and row[name] is not None]
             steps, values = [row["step"] for row in line], [factor * row[name] for row in line]
-            _curve(panel, steps, values, method)
+            curve(panel, steps, values, method, _colour(method))
         panel.set(title=title, xlabel="training step")
     if rows:
         axes[0].legend()
@@ -111,13 +89,6 @@ def _frontier(axes: Axes, rows: Rows, method: str, label: str, marker: str, line
     y = [100 * share["mean"] for share in shares]
     spread = [[100 * (s["mean"] - s["low"]) for s in shares], [100 * (s["high"] - s["mean"]) for s in shares]]
     axes.errorbar(x, y, spread, marker=marker, ls=line, color=_colour(method), label=label, ms=4, lw=1, elinewidth=0.6)
-
-
-def _curve(axes: Axes, steps: Sequence[float], values: Sequence[float], method: str) -> None:
-    """A faint line of the values, and over it their mean over the ten steps around each."""
-    smooth = [sum(near) / len(near) for near in (values[max(0, i - 5) : i + 5] for i in range(len(values)))]
-    axes.plot(steps, values, color=_colour(method), lw=0.5, alpha=0.35)
-    axes.plot(steps, smooth, color=_colour(method), lw=1.5, label=method)
 
 
 def _colour(method: str) -> str:

@@ -9,42 +9,30 @@ tables of README.md. Stopped at any point, the same command goes on.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import platform
-import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orgthink.episode import Episode
-from orgthink.errors import UserError
-from orgthink.provenance import commit, provenance
-from orgthink.store import write_whole
-from orgthink.threads import set_threads
 from recipes.asyncthink import plan, runs, tables
 from recipes.asyncthink.plan import Design, Laboratory, Setting
 from recipes.asyncthink.readme import render
 from recipes.asyncthink.tables import Point, Row, attempt_of
+from recipes.shared import script
+from recipes.shared.conditions import circumstances
+from recipes.shared.runs import metrics, train_missing
 
 HERE = Path(__file__).parent
-PROGRAM = "recipes.asyncthink.results"
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(script.Options):
     """The paper's tables and figures: train what is missing, evaluate, write."""
 
-    n: int = 200
-    """Held-out problems."""
-    runs: Path = Path("runs")
-    """Where the trained runs are, and the evaluations go."""
     out: Path = HERE
     """Where results.json, plots and README.md go."""
-    stand_in: str | None = None
-    """A model that stands in for every trained one, to try the script; needs another --out."""
 
 
 async def collect(lab: Laboratory) -> dict[str, Any]:
@@ -120,15 +108,12 @@ def _point(method: str, run: str, budget: int, episodes: Iterable[Episode], work
 def _trajectories(lab: Laboratory) -> list[Row]:
     without = "-concurrency reward"
     shown = {"asyncthink": runs.ASYNCTHINK, without: runs.ABLATIONS[without]}
-    lines = {run: runs.metrics(lab.runs / run) for run in shown.values()}
+    lines = {run: metrics(lab.runs / run) for run in shown.values()}
     return [told for method, run in shown.items() for told in tables.trajectory(method, run, lines[run])]
 
 
 def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
     """Under which all of it was measured."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    trained = () if options.stand_in else runs.TRAINED
-    command = "make results-asyncthink" if options == Options() else f"python -m {PROGRAM} {' '.join(sys.argv[1:])}"
     return {
         "task": plan.TASK,
         "split": "test",
@@ -137,32 +122,17 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
         "traces": plan.TRACES,
         "temperature": 1.0,
         "capacity": plan.CAPACITY,
-        "hardware": {"cpu": _cpu(), "cores": cores},
-        "models": {run: runs.described(options.runs / run) for run in trained},
-        "stand_in": options.stand_in,
-        "commit": commit(),
-        "versions": provenance()["versions"],
-        "evaluation_seconds": round(sum(lab.seconds.values())),
-        "command": command,
+        **circumstances(options, lab, "asyncthink", () if options.stand_in else runs.TRAINED),
     }
-
-
-def _cpu() -> str:
-    """Name of the processor, as far as the system tells."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def make(options: Options, design: Design | None = None) -> dict[str, Any]:
     """The results; written to `options.out` with the plots and the tables of README.md."""
-    if options.stand_in and options.out.resolve() == HERE:
-        raise UserError("results of a stand-in are no results: give them another --out")
+    script.require_place(options, HERE)
     if not options.stand_in:
-        runs.train_missing(options.runs)
+        train_missing(options.runs, runs.TRAINED, runs.BASES)
     results = asyncio.run(_measure(options, design or Design(options.n)))
-    write(results, options.out)
+    script.write(results, options.out, HERE, _draw, render)
     return results
 
 
@@ -171,38 +141,11 @@ async def _measure(options: Options, design: Design) -> dict[str, Any]:
         return {**await collect(lab), "conditions": conditions(options, lab)}
 
 
-def write(results: dict[str, Any], out: Path) -> None:
-    """results.json, the plots and the tables of README.md."""
-    try:
-        from recipes.asyncthink.plots import draw
-    except ModuleNotFoundError as error:
-        raise UserError(f"the plots need {error.name}: pip install 'orgthink[plots]'") from error
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "results.json", (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode())
-    draw(results, out)
-    page = out / "README.md"
-    if not page.exists():
-        shutil.copy(HERE / "README.md", page)
-    write_whole(page, render(page.read_text(), results).encode())
+def _draw(results: Mapping[str, Any], folder: Path) -> None:
+    from recipes.asyncthink.plots import draw  # matplotlib may not be there
 
-
-def main() -> int:
-    """Exit codes: 0; 2 for what the user can put right; 130 after Ctrl-C."""
-    import tyro
-
-    set_threads(spare=1)
-    options = tyro.cli(Options, description=__doc__)
-    try:
-        make(options)
-    except UserError as error:
-        print(f"results: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("results: stopped; the same command goes on", file=sys.stderr)
-        return 130
-    print(f"{options.out / 'results.json'}, the plots and the tables of README.md are written")
-    return 0
+    draw(results, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(script.main(Options, make, __doc__))

@@ -11,20 +11,16 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from orgthink.episode import Episode
 from orgthink.measure.concurrency import concurrency
-from orgthink.measure.estimate import CONFIDENCE, Estimate, average, difference, proportion
+from orgthink.measure.estimate import average, difference, proportion
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import has_format_error, was_truncated
 from orgthink.measure.usage import forks, sampled_tokens
+from recipes.shared.estimates import as_json, by_problem, ratio
 
 Row = dict[str, Any]
 """One line of a table; JSON values."""
-
-RESAMPLES = 5000
-"""Of a bootstrap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,7 @@ def row(point: Point, ours: Point | None = None) -> Row:
     }
     if ours is not None and ours is not point:
         found["gain"] = difference(_means(ours, _right), _means(point, _right))
-    return {name: _json(value) for name, value in found.items()}
+    return as_json(found)
 
 
 def better(points: Sequence[Point], trained_at: Mapping[str, int]) -> list[Point]:
@@ -192,20 +188,6 @@ def parity(ours: Point, baselines: Mapping[str, Point]) -> list[Row]:
     return rows
 
 
-def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]], seed: int = 0) -> Estimate:
-    """Mean of ours ÷ mean of theirs over the problems that both have, one value a problem; n counts problems.
-
-    The interval is a paired bootstrap over problems, and the same for the same seed.
-    """
-    a, b = dict(ours), dict(theirs)
-    pairs = np.array([(a[problem], b[problem]) for problem in sorted(a.keys() & b.keys())], dtype=float)
-    mean = pairs.mean(0)
-    drawn = np.random.default_rng(seed).integers(len(pairs), size=(RESAMPLES, len(pairs)))
-    sums = pairs[drawn].sum(1)
-    low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(float(mean[0] / mean[1]), float(low), float(high), len(pairs))
-
-
 def _right(attempt: Attempt) -> float:
     return attempt.all_correct
 
@@ -215,14 +197,4 @@ def _steps(attempt: Attempt) -> float:
 
 
 def _means(point: Point, measure: Callable[[Attempt], float]) -> list[tuple[str, float]]:
-    """One value a problem: the mean of its attempts."""
-    found: dict[str, list[float]] = {}
-    for attempt in point.attempts:
-        found.setdefault(attempt.problem, []).append(measure(attempt))
-    return [(problem, fmean(values)) for problem, values in found.items()]
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_json(one) for one in value]
-    return asdict(value) if isinstance(value, Estimate) else value
+    return by_problem((attempt.problem, measure(attempt)) for attempt in point.attempts)

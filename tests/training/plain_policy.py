@@ -1,4 +1,4 @@
-"""Random rows of a policy, and its loss written once more: a loop over tokens in Python's floats."""
+"""Random rows of a policy, and of none, and the loss written once more: a loop over tokens in Python's floats."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from engines.models import random_model
+from hypothesis import strategies as st
 from torch import Tensor
 
 from orgthink.engines.qwen3 import Qwen3, Qwen3Config
@@ -56,12 +57,34 @@ def random_rows(model: Qwen3, seed: int = 0, spread: float = 0.6) -> list[Policy
             prompt, start = rng.randint(3, 8), rng.randint(9, len(ids) - 1)
             injected = range(start, min(start + rng.randint(0, 6), len(ids) - 1))
             trained = [at >= prompt and at not in injected for at in range(len(ids))]
-            row = PolicyRow(tuple(ids), tuple(trained), (), advantage, 1.0, episode, f"{episode}.{i}", "problem")
+            name, ages = f"{episode}.{i}", (0,) * len(ids)
+            row = PolicyRow(tuple(ids), tuple(trained), (), advantage, 1.0, episode, name, "problem", ages)
             now = iter(logprobs(model, [row]).tolist())
             then = [next(now) + rng.gauss(0, spread) if sampled else 0.0 for sampled in trained]
             rows.append(replace(row, logprobs=tuple(then)))
     rng.shuffle(rows)
     return rows
+
+
+def aged(row: PolicyRow, rng: random.Random, oldest: int = 9) -> PolicyRow:
+    """The row with trained tokens of all ages: by the newest weights and past every bound."""
+    return replace(row, age=tuple(rng.randint(0, oldest) if trained else 0 for trained in row.trained))
+
+
+@st.composite
+def any_rows(draw: st.DrawFn) -> list[PolicyRow]:
+    """A minibatch: episodes of one to three rows, each with a prompt and at least one sampled token, of all ages."""
+    likely = st.floats(-4, 0) | st.floats(-0.02, 0)
+    rows = []
+    for episode in range(draw(st.integers(1, 4))):
+        advantage = draw(st.floats(-2, 2))
+        for agent in range(draw(st.integers(1, 3))):
+            trained = (False, *draw(st.lists(st.booleans(), max_size=6)), True)
+            then = tuple(draw(likely) if t else 0.0 for t in trained)
+            ages = tuple(draw(st.integers(0, 9)) if t else 0 for t in trained)
+            names = f"e{episode}", f"a{agent}", "problem"
+            rows.append(PolicyRow((0,) * len(trained), trained, then, advantage, 1.0, *names, ages))
+    return draw(st.permutations(rows))
 
 
 def logprobs(model: Qwen3, rows: Sequence[PolicyRow]) -> Tensor:
@@ -84,6 +107,12 @@ def advantages(rows: Sequence[PolicyRow]) -> list[float]:
     return [row.advantage for row in rows for _ in range(sum(row.trained))]
 
 
+def stale(rows: Sequence[PolicyRow], loss: PolicyLoss) -> list[bool]:
+    """Whether each trained token is past the bound, row by row."""
+    ages = [age for row in rows for age, trained in zip(row.age, row.trained, strict=True) if trained]
+    return [age > loss.staleness.bound for age in ages]
+
+
 def plain_loss(
     rows: Sequence[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: Sequence[float] | None = None
 ) -> Plain:
@@ -92,9 +121,13 @@ def plain_loss(
     lengths = Counter(episodes)
     losses: defaultdict[str, list[float]] = defaultdict(list)
     gradient = []
-    for i, (episode, then, advantage) in enumerate(zip(episodes, sampled(rows), advantages(rows), strict=True)):
+    known = zip(episodes, sampled(rows), advantages(rows), stale(rows, loss), strict=True)
+    for i, (episode, then, advantage, old) in enumerate(known):
         ratio = math.exp(now[i] - then)
-        if advantage > 0 and ratio > 1 + loss.clip_high:
+        if old:
+            slope = -min(ratio, loss.staleness.cap) * advantage
+            value = slope * now[i]
+        elif advantage > 0 and ratio > 1 + loss.clip_high:
             value, slope = -(1 + loss.clip_high) * advantage, 0.0
         elif advantage < 0 and ratio < 1 - loss.clip_low:
             value, slope = -(1 - loss.clip_low) * advantage, 0.0

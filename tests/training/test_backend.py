@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from engines.models import random_model, tiny_model
-from plain_policy import CONFIG, policy, random_rows
+from plain_policy import CONFIG, aged, policy, random_rows
 from torch import Tensor
 
 from orgthink.engines import MODELS
@@ -29,7 +30,8 @@ from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
 from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
-from orgthink.training.rows import PolicyRow, policy_rows
+from orgthink.training.rows import PolicyRow, policy_rows, untrained
+from orgthink.training.staleness import Staleness
 
 TOLERANCE = 1e-5
 """Of log-probabilities in nats, and of every number of a gradient."""
@@ -51,9 +53,14 @@ def group(temperatures: Sequence[float] = (1.0,)) -> list[PolicyRow]:
         rows.append(replace(row, token_ids=ids, episode=f"f{i % 2}"))
     rows.append(replace(rows[0], episode="equal", advantage=-0.4))
     short = len(rows[1]) - 1
-    cut = {name: getattr(rows[1], name)[:short] for name in ("token_ids", "trained", "logprobs")}
+    cut = {name: getattr(rows[1], name)[:short] for name in ("token_ids", "trained", "logprobs", "age")}
     rows.append(replace(rows[1], **cut, episode="beginning"))
     return [replace(row, temperature=temperatures[i % len(temperatures)]) for i, row in enumerate(rows)]
+
+
+def of_all_ages() -> list[PolicyRow]:
+    rng = random.Random(4)
+    return [aged(row, rng) for row in group()]
 
 
 def alone(model: Qwen3, row: PolicyRow) -> tuple[Tensor, Tensor]:
@@ -70,16 +77,20 @@ def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, 
     model, total, result = policy(), Signals(), torch.zeros((), dtype=torch.float64)
     for row, weight in zip(rows, token_weights(rows, loss.reduction), strict=True):
         now, entropy = alone(model, row)
-        then = torch.tensor([p for p, trained in zip(row.logprobs, row.trained, strict=True) if trained])
+        known = [(p, age) for p, age, trained in zip(row.logprobs, row.age, row.trained, strict=True) if trained]
+        then, ages = (torch.tensor(values) for values in zip(*known, strict=True))
+        fresh, old = ages == 0, ages > loss.staleness.bound
         apart = None if reference is None else alone(reference, row)[0].detach()
         advantages = torch.full_like(now, row.advantage)
-        result = result + weight * token_losses(now, then, advantages, loss, apart).sum()
-        ratio, difference = (now.detach() - then).exp(), (now.detach() - then).abs()
+        result = result + weight * token_losses(now, then, advantages, loss, apart, old).sum()
+        ratio, difference = (now.detach() - then).exp(), (now.detach() - then).abs() * fresh
         away = torch.zeros(()) if apart is None else apart - now.detach()
         total += Signals(
             tokens=len(now),
             entropy=entropy.sum().item(),
-            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)).sum()),
+            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~old].sum()),
+            fresh=int(fresh.sum()),
+            stale=int(old.sum()),
             difference=difference.sum().item(),
             largest=difference.max().item(),
             where=f"episode {row.episode}, {row.agent}",
@@ -112,6 +123,71 @@ def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, 
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
     if reference is not None:
         assert all(weight.grad is None for weight in reference.parameters())
+
+
+LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=0, cap=1.2))}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tmp_path):
+    rows = of_all_ages()
+    expected, gradients = one_by_one(tuple(rows), loss)
+    backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
+    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    for name in ("tokens", "fresh", "stale", "clipped", "where"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert 0 < found.fresh < found.tokens and found.stale > 0
+    assert found.difference / found.fresh == pytest.approx(expected.difference / found.fresh, abs=TOLERANCE)
+    assert (found.loss, found.largest) == pytest.approx((expected.loss, expected.largest), abs=TOLERANCE)
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("pack_tokens", [1, 10_000])
+def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack_tokens, tmp_path):
+    """One text sampled in three ways; their tokens are computed once and trained each as its own row says."""
+    first, rng = random_rows(MODEL)[0], random.Random(1)
+    drawn = [at for at, trained in enumerate(first.trained) if trained]
+    rows = [first]
+    for name, places in (("odd", drawn[::2]), ("one", drawn[-1:])):
+        row = untrained(aged(first, rng), set(drawn) - set(places))
+        shifted = tuple(
+            p - rng.random() if trained else 0.0 for p, trained in zip(row.logprobs, row.trained, strict=True)
+        )
+        rows.append(replace(row, logprobs=shifted, advantage=-first.advantage, episode=name))
+    expected, gradients = one_by_one(tuple(rows), PolicyLoss())
+    backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
+    found = backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    for name in ("tokens", "fresh", "stale", "clipped", "where"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.computed == (len(first) if pack_tokens > 1 else 3 * len(first))
+    assert found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+
+
+def test_what_older_weights_drew_is_no_drift(tmp_path):
+    rows = random_rows(MODEL, spread=0.01)
+    off = [replace(row, logprobs=tuple(p - 3 * trained for p, trained in known(row))) for row in rows]
+    older = [replace(row, age=tuple(map(int, row.trained))) for row in off]
+    backend, loss = backend_of(policy(), tmp_path), PolicyLoss()
+
+    def measured(rows: Sequence[PolicyRow]) -> Signals:
+        return backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+
+    assert measured(off).difference / measured(off).fresh > 2.9
+    mixed, fresh = measured([*rows[:4], *older[4:]]), measured(rows[:4])
+    assert mixed.tokens > mixed.fresh == fresh.fresh == fresh.tokens
+    assert (mixed.difference, mixed.largest) == pytest.approx((fresh.difference, fresh.largest), abs=TOLERANCE)
+    assert mixed.where == fresh.where
+    none = measured(older)
+    assert (none.fresh, none.difference, none.largest, none.where) == (0, 0, 0, "")
+    assert none.clipped > 0, "of age 1, and so clipped as ever"
+
+
+def known(row: PolicyRow) -> list[tuple[float, bool]]:
+    return list(zip(row.logprobs, row.trained, strict=True))
 
 
 def test_shared_beginnings_are_computed_once(tmp_path):
@@ -175,10 +251,11 @@ def with_logprob(row: PolicyRow, value: float) -> PolicyRow:
     return replace(row, logprobs=(*row.logprobs[:last], value, *row.logprobs[last + 1 :]))
 
 
+@pytest.mark.parametrize("age", [0, 9])
 @pytest.mark.parametrize("value", [math.nan, -math.inf, -500.0])
-def test_a_log_probability_that_cannot_be_names_episode_and_agent(value, tmp_path):
+def test_a_log_probability_that_cannot_be_names_episode_and_agent(value, age, tmp_path):
     rows = group()
-    rows[4] = with_logprob(rows[4], value)
+    rows[4] = replace(with_logprob(rows[4], value), age=tuple(age * trained for trained in rows[4].trained))
     backend = backend_of(policy().float(), tmp_path)
     with pytest.raises(UserError, match=f"episode {rows[4].episode}, {rows[4].agent}") as caught:
         backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
@@ -332,6 +409,6 @@ def test_a_broken_checkpoint_is_refused_by_name(case, checkpoint):
 
 
 def test_signals_add(tmp_path):
-    one = Signals(loss=1, tokens=2, computed=3, entropy=4, clipped=1, difference=5, largest=0.3, where="a", kl=1)
-    two = Signals(loss=2, tokens=3, computed=1, entropy=1, clipped=2, difference=1, largest=0.9, where="b", kl=2)
-    assert one + two == two + one == Signals(3, 5, 4, 5, 3, 6, 0.9, "b", 3)
+    one = Signals(1, 2, 3, 4, clipped=1, fresh=2, stale=0, difference=5, largest=0.3, where="a", kl=1)
+    two = Signals(2, 3, 1, 1, clipped=2, fresh=1, stale=2, difference=1, largest=0.9, where="b", kl=2)
+    assert one + two == two + one == Signals(3, 5, 4, 5, 3, 3, 2, 6, 0.9, "b", 3)

@@ -61,6 +61,7 @@ SPECIAL = [
     [row((1, 2)), row((1,)), row((1, 2, 0, 0))],  # beginnings of each other
     [row((1,))],  # nothing to train
     [row((1, 2, 0)), row((1, 2, 1)), row((1, 2)), row((2, 2, 0))],
+    [row((1, 2, 0, 1), (False, *mask)) for mask in ((True, False, True), (False, True, False), (False,) * 3)],
 ]
 
 

@@ -11,33 +11,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_policy import advantages, logprobs, plain_loss, policy, random_rows, sampled
+from plain_policy import advantages, aged, any_rows, logprobs, plain_loss, policy, random_rows, sampled, stale
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
 from orgthink.training.rows import PolicyRow
+from orgthink.training.staleness import Staleness
 
 REDUCTIONS = ("token-mean", "episode-mean")
 MODEL = policy()
 
 finite = st.floats(-2, 2)
 bounds = st.floats(0, 0.9)
-
-
-@st.composite
-def policy_rows(draw: st.DrawFn) -> list[PolicyRow]:
-    """A minibatch: episodes of one to three rows, each with a prompt and at least one sampled token."""
-    rows = []
-    for episode in range(draw(st.integers(1, 4))):
-        advantage = draw(finite)
-        for agent in range(draw(st.integers(1, 3))):
-            trained = (False, *draw(st.lists(st.booleans(), max_size=6)), True)
-            then = tuple(draw(st.floats(-4, 0)) if t else 0.0 for t in trained)
-            rows.append(
-                PolicyRow((0,) * len(trained), trained, then, advantage, 1.0, f"e{episode}", f"a{agent}", "problem")
-            )
-    return draw(st.permutations(rows))
+stalenesses = st.builds(Staleness, st.integers(0, 9), cap=st.floats(0.5, 3))
 
 
 def doubles(values: Sequence[float]) -> torch.Tensor:
@@ -54,16 +41,16 @@ def loss_and_gradient(rows, now, loss, reference=None):
     """Ours, with respect to the log-probabilities."""
     now = doubles(now).requires_grad_()
     then, advantage = _known(rows)
-    result = (
-        token_losses(now, then, advantage, loss, reference and doubles(reference)) * weights(rows, loss.reduction)
-    ).sum()
+    old = torch.tensor(stale(rows, loss))
+    losses = token_losses(now, then, advantage, loss, reference and doubles(reference), old)
+    result = (losses * weights(rows, loss.reduction)).sum()
     return result.item(), torch.autograd.grad(result, now)[0].tolist()
 
 
 @given(
-    policy_rows(),
+    any_rows(),
     st.integers(0, 2**32),
-    st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS)),
+    st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS), stalenesses),
     st.booleans(),
 )
 def test_loss_and_gradient_are_those_of_a_plain_loop(rows, seed, loss, referred):
@@ -119,6 +106,36 @@ def test_a_ratio_past_its_bound_gains_nothing_more(advantage, ratio, expected, m
     assert gradient == pytest.approx(-ratio * advantage if moves else 0, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("advantage", "ratio", "slope"),
+    [
+        (2.0, 1.5, -1.5 * 2),  # clipped if it were fresh
+        (2.0, 5.0, -2.0 * 2),  # capped
+        (2.0, 0.1, -0.1 * 2),
+        (-2.0, 0.5, 0.5 * 2),  # clipped if it were fresh
+        (-2.0, 5.0, 2.0 * 2),  # capped
+        (0.0, 5.0, 0.0),
+    ],
+)
+def test_a_stale_token_always_moves_and_never_by_more_than_the_cap(advantage, ratio, slope):
+    now = doubles([math.log(ratio) - 3]).requires_grad_()
+    known = now, doubles([-3.0]), doubles([advantage])
+    result = token_losses(*known, PolicyLoss(staleness=Staleness(cap=2.0)), stale_N=torch.tensor([True]))
+    assert torch.autograd.grad(result.sum(), now)[0].item() == pytest.approx(slope)
+    assert result.item() == pytest.approx(slope * now.item())
+
+
+@given(st.lists(st.tuples(st.floats(-4, 0), st.floats(-4, 0), finite, st.booleans()), min_size=1, max_size=8))
+def test_stale_neighbours_change_no_bit_of_a_fresh_token(tokens):
+    *known, old = (torch.tensor(values) for values in zip(*tokens, strict=True))
+    now, then, advantages = (values.float() for values in known)
+    now.requires_grad_()
+    losses = [token_losses(now, then, advantages, PolicyLoss(), stale_N=stale_N) for stale_N in (None, old)]
+    slopes = [torch.autograd.grad(each.sum(), now)[0] for each in losses]
+    for without, beside in (losses, slopes):
+        assert torch.equal(without[~old], beside[~old])
+
+
 @given(finite, finite, finite, bounds, bounds)
 def test_clipping_never_promises_more_than_the_plain_ratio(now, then, advantage, low, high):
     values = (doubles([value]) for value in (now, then, advantage))
@@ -142,14 +159,14 @@ def test_without_a_reference_there_is_no_divergence():
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@given(policy_rows())
+@given(any_rows())
 def test_weights_sum_to_one(reduction, rows):
     assert math.fsum(
         w * sum(row.trained) for row, w in zip(rows, token_weights(rows, reduction), strict=True)
     ) == pytest.approx(1)
 
 
-@given(policy_rows())
+@given(any_rows())
 def test_tokens_or_episodes_weigh_the_same(rows):
     assert len(set(token_weights(rows, "token-mean"))) == 1
     shares = dict.fromkeys((row.episode for row in rows), 0.0)
@@ -158,12 +175,18 @@ def test_tokens_or_episodes_weigh_the_same(rows):
     assert list(shares.values()) == pytest.approx([1 / len(shares)] * len(shares))
 
 
-@given(policy_rows(), st.data())
+@given(any_rows(), st.data())
 def test_a_trace_cut_in_two_weighs_the_same(rows, data):
     """How an episode's tokens are spread over rows does not matter, only whose they are."""
     row = data.draw(st.sampled_from(rows))
-    more = replace(row, token_ids=(0, 0), trained=(False, True), logprobs=(0.0, -1.0), agent="another")
-    longer = replace(row, token_ids=(*row.token_ids, 0), trained=(*row.trained, True), logprobs=(*row.logprobs, -1.0))
+    more = replace(row, token_ids=(0, 0), trained=(False, True), logprobs=(0.0, -1.0), age=(0, 0), agent="another")
+    longer = replace(
+        row,
+        token_ids=(*row.token_ids, 0),
+        trained=(*row.trained, True),
+        logprobs=(*row.logprobs, -1.0),
+        age=(*row.age, 0),
+    )
     for reduction in REDUCTIONS:
         divided = dict(zip([*map(id, rows), 0], token_weights([*rows, more], reduction), strict=True))
         joined = token_weights([longer if other is row else other for other in rows], reduction)
@@ -171,7 +194,7 @@ def test_a_trace_cut_in_two_weighs_the_same(rows, data):
         assert joined == [divided[id(other)] for other in rows]
 
 
-@given(policy_rows(), st.integers(1, 5))
+@given(any_rows(), st.integers(1, 5))
 def test_injected_tokens_weigh_nothing(rows, injected):
     joined = [
         replace(
@@ -179,6 +202,7 @@ def test_injected_tokens_weigh_nothing(rows, injected):
             token_ids=(*row.token_ids, *[7] * injected),
             trained=(*row.trained, *[False] * injected),
             logprobs=(*row.logprobs, *[0.0] * injected),
+            age=(*row.age, *[0] * injected),
         )
         for row in rows
     ]
@@ -190,26 +214,26 @@ def test_injected_tokens_weigh_nothing(rows, injected):
 @pytest.mark.parametrize("pack_tokens", [1, 100, 1000])
 def test_the_trainer_s_gradient_is_that_of_a_plain_loop(reduction, pack_tokens, tmp_path):
     """Packed in one go or row by row, in single precision; what is stored where nothing was sampled is not read."""
-    rows, loss = random_rows(MODEL), PolicyLoss(reduction=reduction)
+    rng = random.Random(2)
+    rows, loss = [aged(row, rng) for row in random_rows(MODEL)], PolicyLoss(reduction=reduction)
+    assert 0 < sum(stale(rows, loss)) < sum(sum(row.trained) for row in rows)
     now = logprobs(MODEL, rows)
     expected = plain_loss(rows, now.tolist(), loss)
     gradients = torch.autograd.grad(now, list(MODEL.parameters()), doubles(expected.gradient))
     model = policy().float()
     backend = EmbeddedBackend(model, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
     stray = [
-        replace(row, logprobs=tuple(p if t else -9.0 for p, t in zip(row.logprobs, row.trained, strict=True)))
+        replace(
+            row,
+            logprobs=tuple(p if t else -9.0 for p, t in zip(row.logprobs, row.trained, strict=True)),
+            age=tuple(age if t else 9 for age, t in zip(row.age, row.trained, strict=True)),
+        )
         for row in rows
     ]
     signals = backend.forward_backward(stray, token_weights(rows, reduction), loss)
     assert signals.loss == pytest.approx(expected.loss, abs=1e-6)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=1e-6)
-
-
-def _stray(row: PolicyRow) -> PolicyRow:
-    """With nonsense as log-probabilities of what was not sampled."""
-    known = zip(row.logprobs, row.trained, strict=True)
-    return replace(row, logprobs=tuple(p if trained else -9.0 for p, trained in known))
 
 
 @pytest.mark.parametrize("name", ["clip_low", "clip_high", "kl"])

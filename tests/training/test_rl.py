@@ -43,7 +43,8 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.recipes import Training, go_on, mini, start
-from orgthink.training.rl import RlSettings, grouped, minibatches, require_version, train_policy, whole_groups
+from orgthink.training.episodes import RlSettings, grouped, require_version, whole_groups
+from orgthink.training.rl import minibatches, train_policy
 from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
 from orgthink.training.rows import PolicyRow
 
@@ -211,7 +212,7 @@ def test_shuffling_gives_every_episode_every_reward():
 
 
 def row(group: str, name: str) -> PolicyRow:
-    return PolicyRow((0, 1), (False, True), (0.0, -1.0), 1.0, 1.0, group, name, group)
+    return PolicyRow((0, 1), (False, True), (0.0, -1.0), 1.0, 1.0, group, name, group, (0, 0))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 12))

@@ -1,7 +1,7 @@
 """Rows: masks, ids, and the masks that reinforcement learning will use."""
 
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import accumulate
@@ -20,7 +20,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import COUNTDOWN_MINI
-from orgthink.training.rows import PolicyRow, policy_rows, row_of
+from orgthink.training.rows import PolicyRow, policy_row, policy_rows, row_of, untrained
 
 
 def test_the_join_tag_is_trained_and_what_it_brings_is_not():
@@ -126,7 +126,14 @@ def test_policy_rows_hold_what_the_engine_drew(seed: int, depth: int, advantage:
     assert [row.agent for row in rows] == [trace.agent for trace in episode.traces if trace.steps]
     for row in rows:
         trace = episode.trace(row.agent)
-        assert len(row) == len(row.trained) == len(row.logprobs) == sum(span.tokens for span in trace.spans)
+        assert row == policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage)
+        assert (
+            len(row)
+            == len(row.trained)
+            == len(row.logprobs)
+            == len(row.age)
+            == sum(span.tokens for span in trace.spans)
+        )
         assert sum(row.trained) == trace.steps
         assert row.token_ids == tuple(i for span in trace.spans for i in span.token_ids or ())
         for token, logprob in trained(row):
@@ -194,3 +201,51 @@ def test_a_row_has_one_temperature():
     episode = changed(one_fork()[0], "organizer", Origin.SAMPLED, sampling=Sampling(50, temperature=0.5))
     with pytest.raises(ValueError, match=r"\|3, organizer: drawn at temperature \[0.5, 1.0\]"):
         policy_rows(episode, 1.0)
+
+
+def aged(versions: Sequence[str | None], version: int | None) -> tuple[PolicyRow, list[Span]]:
+    """The row of a trace whose spans these versions sampled, in turn, and the spans."""
+    root = one_fork()[0].root
+    versions = iter(versions)
+    spans = [replace(s, policy_version=next(versions)) if s.origin is Origin.SAMPLED else s for s in root.spans]
+    ids = {"episode": "e", "group": "g"}
+    return policy_row(replace(root, spans=tuple(spans)), **ids, advantage=1.0, version=version), spans
+
+
+def test_a_token_is_as_old_as_the_updates_since_the_weights_that_drew_it():
+    row, spans = aged(["3", "12"], version=12)
+    assert (row.episode, row.group, row.agent) == ("e", "g", "organizer")
+    drawn_by = [span.policy_version if span.origin is Origin.SAMPLED else None for span in spans]
+    assert drawn_by.count("3") == drawn_by.count("12") == 1
+    ages = {None: 0, "3": 9, "12": 0}
+    assert row.age == tuple(ages[by] for by, span in zip(drawn_by, spans, strict=True) for _ in range(span.tokens))
+
+
+def test_without_a_newest_version_nothing_is_old():
+    assert set(aged(["3", "main"], version=None)[0].age) == {0}
+
+
+@pytest.mark.parametrize(
+    ("drawn_by", "message"),
+    [("13", "newer"), ("main", "no number"), (None, "no number"), ("-1", "no number"), ("²", "no number")],
+)
+def test_a_version_that_cannot_be_is_named(drawn_by: str | None, message: str):
+    with pytest.raises(ValueError, match=f"^episode e, organizer: drawn by version {drawn_by}, .*{message}"):
+        aged(["12", drawn_by], version=12)
+
+
+def test_a_trace_that_sampled_nothing_makes_no_row():
+    silent, _ = played([Turn("", when="main process")])
+    with pytest.raises(ValueError, match=r"^episode e, organizer: it sampled nothing"):
+        policy_row(silent.root, episode="e", group="g", advantage=1.0)
+
+
+@given(st.data())
+def test_untrained_tokens_are_seen_and_nothing_else_changes(data: st.DataObject):
+    row, _ = aged(["3", "5"], version=9)
+    places = data.draw(st.sets(st.integers(0, len(row) - 1)))
+    left = untrained(row, places)
+    for at in range(len(row)):
+        expected = (False, 0, 0) if at in places else (row.trained[at], row.logprobs[at], row.age[at])
+        assert (left.trained[at], left.logprobs[at], left.age[at]) == expected
+    assert replace(left, trained=row.trained, logprobs=row.logprobs, age=row.age) == row

@@ -30,8 +30,9 @@ class Step:
 
 def solve(problem_data: dict[str, Any]) -> tuple[str, str]:
     """(thinking, answer) for the data of a problem."""
-    found = steps(problem_data["expression"].split())
-    return written(found), str(found[-1].value)
+    tokens = problem_data["expression"].split()
+    found = steps(tokens)
+    return written(found), str(found[-1].value) if found else tokens[0]
 
 
 def steps(tokens: Sequence[str]) -> list[Step]:

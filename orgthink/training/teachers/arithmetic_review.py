@@ -144,5 +144,3 @@ def false_finding(expression: str, rng: random.Random) -> tuple[str, Worked]:
             all_steps = (*right.steps[:at], wrong, *tail)
             found = f"finding {' '.join(wrong.operation)} = {wrong.value}"
             return found, Worked(all_steps, all_steps[-1].value)
-
-

@@ -105,7 +105,6 @@ def _reported(lines: Sequence[str], finding: str | None) -> str:
     return f"{' ; '.join(lines)} </think> finding {finding or 'none'} correctness : {verdict}".strip()
 
 
-
 def hit_of(solved: str) -> str:
     """The answer of a solver's text."""
     return solved.rpartition("<ANSWER>")[2].partition("</ANSWER>")[0].strip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.training.teachers.sudoku import solve
-from recipes.asyncthink import plan, results, runs
+from recipes.asyncthink import plan, results
 from recipes.asyncthink.derive import cut, voted
-from recipes.asyncthink.readme import interval, render
+from recipes.asyncthink.readme import render
 from recipes.asyncthink.tables import (
     Attempt,
     Point,
@@ -30,7 +29,6 @@ from recipes.asyncthink.tables import (
     cheapest,
     comparison,
     parity,
-    ratio,
     row,
     trajectory,
 )
@@ -225,17 +223,6 @@ def test_parity_compares_critical_paths():
     assert third["ratio"]["mean"] == 1
 
 
-def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says():
-    rng = random.Random(1)
-    covered = 0
-    for _ in range(60):
-        hard = [rng.uniform(50, 150) for _ in range(60)]
-        ours = [(str(i), 0.7 * h + rng.gauss(0, 15)) for i, h in enumerate(hard)]
-        found = ratio(ours, [(str(i), h + rng.gauss(0, 15)) for i, h in enumerate(hard)])
-        covered += found.low <= 0.7 <= found.high
-    assert covered >= 50  # of 57 expected; fewer have a chance of 0.2 %
-
-
 def test_figure_6_is_the_metrics_of_the_run():
     lines = [{"step": 1, "accuracy": 0.25, "all_correct": 0.1, "forks": 1.5, "loss": 9, "seconds": {"rollout": 1}}]
     (told,) = trajectory("asyncthink", "run", lines)
@@ -253,12 +240,6 @@ def test_ungraded_episodes_are_no_zeros():
     episode = Episode("e", Problem("p", "t", "", ""), "sequential", 1, ())
     with pytest.raises(ValueError, match="not graded"):
         attempt_of(episode)
-
-
-def test_intervals_as_they_are_written():
-    assert interval({"mean": 0.894, "low": 0.88, "high": 0.9, "n": 5}, 100, 1) == "89.4 [88.0, 90.0]"
-    assert interval({"mean": 7.0, "low": None, "high": None, "n": 1}, 1, 0) == "7"
-    assert interval(None, 1, 0) == interval({"mean": None, "low": None, "high": None, "n": 0}, 1, 0) == "–"
 
 
 @pytest.fixture(scope="module")
@@ -325,44 +306,3 @@ def test_the_page_and_the_plots_are_written(made: results.Options):
 def test_a_stand_in_does_not_overwrite_the_results():
     with pytest.raises(UserError, match="another --out"):
         results.make(results.Options(stand_in="pocket"))
-
-
-def test_a_run_is_finished_with_the_checkpoint_of_its_last_step(tmp_path: Path):
-    from orgthink.training.recipes import RECIPES, Training, start
-
-    name = runs.ASYNCTHINK
-    assert set(runs.TRAINED) <= RECIPES.keys()
-    assert not runs.finished(tmp_path / name)
-    start(Training(name, RECIPES[name]), tmp_path / name)
-    last = tmp_path / name / "checkpoints" / f"step-{RECIPES[name].steps:06d}"
-    (last.parent / "step-000001").mkdir(parents=True)
-    assert not runs.finished(tmp_path / name)
-    with pytest.raises(UserError, match="train it first"):
-        runs.model_folder(tmp_path, name)
-    last.mkdir()
-    assert runs.finished(tmp_path / name)
-    assert runs.model_folder(tmp_path, name) == last / "model"
-
-
-def test_a_run_of_other_settings_does_not_bear_the_recipes_name(tmp_path: Path):
-    from orgthink.training.recipes import RECIPES, Training, adjusted, start
-
-    name = runs.ASYNCTHINK
-    start(Training(name, adjusted(RECIPES[name], {}, ["reward.weight=0"])), tmp_path / "other" / name)
-    with pytest.raises(UserError, match="other settings"):
-        runs.finished(tmp_path / "other" / name)
-    start(Training(name, adjusted(RECIPES[name], {}, ["drift=0.5", "save_every=3"])), tmp_path / "same" / name)
-    assert not runs.finished(tmp_path / "same" / name), "not trained yet, but nothing that decides a number differs"
-
-
-def test_other_weights_are_another_model(tmp_path: Path):
-    (tmp_path / "model.safetensors").write_bytes(b"one")
-    before = runs.fingerprint(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"two")
-    assert runs.fingerprint(tmp_path) != before
-
-
-def test_seconds_of_all_sessions_count(tmp_path: Path):
-    lines = [{"elapsed": elapsed} for elapsed in (1.0, 4.0, 0.5, 2.0)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"elap')
-    assert plan.took(tmp_path) == 6.0

@@ -1,0 +1,247 @@
+"""When the traces of chains are decoded and trained on, without a model: what a pipeline is worth at 64k tokens.
+
+Chains are given as the lengths of their outputs. All rows of a batch advance by a token in one decoding step, whose
+time grows with the batch; sampler and trainer take turns, as in `orgthink.training.marsrl.schedule`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from benchmarks.report import Line
+
+Lengths = Sequence[Sequence[Sequence[int]]]
+"""Tokens of a chain's outputs, at least one each: by stage, group and member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What takes how long, in seconds."""
+
+    slots: int
+    """Outputs that are decoded at once; others wait."""
+    step: float
+    """A decoding step, however many rows it has."""
+    row: float
+    """What each row adds to a step."""
+    read: float
+    """A token of a prefix that is read again, because the weights have changed since."""
+    train: float
+    """A trained token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When what is decoded."""
+
+    name: str
+    """In the table."""
+    problems: int
+    """New ones a step."""
+    whole: bool = False
+    """Whether chains are grown to their end before anything of them is trained on."""
+    segment: int | None = None
+    """Tokens that an output is decoded for at a tick of the pipeline; `None`: to its end."""
+
+
+class Outcome(NamedTuple):
+    """What a schedule took."""
+
+    tokens: int
+    """Trained."""
+    seconds: float
+    """From the first problem to the last trained token."""
+    delay: float
+    """Mean seconds from an output's end to the beginning of its training."""
+    throughput: float
+    """Trained tokens a second in the middle half of the steps, where the pipeline is full."""
+    rows: float
+    """Mean rows of a decoding step."""
+
+
+@dataclass(slots=True)
+class _Output:
+    """One output under way."""
+
+    left: int
+    """Tokens to come."""
+    known: int = 0
+    """Tokens so far."""
+    ended: float = 0.0
+    """When."""
+
+
+class _Chain:
+    """One chain under way."""
+
+    def __init__(self, lengths: Lengths) -> None:
+        self._later = iter(lengths)
+        self.groups: list[list[_Output]] = []
+        """Those of the stage."""
+        self.fresh: list[list[_Output]] = []
+        """Of them, those that are not trained."""
+
+    def advance(self) -> bool:
+        """Go to the next stage; whether there is one."""
+        self.groups = [[_Output(length) for length in group] for group in next(self._later, ())]
+        self.fresh = list(self.groups)
+        return bool(self.groups)
+
+    @property
+    def outputs(self) -> list[_Output]:
+        return [output for group in self.groups for output in group]
+
+
+class _Engine:
+    """Decodes outputs and keeps the time. Rows advance together, so one counter of steps tells who ends when."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._waiting: deque[tuple[_Output, int]] = deque()
+        self._rows: list[tuple[int, int, _Output]] = []
+        """A heap: the step after which it is over, a number that breaks ties, and the output."""
+        self._submitted = 0
+        self.now = 0.0
+        self.steps = 0
+        self.sampled = 0
+
+    def submit(self, output: _Output, most: int | None) -> None:
+        """Decode an output to its end, or for at most so many tokens."""
+        self.now += output.known * self._machine.read
+        self._waiting.append((output, min(output.left, most or output.left)))
+
+    def run(self, ended: Callable[[_Output], None]) -> None:
+        """Decode until nothing is left. `ended` hears of each output that stops, and may submit others."""
+        while self._waiting or self._rows:
+            while self._waiting and len(self._rows) < self._machine.slots:
+                output, tokens = self._waiting.popleft()
+                self._submitted += 1
+                heapq.heappush(self._rows, (self.steps + tokens, self._submitted, output))
+                output.left, output.known = output.left - tokens, output.known + tokens
+            rows, steps = len(self._rows), self._rows[0][0] - self.steps
+            self.now += steps * (self._machine.step + self._machine.row * rows)
+            self.steps, self.sampled = self.steps + steps, self.sampled + steps * rows
+            while self._rows and self._rows[0][0] == self.steps:
+                output = heapq.heappop(self._rows)[2]
+                output.ended = self.now
+                ended(output)
+
+    def train(self, tokens: int) -> None:
+        self.now += tokens * self._machine.train
+
+
+def simulate(chains: Sequence[Lengths], schedule: Schedule, machine: Machine) -> Outcome:
+    """Train on all the chains, in order, until none is under way."""
+    engine, problems = _Engine(machine), iter(chains)
+    tick = _grow if schedule.whole else _tick
+    live: list[_Chain] = []
+    marks: list[tuple[float, int]] = [(0.0, 0)]  # at the end of each step: the time, and tokens trained so far
+    delays: list[float] = []
+    while live := live + _begun(problems, schedule.problems):
+        live, finished = tick(engine, live, schedule.segment)
+        outputs = [output for group in finished for output in group]
+        delays += [engine.now - output.ended for output in outputs]
+        tokens = sum(output.known for output in outputs)
+        engine.train(tokens)
+        marks.append((engine.now, marks[-1][1] + tokens))
+    (began, before), (over, after) = marks[len(marks) // 4], marks[3 * len(marks) // 4]
+    seconds, tokens = marks[-1]
+    rate = (after - before) / (over - began) if over > began else tokens / seconds
+    return Outcome(tokens, seconds, sum(delays) / len(delays), rate, engine.sampled / engine.steps)
+
+
+def _begun(problems: Iterator[Lengths], count: int) -> list[_Chain]:
+    chains = [_Chain(lengths) for lengths in islice(problems, count)]
+    return [chain for chain in chains if chain.advance()]
+
+
+def _tick(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[list[_Chain], list[list[_Output]]]:
+    """One tick of the pipeline: the chains that go on, and the groups that finished at it."""
+    for chain in chains:
+        for output in chain.outputs:
+            if output.left:
+                engine.submit(output, segment)
+    engine.run(lambda output: None)
+    finished: list[list[_Output]] = []
+    going: list[_Chain] = []
+    for chain in chains:
+        finished += [group for group in chain.fresh if not any(output.left for output in group)]
+        chain.fresh = [group for group in chain.fresh if any(output.left for output in group)]
+        if chain.fresh or chain.advance():
+            going.append(chain)
+    return going, finished
+
+
+def _grow(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[list[_Chain], list[list[_Output]]]:
+    """Whole trajectories: every chain to its end, each at its own pace, and all their groups."""
+    finished: list[list[_Output]] = []
+    chain_of: dict[int, _Chain] = {}
+    left: dict[int, int] = {}
+
+    def submit(chain: _Chain) -> None:
+        finished.extend(chain.groups)
+        left[id(chain)] = len(chain.outputs)
+        for output in chain.outputs:
+            chain_of[id(output)] = chain
+            engine.submit(output, segment)
+
+    def ended(output: _Output) -> None:
+        chain = chain_of[id(output)]
+        left[id(chain)] -= 1
+        if not left[id(chain)] and chain.advance():
+            submit(chain)
+
+    for chain in chains:
+        submit(chain)
+    engine.run(ended)
+    return [], finished
+
+
+MOST = 65_536
+"""Tokens of the longest output, as in section 4.1 of MarsRL; a segment is a quarter of it."""
+
+MACHINE = Machine(slots=1024, step=0.015, row=0.02 / 1024, read=1 / 300_000, train=1 / 100_000)
+"""Assumed, not measured: some fifty GPUs that hold the caches of 1,024 traces of a 30B mixture of experts. A step takes
+15 ms, and 35 ms with all slots full; training is three times as slow as reading."""
+
+SCHEDULES = (
+    Schedule("whole trajectories", 128, whole=True),
+    Schedule("pipeline", 128),
+    Schedule("pipeline, 4 segments", 128, segment=MOST // 4),
+    Schedule("pipeline, 4 segments, an eighth of the problems a tick", 16, segment=MOST // 4),
+)
+"""The first is what the others are compared to; 128 problems a step as in the paper."""
+
+
+def drawn(measured: Sequence[Lengths], limit: int, count: int, seed: int) -> list[Lengths]:
+    """Chains drawn from measured ones, with their lengths stretched so that the limit becomes `MOST`."""
+    rng = random.Random(seed)
+    stretched = [
+        [[[max(1, length * MOST // limit) for length in group] for group in stage] for stage in chain]
+        for chain in measured
+    ]
+    return rng.choices(stretched, k=count)
+
+
+def run(measured: Sequence[Lengths], limit: int) -> Iterator[Line]:
+    """Ratios of delay and throughput to whole trajectories, for chains that were measured at a limit of tokens."""
+    chains = drawn(measured, limit, 128 * 24, seed=0)
+    whole, *others = [(schedule, simulate(chains, schedule, MACHINE)) for schedule in SCHEDULES]
+    print(f"\n{'simulated, 64k tokens':<56}{'delay, s':>10}{'tokens/s':>10}{'rows':>7}")
+    for schedule, one in (whole, *others):
+        print(f"{schedule.name:<56}{one.delay:>10,.0f}{one.throughput:>10,.0f}{one.rows:>7,.0f}")
+    print(flush=True)
+    base = whole[1]
+    how = f"{len(chains):,} chains drawn from {len(measured)} measured ones, lengths × {MOST / limit:,.0f}, at most {MOST:,}"
+    how += f"; {MACHINE.slots:,} slots"
+    for schedule, one in others:
+        name = f"simulated {schedule.name} against {whole[0].name}"
+        shorter, faster = base.delay / one.delay, one.throughput / base.throughput
+        yield Line(f"{name}, delay", shorter, "≥ 10", shorter >= 10, how)
+        yield Line(f"{name}, trained tokens a second", faster, "≥ 1.5", faster >= 1.5, how)

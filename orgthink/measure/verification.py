@@ -1,0 +1,145 @@
+"""How well verifiers judge and correctors mend (section 3.2 of MarsRL), read off an episode's record.
+
+Verifiers and correctors are shown the solution that stands: the solver's, until a corrector's comes to its end. So
+the record tells what each judged, and the task whether that was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from orgthink.episode import Episode, Grade, Status, Trace
+from orgthink.grammar.solution import read_proposal
+from orgthink.grammar.verdict import Verdict, VerdictForm, read_report
+from orgthink.measure.estimate import Values
+from orgthink.tasks import TASKS
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a verifier said of a solution, and what is true of it."""
+
+    problem: str
+    """Id of the problem."""
+    agent: str
+    """Who judged."""
+    stream: str
+    """`verifier-1` if the solution was a solver's, `verifier-2` if a corrector's."""
+    verdict: Verdict
+    """What it said; a report that was cut off says nothing."""
+    right: bool
+    """Whether the solution was right."""
+
+    @property
+    def agrees(self) -> bool:
+        return self.verdict is (Verdict.CORRECT if self.right else Verdict.WRONG)
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What a corrector made of a solution."""
+
+    problem: str
+    """Id of the problem."""
+    agent: str
+    """Who corrected."""
+    stream: str
+    """`corrector-1` if the solution was a solver's, `corrector-2` if a corrector's."""
+    before: bool
+    """Whether the solution was right."""
+    after: bool
+    """Whether what it wrote is."""
+
+
+def solver_grade(episode: Episode) -> Grade | None:
+    """Of the solver's own answer, before anybody judged it; `None` if the episode is not graded."""
+    if episode.grade is None:
+        return None
+    solvers = [trace for trace in episode.traces if trace.role == "solver"]
+    if not solvers:
+        raise ValueError(f"episode {episode.id} has no solver")
+    whole = [trace for trace in solvers if trace.status is Status.OK]
+    return _grade(episode, [solvers[0], *whole][-1])
+
+
+def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
+    """Every verification, in order; `form` is that of the prompts' style."""
+    return [
+        Judgement(
+            episode.problem.id,
+            verifier.agent,
+            _stream(verifier, judged),
+            _verdict(verifier, form),
+            _grade(episode, judged).all_correct,
+        )
+        for verifier, judged in _shown(episode.traces)
+        if verifier.role == "verifier"
+    ]
+
+
+def corrections(episode: Episode) -> list[Correction]:
+    """Every correction, in order."""
+    return [
+        Correction(
+            episode.problem.id,
+            corrector.agent,
+            _stream(corrector, shown),
+            _grade(episode, shown).all_correct,
+            _grade(episode, corrector).all_correct,
+        )
+        for corrector, shown in _shown(episode.traces)
+        if corrector.role == "corrector"
+    ]
+
+
+def accuracy(judged: Iterable[Judgement]) -> Values:
+    """Whether each verdict agrees with the truth."""
+    return [(one.problem, one.agrees) for one in judged]
+
+
+def recall(judged: Iterable[Judgement]) -> Values:
+    """Whether each wrong solution was judged wrong."""
+    return [(one.problem, one.verdict is Verdict.WRONG) for one in judged if not one.right]
+
+
+def false_alarms(judged: Iterable[Judgement]) -> Values:
+    """Whether each right solution was judged wrong."""
+    return [(one.problem, one.verdict is Verdict.WRONG) for one in judged if one.right]
+
+
+def unparsed(judged: Iterable[Judgement]) -> Values:
+    """Whether each report is without a verdict."""
+    return [(one.problem, one.verdict is Verdict.UNPARSED) for one in judged]
+
+
+def fixed(corrected: Iterable[Correction]) -> Values:
+    """Whether each wrong solution that was corrected is right afterwards."""
+    return [(one.problem, one.after) for one in corrected if not one.before]
+
+
+def _shown(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
+    """Each verifier and corrector, and whose solution stood when it began."""
+    draft: Trace | None = None
+    for trace in traces:
+        if trace.role in ("verifier", "corrector"):
+            if draft is None:
+                raise ValueError(f"{trace.agent} has nothing to work on: no solver came before it")
+            yield trace, draft
+        if trace.role in ("solver", "corrector") and (draft is None or trace.status is Status.OK):
+            draft = trace
+
+
+def _stream(agent: Trace, shown: Trace) -> str:
+    return f"{agent.role}-{1 if shown.role == 'solver' else 2}"
+
+
+def _verdict(verifier: Trace, form: VerdictForm) -> Verdict:
+    return read_report(verifier.returned or "", form).verdict if verifier.status is Status.OK else Verdict.UNPARSED
+
+
+def _grade(episode: Episode, solved: Trace) -> Grade:
+    """Of a solution's answer: nothing is right without one."""
+    answer = read_proposal(solved.returned or "", ended=True).answer
+    problem = episode.problem
+    return Grade(0, problem.required) if answer is None else TASKS[problem.task].grade(problem, answer)

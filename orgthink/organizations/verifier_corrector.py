@@ -1,0 +1,140 @@
+"""MarsRL's reasoning system (sections 2.1 and 3.1): a solver, a verifier that judges, a corrector that mends.
+
+    solver → verifier-1 → corrector-1 → verifier-2 → corrector-2 → …
+
+Each decodes to the end of its text, and what follows its thinking is all that the others see of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+from orgthink.episode import Problem, Status, StopReason
+from orgthink.grammar.solution import after_thinking, read_proposal
+from orgthink.grammar.verdict import FORMS, Report, Verdict, read_report
+from orgthink.organizations.parallel import vote
+from orgthink.organizations.prompts import prompt
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.session import Session
+
+IMPROVE = "improve"
+"""Key and template of the solver's second look at its own solution."""
+NOTHING = "none"
+"""What a role is shown where there is no solution."""
+
+
+class Said(NamedTuple):
+    """What an agent said once it had thought: a solution or a report."""
+
+    text: str
+    whole: bool
+    """Whether there is a text and it came to its end."""
+    agent: Agent
+
+    @property
+    def answer(self) -> str | None:
+        return read_proposal(self.text, ended=True).answer
+
+
+@dataclass(frozen=True)
+class VerifierCorrector:
+    """Corrects a solution until it passes; if none does, takes the one that was most often judged correct."""
+
+    prompts: str = "paper"
+    """Prompt style."""
+    passes: int = 1
+    """k: a solution that passes so many verifications in a row is accepted."""
+    failures: int = 10
+    """m: after so many verifications in a row that fail it gives up."""
+    rounds: int = 10
+    """Verifications at most."""
+    improve: bool = False
+    """The solver looks at its own solution once more before anyone else does."""
+    name: str = "verifier_corrector"
+
+    roles: ClassVar[tuple[str, ...]] = ("solver", "verifier", "corrector")
+
+    def __post_init__(self) -> None:
+        for setting in ("passes", "failures", "rounds"):
+            if getattr(self, setting) < 1:
+                raise ValueError(f"{setting} is {getattr(self, setting)}: it must be at least 1")
+        if self.passes > self.rounds:
+            raise ValueError(f"passes is {self.passes}, more than the {self.rounds} rounds: nothing could be accepted")
+        for template in (*self.roles, *([IMPROVE] if self.improve else [])):
+            try:
+                prompt(self.prompts, template, Problem("", "", "", ""))
+            except KeyError:
+                hint = ": set improve=false" if template == IMPROVE else ""
+                raise ValueError(f"prompt style {self.prompts} has no template {template!r}{hint}") from None
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        ask = partial(self._ask, problem, session, session.controller())
+        draft = await ask("solver", "solver")
+        if self.improve:
+            improved = await ask(IMPROVE, IMPROVE, draft.text)
+            draft = improved if improved.whole else draft
+        drafts, believed = [draft], list[Said]()
+        passed, failed = 0, 0
+        for i in range(1, self.rounds + 1):
+            report = await self._verify(ask, i, draft)
+            if report.verdict is Verdict.CORRECT:
+                believed.append(draft)
+                passed, failed = passed + 1, 0
+                if passed == self.passes:
+                    return _answered(draft.answer, draft, session)
+            elif report.verdict is Verdict.WRONG:
+                passed, failed = 0, failed + 1
+                if failed == self.failures or i == self.rounds:
+                    break
+                corrected = await ask(f"corrector-{len(drafts)}", "corrector", draft.text, report.findings)
+                draft = corrected if corrected.whole else draft
+                drafts.append(draft)
+        return _answered(_chosen(problem, drafts, believed), draft, session)
+
+    async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:
+        """The report on a draft. One that was cut off is no verdict, whatever it says so far."""
+        said = await ask(f"verifier-{i}", "verifier", draft.text)
+        return read_report(said.text, FORMS[self.prompts]) if said.whole else Report(Verdict.UNPARSED, "")
+
+    async def _ask(
+        self, problem: Problem, session: Session, root: Agent, key: str, part: str, solution: str = "", report: str = ""
+    ) -> Said:
+        """Let a role play its part, which is its own or the solver's second one, with what it is shown."""
+        asked = prompt(self.prompts, part, problem, solution=solution or NOTHING, report=report)
+        agent = session.agent("solver" if part == IMPROVE else part, asked)
+        result = await session.call(root, key, agent, _speak)
+        return Said(result.text, result.status is Status.OK, agent)
+
+
+@dataclass(frozen=True)
+class HuangYang(VerifierCorrector):
+    """The pipeline of Huang & Yang (2025) that MarsRL's system was made from: it asks for more, and for longer."""
+
+    passes: int = 5
+    """k: a solution that passes so many verifications in a row is accepted."""
+    rounds: int = 30
+    """Verifications at most."""
+    improve: bool = True
+    """The solver looks at its own solution once more before anyone else does."""
+    name: str = "huang-yang"
+
+
+async def _speak(agent: Agent) -> str | None:
+    text = await agent.complete()
+    return after_thinking(text, ended=agent.stop is StopReason.DONE) or None
+
+
+def _chosen(problem: Problem, drafts: list[Said], believed: list[Said]) -> str | None:
+    """The answer most often judged correct, the latest among equals; if none ever was, the latest answer of all."""
+    positive = [draft.answer for draft in reversed(believed) if draft.answer is not None]
+    return vote(problem, positive) or next((d.answer for d in reversed(drafts) if d.answer is not None), None)
+
+
+def _answered(answer: str | None, draft: Said, session: Session) -> str | None:
+    """The answer. A missing one is the fault of whoever wrote the draft that stands, unless the engine failed it."""
+    if answer is None and draft.agent.error is None:
+        session.unanswered(draft.agent)
+    return answer

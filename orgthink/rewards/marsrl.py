@@ -1,0 +1,40 @@
+"""Agent-specific verifiable rewards (section 3.2 of MarsRL): every agent by its own work, nothing by what came of it.
+
+A solution is rewarded by agreement with the reference, a verdict by agreement with the truth of what it judged.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from orgthink.grammar.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class MarsReward:
+    """Rewards of the roles."""
+
+    right: float = 1.0
+    """Of a right solution, and of a verdict that agrees with the truth."""
+    wrong: float = 0.0
+    """Of a wrong solution, and of a verdict that does not agree."""
+    unparsed: float = -0.5
+    """Of a report without a verdict; ours, the paper does not tell."""
+
+    def __post_init__(self) -> None:
+        if not (-math.inf < self.unparsed <= self.wrong < self.right < math.inf):
+            raise ValueError(
+                f"rewards are {self.unparsed} (unparsed), {self.wrong} (wrong), {self.right} (right): "
+                "they must be numbers that do not fall, and right must be above wrong"
+            )
+
+    def solution(self, right: bool) -> float:
+        """Of a solver or a corrector."""
+        return self.right if right else self.wrong
+
+    def verdict(self, verdict: Verdict, truth: bool) -> float:
+        """Of a verifier; `truth` is whether the solution that it judged is right."""
+        if verdict is Verdict.UNPARSED:
+            return self.unparsed
+        return self.right if (verdict is Verdict.CORRECT) == truth else self.wrong

@@ -1,0 +1,267 @@
+"""When chains advance and what is trained when (section 3.3 and figure 3a of MarsRL).
+
+Pipeline: at each tick new problems enter, every output under way is decoded for one segment, and each group that is
+finished then is trained on at once; its chain goes on at the next tick. Whole trajectories: chains are grown to their
+end before anything of them is trained, the schedule that the pipeline is compared to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain as chained
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from orgthink.credit.per_role import per_role
+from orgthink.credit.shared import Normalise
+from orgthink.engines.engine import Engine
+from orgthink.episode import Problem
+from orgthink.errors import UserError, pick, user_input
+from orgthink.evaluate import MOST_REPEATS
+from orgthink.grammar.verdict import FORMS
+from orgthink.organizations.prompts import prompt
+from orgthink.rewards.marsrl import MarsReward
+from orgthink.store import plain, typed, write_whole
+from orgthink.tasks import task_named
+from orgthink.training.marsrl.chain import Asked, Chain, Group, Member, Rules
+from orgthink.training.marsrl.choose import Strategy
+from orgthink.training.marsrl.metrics import Finished, rollout_metrics
+from orgthink.training.marsrl.segment import Lengths, go_on
+from orgthink.training.marsrl.streams import ROLES, Role, last_stage, role_of
+from orgthink.training.rl import Batch, Clock, Optimization
+from orgthink.training.rows import PolicyRow, policy_row
+
+
+@dataclass(frozen=True, slots=True)
+class MarsRollout:
+    """What is attempted, by whom, in which order."""
+
+    task: str
+    """Name of the task."""
+    prompts: str = "paper"
+    """Prompt style."""
+    max_tokens: int = 512
+    """Tokens of an output, the thinking included."""
+    max_input: int = 512
+    """Tokens of an input; longer ones are not handed on, and longer problems are passed over."""
+    segment: int | None = None
+    """Tokens that are decoded at a tick of the pipeline; `None`: all of an output."""
+    temperature: float = 1.0
+    """Of the sampling; nothing else truncates it, so importance ratios are unbiased."""
+    problems: int = 8
+    """New problems a step."""
+    group: int = 8
+    """G: outputs for one input."""
+    take: int = 2
+    """Outputs of an agent that the next one takes."""
+    strategy: Strategy = "adaptive"
+    """Which of them."""
+    schedule: Literal["pipeline", "whole"] = "pipeline"
+    """Whether groups are trained on as they finish, or chains when they have come to their end."""
+    live: int = 4096
+    """No problem is begun while as many outputs are under way: derived groups pile up."""
+    roles: tuple[Role, ...] = ROLES
+    """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_input", "problems", "take"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
+            raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
+        if self.schedule == "whole" and self.segment is not None:
+            raise ValueError("segment is of the pipeline: whole trajectories are decoded in one go")
+        if self.group < 2:
+            raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
+        if self.strategy == "balanced" and self.take % 2:
+            raise ValueError(f"take is {self.take}: balanced sampling takes as many right as wrong, so an even number")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
+        if self.live < self.group:
+            raise ValueError(f"live is {self.live}: not even one group of {self.group} would fit")
+        if not self.roles or len(set(self.roles)) < len(self.roles):
+            raise ValueError(f"roles is {list(self.roles)}: name one or more of {', '.join(ROLES)}, each once")
+
+    @property
+    def lengths(self) -> Lengths:
+        return Lengths(self.max_tokens, self.segment or self.max_tokens, self.temperature)
+
+
+@dataclass(frozen=True, slots=True)
+class MarsSettings(Optimization):
+    """What decides the result of MarsRL, beside the model."""
+
+    rollout: MarsRollout
+    """What is attempted."""
+    reward: MarsReward = field(default_factory=MarsReward)
+    """Of each role."""
+    normalise: Normalise = "std"
+    """Whether advantages are divided by their group's standard deviation."""
+
+    def require(self, context: int | None) -> None:
+        plan = self.rollout
+        problem = next(task_named(plan.task).problems("train", self.seed))
+        pick("prompt style with verdicts", plan.prompts, FORMS)
+        for role in ROLES:
+            try:
+                prompt(plan.prompts, role, problem)
+            except KeyError:
+                raise UserError(f"prompt style {plan.prompts} has no template for the {role}") from None
+        if context is not None and plan.max_input + plan.max_tokens > context:
+            raise UserError(
+                f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "
+                f"{context}: lower rollout.max_input or rollout.max_tokens"
+            )
+
+    def source(self) -> Chains:
+        return Chains(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """What is kept between steps."""
+
+    begun: int
+    """Chains so far, which is the place in the problems too."""
+    chains: tuple[Chain, ...]
+    """Those that have not come to their end."""
+
+
+class Chains:
+    """Rows of chains; a pipeline keeps those under way between steps."""
+
+    def __init__(self, settings: MarsSettings) -> None:
+        plan = settings.rollout
+        self._settings, self._plan = settings, plan
+        last = last_stage(plan.roles)
+        task = task_named(plan.task)
+        self._rules = Rules(
+            task, plan.prompts, plan.group, plan.take, plan.strategy, last, settings.reward, settings.seed
+        )
+        self._problems: Iterator[Problem] = task.problems("train", settings.seed)
+        self._begun = 0
+        self._chains: list[Chain] = []
+
+    async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
+        work = Work(sampler, self._rules, self._plan.lengths, self._plan.max_input)
+        self._begin(work)
+        clock.lap("problems")
+        self._chains, finished = await (_tick if self._plan.schedule == "pipeline" else _grow)(work, self._chains)
+        clock.lap("rollout")
+        trained = [one for one in finished if role_of(one.group.asked.stream) in self._plan.roles]
+        with user_input():
+            rows = _rows(trained, self._settings.normalise, step)
+        metrics = rollout_metrics(finished, rows, len(trained))
+        kept = {"chains": len(self._chains), "live": sum(one.live for one in self._chains)}
+        return Batch(rows, {**metrics, **kept, "wait": _wait(trained)})
+
+    def _begin(self, work: Work) -> None:
+        """Let new problems in, as far as there is room."""
+        room = self._plan.live - sum(chain.live for chain in self._chains)
+        wanted, passed_over = min(self._plan.problems, room // self._plan.group), 0
+        while wanted > 0:
+            chain = self._rules.begin(self._begun, next(self._problems))
+            self._begun += 1
+            if work.fits(chain.problem, chain.groups[0].asked):
+                self._chains.append(chain)
+                wanted, passed_over = wanted - 1, 0
+            elif (passed_over := passed_over + 1) == MOST_REPEATS:
+                raise UserError(f"{self._plan.task}: every problem is longer than {self._plan.max_input} tokens")
+
+    def save(self, folder: Path) -> None:
+        """Chains under way with what they have sampled, unfinished outputs included."""
+        kept = Underway(self._begun, tuple(self._chains))
+        write_whole(folder / "chains.json", json.dumps(plain(kept)).encode())
+
+    def load(self, folder: Path, step: int) -> None:
+        file = folder / "chains.json"
+        try:
+            data = json.loads(file.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read: {error}") from error
+        kept = typed(Underway, data, file)
+        self._begun, self._chains = kept.begun, list(kept.chains)
+        self._problems = islice(self._rules.task.problems("train", self._settings.seed), kept.begun, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """With what chains are grown."""
+
+    sampler: Engine
+    rules: Rules
+    lengths: Lengths
+    max_input: int
+
+    def fits(self, problem: Problem, asked: Asked) -> bool:
+        """Whether an input is short enough."""
+        return self.sampler.prompt(asked.messages(problem, self.rules.prompts)).tokens <= self.max_input
+
+    def advance(self, chain: Chain) -> Chain | None:
+        """The next stage of a chain, of the inputs that fit."""
+        return self.rules.advance(chain, lambda asked: self.fits(chain.problem, asked))
+
+    async def stretch(self, chain: Chain) -> Chain:
+        """The chain after one more segment of every output that is not finished."""
+
+        async def one(group: Group, member: Member) -> Member:
+            if member.finished:
+                return member
+            messages = group.asked.messages(chain.problem, self.rules.prompts)
+            return await go_on(self.sampler, messages, member, self.lengths)
+
+        async def of(group: Group) -> Group:
+            return replace(group, members=tuple(await asyncio.gather(*(one(group, m) for m in group.members))))
+
+        return replace(chain, groups=tuple(await asyncio.gather(*map(of, chain.groups))))
+
+
+async def _tick(work: Work, chains: Sequence[Chain]) -> tuple[list[Chain], list[Finished]]:
+    """One tick of the pipeline: the chains that go on, and the groups that finished at it."""
+    finished: list[Finished] = []
+    going: list[Chain] = []
+    for chain in await asyncio.gather(*map(work.stretch, chains)):
+        new = [group for group in chain.groups if group.finished and not group.trained]
+        finished.extend(Finished(chain.problem, group, work.rules.outcomes(chain, group)) for group in new)
+        marked = replace(chain, groups=tuple(replace(group, trained=group.finished) for group in chain.groups))
+        after = work.advance(marked) if marked.finished else marked
+        if after is not None:
+            going.append(after)
+    return going, finished
+
+
+async def _grow(work: Work, chains: Sequence[Chain]) -> tuple[list[Chain], list[Finished]]:
+    """Whole trajectories: every chain to its end, each at its own pace, and all their groups."""
+
+    async def grow(chain: Chain) -> list[Finished]:
+        finished: list[Finished] = []
+        after: Chain | None = chain
+        while after is not None:
+            after = await work.stretch(after)
+            finished += [Finished(after.problem, group, work.rules.outcomes(after, group)) for group in after.groups]
+            after = work.advance(after)
+        return finished
+
+    return [], list(chained(*await asyncio.gather(*map(grow, chains))))
+
+
+def _rows(finished: Sequence[Finished], normalise: Normalise, step: int) -> list[PolicyRow]:
+    """Rows of the groups that teach something."""
+    by_group = {one.group.id: one for one in finished}
+    credit = per_role({name: [o.reward for o in one.outcomes] for name, one in by_group.items()}, normalise)
+    return [
+        policy_row(member.trace, episode=f"{name}|{i}", group=name, advantage=advantage, version=step)
+        for name, advantages in credit.items()
+        for i, (member, advantage) in enumerate(zip(by_group[name].group.members, advantages, strict=True))
+    ]
+
+
+def _wait(finished: Sequence[Finished]) -> float | None:
+    """Seconds from the end of an output to now, when its training begins; the mean."""
+    ends = [member.trace.end for one in finished for member in one.group.members]
+    return round(time.time() - sum(ends) / len(ends), 4) if ends else None

@@ -1,0 +1,55 @@
+"""Dynamic masking of well-mastered positive tokens (UloRL, arXiv 2507.19766; section 2.3 of MarsRL).
+
+What was rewarded and is nearly certain already teaches nothing new, and training it further takes the probability of
+everything else: entropy collapses. So these tokens are left out while the policy's entropy is below a target.
+Masked tokens are not trained, so they leave the denominator of the loss too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orgthink.training.rows import PolicyRow, untrained
+
+
+@dataclass(frozen=True, slots=True)
+class Mastered:
+    """Which tokens are mastered, and when they are left out."""
+
+    entropy: float
+    """Target in nats a token: nothing is left out while the policy's entropy is at least this."""
+    probability: float = 0.99
+    """A token that was drawn with at least this probability is mastered."""
+
+    def __post_init__(self) -> None:
+        if not self.entropy >= 0:
+            raise ValueError(f"entropy is {self.entropy}: it must be a number from 0 on")
+        if not 0 < self.probability <= 1:
+            raise ValueError(f"probability is {self.probability}: it must lie above 0 and be at most 1")
+
+
+def sampled_entropy(rows: Sequence[PolicyRow]) -> float | None:
+    """The policy's entropy in nats a token, estimated from the tokens it drew; `None` if it drew none.
+
+    To be taken of rows without masks: the entropy of what is left rises because of the mask.
+    """
+    drawn = [-p for row in rows for p, trained in zip(row.logprobs, row.trained, strict=True) if trained]
+    return math.fsum(drawn) / len(drawn) if drawn else None
+
+
+def mask_mastered(rows: Sequence[PolicyRow], settings: Mastered, entropy: float | None) -> list[PolicyRow]:
+    """The rows, in order, without their mastered tokens while `entropy` is low; an unknown one is not."""
+    if entropy is None or not entropy < settings.entropy:
+        return list(rows)
+    return [_without_mastered(row, settings.probability) if row.advantage > 0 else row for row in rows]
+
+
+def _without_mastered(row: PolicyRow, probability: float) -> PolicyRow:
+    """The row with at least its least probable token trained."""
+    trained = [at for at, sampled in enumerate(row.trained) if sampled]
+    mastered = {at for at in trained if math.exp(row.logprobs[at]) >= probability}
+    if len(mastered) == len(trained):
+        mastered.discard(min(mastered, key=row.logprobs.__getitem__))
+    return untrained(row, mastered) if mastered else row

@@ -1,0 +1,50 @@
+"""Staleness: what becomes of tokens that weights of many updates ago sampled.
+
+An output that is written in segments goes on after the weights were updated, so its tokens differ in age. Their
+log-probabilities are those of the weights that drew them; the importance ratio of a token past the bound strays
+too far from 1 to be clipped and still teach anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from orgthink.training.rows import PolicyRow, untrained
+
+Beyond = Literal["drop", "mask", "truncate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """How old a token may be, and what becomes of an older one."""
+
+    bound: int = 4
+    """A token is stale after more updates of the sampler than this."""
+    beyond: Beyond = "truncate"
+    """Its row is left out, or it alone is not trained, or its importance weight is capped instead of clipped."""
+    cap: float = 2.0
+    """Largest importance weight of a stale token."""
+
+    def __post_init__(self) -> None:
+        if not self.bound >= 0:
+            raise ValueError(f"bound is {self.bound}: it must be a number of updates from 0 on")
+        if self.beyond not in get_args(Beyond):
+            raise ValueError(f"beyond is {self.beyond!r}: it must be one of {', '.join(get_args(Beyond))}")
+        if not self.cap > 0:
+            raise ValueError(f"cap is {self.cap}: it must be a number above 0")
+
+
+def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:
+    """The rows to train on, in order. Stale tokens that are truncated stay: the loss sees to them."""
+    if staleness.beyond == "truncate":
+        return list(rows)
+    kept = []
+    for row in rows:
+        stale = {at for at, age in enumerate(row.age) if age > staleness.bound}
+        if not stale:
+            kept.append(row)
+        elif staleness.beyond == "mask" and len(stale) < sum(row.trained):
+            kept.append(untrained(row, stale))
+    return kept

@@ -1,0 +1,134 @@
+"""The paper's tables and figures from one command: `make results-marsrl`.
+
+    python -m recipes.marsrl.results
+
+Trains what is missing under runs/, evaluates what is not evaluated yet, and writes results.json, the plots and the
+tables of README.md. Stopped at any point, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recipes.marsrl import plan, runs, tables
+from recipes.marsrl.plan import Design, Laboratory, Setting
+from recipes.marsrl.readme import render
+from recipes.marsrl.tables import Point, Row
+from recipes.shared import script
+from recipes.shared.conditions import circumstances
+from recipes.shared.runs import metrics, train_missing
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Options(script.Options):
+    """The paper's tables and figures: train what is missing, evaluate, write."""
+
+    out: Path = HERE
+    """Where results.json, plots and README.md go."""
+
+
+async def collect(lab: Laboratory) -> dict[str, Any]:
+    """All tables and figures but their conditions. Evaluates whatever is missing."""
+    return {
+        **await _table1(lab),
+        "table2": await _table2(lab),
+        "table3": [
+            tables.solved_by(solver, await _point(lab, "marsrl", Setting(runs.MARSRL, solver)))
+            for solver in runs.SOLVERS
+        ],
+        **await _figure4(lab),
+        "figure5": [
+            told
+            for strategy, recipe in runs.STRATEGIES.items()
+            for run in lab.trainings(recipe)
+            for told in tables.verifying(strategy, run, metrics(lab.runs / run))
+        ],
+        "figure6": [
+            told for method, run in runs.PARTS.items() for told in tables.lengths(method, run, metrics(lab.runs / run))
+        ],
+    }
+
+
+async def _point(lab: Laboratory, method: str, setting: Setting) -> Point:
+    return Point(method, setting.model, setting.task, await lab.attempts(setting))
+
+
+async def _table1(lab: Laboratory) -> dict[str, list[Row]]:
+    """Both tasks, few problems attempted often."""
+    rows, reductions = [], []
+    for task, recipe in runs.TASKS.items():
+        base = await _point(lab, "base", Setting(runs.BASE, task=task, averaged=True))
+        ours, *repeats = [
+            await _point(lab, "marsrl", Setting(run, task=task, averaged=True)) for run in lab.trainings(recipe)
+        ]
+        rows += [tables.row(base), tables.row(ours, repeats)]
+        reductions.append(tables.error_reduction(ours, base))
+    return {"table1": rows, "error_reduction": reductions}
+
+
+async def _table2(lab: Laboratory) -> list[Row]:
+    """Who is trained."""
+    rows = [tables.row(await _point(lab, "base", Setting(runs.BASE)))]
+    for method, recipe in runs.PARTS.items():
+        ours, *repeats = [await _point(lab, method, Setting(run)) for run in lab.trainings(recipe)]
+        rows.append(tables.row(ours, repeats))
+    return rows
+
+
+async def _figure4(lab: Laboratory) -> dict[str, list[Row]]:
+    """The strategies of sampling, on the base's solutions and with their own solvers."""
+    base = await _point(lab, "base", Setting(runs.BASE))
+    rows, found = [tables.strategy(base, base, base)], dict[str, list[Point]]()
+    for strategy, recipe in runs.STRATEGIES.items():
+        found[strategy] = [await _point(lab, strategy, Setting(run, solver=runs.BASE)) for run in lab.trainings(recipe)]
+        for point in found[strategy]:
+            rows.append(tables.strategy(point, await _point(lab, strategy, Setting(point.model)), base))
+    pairs = (("adaptive", "balanced"), ("balanced", "random"))
+    return {"figure4": rows, "sampling": [tables.comparison(found[one], found[other]) for one, other in pairs]}
+
+
+def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
+    """Under which all of it was measured."""
+    used = [run for recipe in runs.RECIPES for run in lab.trainings(recipe)]
+    return {
+        "task": plan.TASK,
+        "split": "test",
+        **asdict(lab.design),
+        "temperature": 1.0,
+        "budgets": plan.BUDGETS,
+        "passes": plan.PASSES,
+        "rounds": plan.ROUNDS,
+        **circumstances(options, lab, "marsrl", () if options.stand_in else used),
+    }
+
+
+def make(options: Options, design: Design | None = None) -> dict[str, Any]:
+    """The results; written to `options.out` with the plots and the tables of README.md."""
+    script.require_place(options, HERE)
+    if not options.stand_in:
+        train_missing(options.runs, runs.TRAINED)
+    results = asyncio.run(_measure(options, design or Design(options.n)))
+    script.write(results, options.out, HERE, _draw, render)
+    return results
+
+
+async def _measure(options: Options, design: Design) -> dict[str, Any]:
+    async with Laboratory(options.runs, design, options.stand_in) as lab:
+        return {**await collect(lab), "conditions": conditions(options, lab)}
+
+
+def _draw(results: Mapping[str, Any], folder: Path) -> None:
+    from recipes.marsrl.plots import draw  # matplotlib may not be there
+
+    draw(results, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(script.main(Options, make, __doc__))

@@ -1,0 +1,51 @@
+"""Estimates that tables need beside those of orgthink.measure.estimate, and how they become JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from orgthink.measure.estimate import CONFIDENCE, Estimate
+
+RESAMPLES = 5000
+"""Of a bootstrap."""
+
+
+def by_problem(values: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """One value a problem: the mean of its samples."""
+    found: dict[str, list[float]] = {}
+    for problem, value in values:
+        found.setdefault(problem, []).append(value)
+    return [(problem, fmean(of_one)) for problem, of_one in found.items()]
+
+
+def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]], seed: int = 0) -> Estimate:
+    """Mean of ours ÷ mean of theirs over the problems that both have, one value a problem; n counts problems.
+
+    The interval is a paired bootstrap over problems, and the same for the same seed. There is none where a draw may
+    divide by 0, and no mean where theirs is 0.
+    """
+    a, b = dict(ours), dict(theirs)
+    pairs = np.array([(a[problem], b[problem]) for problem in sorted(a.keys() & b.keys())], dtype=float)
+    mean = pairs.mean(0)
+    if not mean[1]:
+        return Estimate(None, None, None, len(pairs))
+    drawn = np.random.default_rng(seed).integers(len(pairs), size=(RESAMPLES, len(pairs)))
+    sums = pairs[drawn].sum(1)
+    if not sums[:, 1].all():
+        return Estimate(float(mean[0] / mean[1]), None, None, len(pairs))
+    low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(float(mean[0] / mean[1]), float(low), float(high), len(pairs))
+
+
+def as_json(value: Any) -> Any:
+    """With estimates as {mean, low, high, n}, however deep they are."""
+    if isinstance(value, list):
+        return [as_json(one) for one in value]
+    if isinstance(value, dict):
+        return {name: as_json(one) for name, one in value.items()}
+    return asdict(value) if isinstance(value, Estimate) else value

@@ -1,0 +1,73 @@
+"""Tables of a README.md, between markers. What stands outside them is written by people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from orgthink.errors import UserError
+
+Rows = Sequence[Mapping[str, Any]]
+Column = tuple[str, Callable[[Mapping[str, Any]], str]]
+"""Its title, and its cell in a row."""
+
+
+def fill(text: str, blocks: Mapping[str, str]) -> str:
+    """The page with its marked places filled in anew; UserError if one is missing."""
+    for name, block in blocks.items():
+        first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+        place = re.compile(f"{re.escape(first)}.*?{re.escape(last)}", re.DOTALL)
+        if not place.search(text):
+            raise UserError(f"README.md has no place for {name}: put {first} and {last} into it")
+        text = place.sub(lambda match, new=f"{first}\n\n{block}\n\n{last}": new, text, count=1)
+    return text
+
+
+def table(rows: Rows, columns: Sequence[Column]) -> str:
+    """In Markdown, numbers to the right."""
+    lines = [[title for title, _ in columns], ["---", *["--:"] * (len(columns) - 1)]]
+    lines += [[cell(row) for _, cell in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(name: str, digits: int = 0) -> Column:
+    return name, lambda row: interval(row.get(name), 1, digits)
+
+
+def percent(name: str) -> Column:
+    return name, lambda row: interval(row.get(name), 100, 1)
+
+
+def titled(title: str, column: Column) -> Column:
+    return title, column[1]
+
+
+def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
+    """`89.0 [87.1, 90.6]`; a dash where there is no number."""
+    if estimate is None or estimate["mean"] is None:
+        return "–"
+    mean = f"{factor * estimate['mean']:.{digits}f}"
+    if estimate["low"] is None or estimate["high"] is None:
+        return mean
+    return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
+
+
+def circumstances(told: Mapping[str, Any]) -> str:
+    """Machine, time, commit and command."""
+    machine = told["hardware"]
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores; the evaluations took "
+        f"{told['evaluation_seconds'] / 60:.0f} minutes. Commit {told['commit']}. `{told['command']}`. 95 % intervals "
+        "over problems."
+    )
+
+
+def trainings(models: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table of the trained runs, after an empty line; nothing if there are none."""
+    runs = [
+        f"| `{name}` | {run['steps']} | {run['seed']} | {run['training_seconds'] / 60:.0f} | {run['commit']} |"
+        for name, run in models.items()
+    ]
+    head = ["", "", "| run | steps | seed | minutes of training | commit |", "| --- | --: | --: | --: | --- |"]
+    return "\n".join([*head, *runs]) if runs else ""

@@ -1,0 +1,366 @@
+"""Solver, verifier and corrector on a script: every way through the loop, and what each role gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rule_engine import RuleEngine, countdown
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec, broken
+from orgthink.measure.latency import critical_path
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.clock import run_virtual
+
+PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
+
+REPORTS = {
+    "C": "at first **Correctness**: Wrong </think> no findings\n**Correctness**: Correct",
+    "W": "at first **Correctness**: Correct </think> a critical error\n**Correctness**: Wrong",
+    "U": "I cannot say </think> whether it is Correct",
+}
+"""A pass, a failure, and a report without a verdict."""
+
+
+def solution(answer: str) -> str:
+    return f"mull {answer} </think> argued: <ANSWER>{answer}</ANSWER>"
+
+
+def play(
+    organization: VerifierCorrector,
+    turns: Sequence[str | Turn],
+    *,
+    max_tokens: int = 1000,
+    roles: Mapping[str, Backing] | None = None,
+    problem: Problem = PROBLEM,
+) -> Episode:
+    """One attempt; exactly these turns are asked for, in this order."""
+    engine = ScriptedEngine([Turn(turn) if isinstance(turn, str) else turn for turn in turns])
+    episode = run_virtual(attempt(organization, problem, Backing(engine, Sampling(max_tokens)), roles=roles))
+    run_virtual(engine.aclose())
+    return episode
+
+
+def script(verdicts: str, answers: Sequence[str]) -> list[str]:
+    """The texts of an episode with these verdicts: a failure brings the next answer, as long as there is one."""
+    rest = list(answers)
+    turns = [solution(rest.pop(0))]
+    for verdict in verdicts:
+        turns.append(REPORTS[verdict])
+        if verdict == "W" and rest:
+            turns.append(solution(rest.pop(0)))
+    return turns
+
+
+def agents(episode: Episode) -> list[str]:
+    return [trace.agent.removeprefix("controller/") for trace in episode.traces[1:]]
+
+
+def seen(episode: Episode, agent: str) -> str:
+    """The prompt of an agent."""
+    span = episode.trace(f"controller/{agent}").spans[0]
+    assert span.origin is Origin.PROMPT
+    return span.text
+
+
+def test_a_solution_that_passes_is_accepted_at_once():
+    episode = play(VerifierCorrector(), script("C", ["3 + 4"]))
+    assert (episode.answer, episode.stop, agents(episode)) == ("3 + 4", StopReason.DONE, ["solver", "verifier-1"])
+    assert [trace.role for trace in episode.traces] == [CONTROLLER, "solver", "verifier"]
+    assert episode.root.model is None and not episode.format_faults
+    assert [edge.child for edge in episode.root.forks] == [edge.child for edge in episode.root.joins]
+
+
+def test_a_solution_that_fails_is_corrected_and_judged_again():
+    episode = play(VerifierCorrector(), script("WC", ["3 + 4", "3 + 4 + 5"]))
+    assert agents(episode) == ["solver", "verifier-1", "corrector-1", "verifier-2"]
+    assert [trace.role for trace in episode.traces[1:]] == ["solver", "verifier", "corrector", "verifier"]
+    assert episode.answer == "3 + 4 + 5"
+    for agent in agents(episode):
+        assert PROBLEM.text in seen(episode, agent)
+    shown = {agent: seen(episode, agent) for agent in agents(episode)[1:]}
+    assert "<solution>\nargued: <ANSWER>3 + 4</ANSWER>\n</solution>" in shown["verifier-1"]
+    assert "<solution>\nargued: <ANSWER>3 + 4</ANSWER>\n</solution>" in shown["corrector-1"]
+    assert "<report>\na critical error\n</report>" in shown["corrector-1"]
+    assert "<solution>\nargued: <ANSWER>3 + 4 + 5</ANSWER>\n</solution>" in shown["verifier-2"]
+
+
+def test_nobody_sees_the_thinking_of_another():
+    episode = play(VerifierCorrector(), script("WC", ["3 + 4", "3 + 4 + 5"]))
+    for agent in agents(episode):
+        assert not any(word in seen(episode, agent) for word in ("mull", "at first", "</think>"))
+    assert [trace.returned for trace in episode.traces[1:]] == [
+        "argued: <ANSWER>3 + 4</ANSWER>",
+        "a critical error\n**Correctness**: Wrong",
+        "argued: <ANSWER>3 + 4 + 5</ANSWER>",
+        "no findings\n**Correctness**: Correct",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "settings"),
+    [
+        ("CWCC", {"passes": 2}),  # a failure begins the count anew
+        ("CUC", {"passes": 2}),  # a report without a verdict does not
+        ("UC", {"rounds": 2}),
+        ("WUC", {"failures": 2}),
+    ],
+)
+def test_enough_passes_in_a_row_accept(verdicts: str, settings: dict[str, int]):
+    answers = [str(i) for i in range(1 + verdicts.count("W"))]
+    episode = play(VerifierCorrector(**settings), script(verdicts, answers))
+    assert agents(episode).count("corrector-1") == int("W" in verdicts)
+    assert episode.answer == answers[-1]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "settings"),
+    [
+        ("WW", {"failures": 2}),
+        ("WUW", {"failures": 2}),  # a report without a verdict is no pass
+        ("WCWW", {"failures": 2, "passes": 2}),  # a pass begins the count anew
+        ("WWW", {"rounds": 3}),
+        ("UU", {"rounds": 2}),  # it spends a round
+        ("CW", {"rounds": 2, "passes": 2}),
+    ],
+)
+def test_enough_failures_in_a_row_give_up_and_so_does_the_last_round(verdicts: str, settings: dict[str, int]):
+    """The last failure is not followed by a correction that nobody would judge."""
+    answers = [str(i) for i in range(max(1, verdicts.count("W")))]
+    episode = play(VerifierCorrector(**settings), script(verdicts, answers))
+    assert sum("verifier" in agent for agent in agents(episode)) == len(verdicts)
+    assert episode.answer is not None and not episode.format_faults
+
+
+@given(st.text("CWU", min_size=12, max_size=12), st.integers(1, 3), st.integers(1, 3), st.integers(3, 12))
+def test_the_loop_ends_at_the_first_run_of_passes_or_failures(verdicts: str, k: int, m: int, rounds: int):
+    def over(said: str) -> bool:
+        counted = said.replace("U", "")
+        return len(said) == rounds or counted.endswith(("C" * k, "W" * m))
+
+    said = next(verdicts[:n] for n in range(1, rounds + 1) if over(verdicts[:n]))
+    corrected = said[:-1].count("W")
+    turns = script(said, [str(i) for i in range(corrected + 1)])
+    episode = play(VerifierCorrector(passes=k, failures=m, rounds=rounds), turns)
+    assert agents(episode)[0] == "solver"
+    assert [a for a in agents(episode) if "verifier" in a] == [f"verifier-{i + 1}" for i in range(len(said))]
+    assert [a for a in agents(episode) if "corrector" in a] == [f"corrector-{i + 1}" for i in range(corrected)]
+
+
+def test_a_report_without_a_verdict_has_the_same_solution_judged_again():
+    episode = play(VerifierCorrector(), script("UUC", ["3 + 4"]))
+    assert agents(episode) == ["solver", "verifier-1", "verifier-2", "verifier-3"]
+    assert seen(episode, "verifier-1") == seen(episode, "verifier-2") == seen(episode, "verifier-3")
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "all right\n**Correctness**: Incorrect",
+        "the solution is correct",
+        "so **Correctness**: Correct </think> I am done",
+        "",
+    ],
+)
+def test_what_is_no_pass(report: str):
+    episode = play(VerifierCorrector(rounds=2), [solution("3 + 4"), report, REPORTS["C"]])
+    assert agents(episode) == ["solver", "verifier-1", "verifier-2"]
+
+
+def test_a_report_that_was_cut_off_is_no_verdict():
+    turns = [solution("3 + 4"), f"{REPORTS['C']}\nand further on and on and on", REPORTS["C"]]
+    cut = len(turns[1].split()) - 2
+    episode = play(VerifierCorrector(rounds=2), turns, max_tokens=cut)
+    assert episode.trace("controller/verifier-1").status is Status.TRUNCATED
+    assert agents(episode) == ["solver", "verifier-1", "verifier-2"]
+
+
+def test_a_verdict_in_the_solution_is_not_the_verifiers():
+    bold = "mull </think> <ANSWER>3 + 4</ANSWER>\n</solution>\n**Correctness**: Correct"
+    for report, next_one in ((REPORTS["W"], "corrector-1"), (REPORTS["U"], "verifier-2")):
+        said = [bold, report, *([solution("5")] if report == REPORTS["W"] else []), REPORTS["C"]]
+        episode = play(VerifierCorrector(), said)
+        assert "**Correctness**: Correct\n</solution>" in seen(episode, "verifier-1")
+        assert agents(episode)[2] == next_one
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "answers", "chosen"),
+    [
+        ("CWUUUWW", ["1", "2", "3"], "1"),  # what counts is how often it passed, not how often it was judged
+        ("CWCUCWCWW", ["1", "2", "3", "4"], "2"),
+        ("CWCWW", ["1", "2", "3"], "2"),  # among equals the latest
+        ("CWCWCWW", ["3 + 4", "5", "4 + 3", "6"], "4 + 3"),  # two spellings are one solution
+        ("UWWW", ["1", "2", "3"], "3"),  # none ever passed: the latest
+        ("CWCWCWCWCW", ["1", "1", "2", "2", "1"], "1"),
+    ],
+)
+def test_without_acceptance_the_solution_most_often_judged_correct_wins(verdicts: str, answers: list[str], chosen: str):
+    passes = 3
+    assert "C" * passes not in verdicts.replace("U", "")
+    episode = play(VerifierCorrector(passes=passes, rounds=len(verdicts)), script(verdicts, answers))
+    assert episode.answer == chosen
+
+
+def test_without_acceptance_an_answer_is_preferred_to_none():
+    turns = [solution("1"), REPORTS["W"], "mull </think> no answer here", REPORTS["W"]]
+    assert play(VerifierCorrector(rounds=2), turns).answer == "1"
+    turns = [solution("1"), REPORTS["C"], REPORTS["W"], "mull </think> no answer here", *[REPORTS["C"]] * 2]
+    assert play(VerifierCorrector(rounds=4, passes=3), turns).answer == "1"
+
+
+@pytest.mark.parametrize(
+    ("correction", "status"),
+    [
+        (Turn("broken <ANSWER>9</ANSWER>", fails="no corrector today"), Status.ERROR),
+        (Turn("mull 9 </think>"), Status.NO_RETURN),
+        (Turn("mull </think> <ANSWER>9</ANSWER> " + "on " * 20), Status.TRUNCATED),
+    ],
+)
+def test_a_correction_that_comes_to_nothing_leaves_the_solution_as_it_was(correction: Turn, status: Status):
+    turns = [solution("1"), REPORTS["W"], correction, REPORTS["W"], solution("2"), REPORTS["C"]]
+    episode = play(VerifierCorrector(), turns, max_tokens=20)
+    assert episode.trace("controller/corrector-1").status is status
+    assert "corrector-2" in agents(episode)
+    assert seen(episode, "verifier-2") == seen(episode, "verifier-1")
+    assert (episode.answer, episode.stop) == ("2", StopReason.DONE)
+    assert broken(episode) == (status is Status.ERROR)
+    assert play(VerifierCorrector(rounds=2), turns[:4], max_tokens=20).answer == "1"
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_engine_that_fails_breaks_the_episode_and_is_no_format_error(failing: int):
+    turns: list[Turn] = [Turn("mull"), Turn(REPORTS["C"])]
+    turns[failing] = Turn("mull", fails="gone")
+    if failing == 1:
+        turns[0] = Turn(solution("1"))
+    episode = play(VerifierCorrector(rounds=1), turns)
+    assert broken(episode) and not episode.format_faults
+    assert episode.answer == ("1" if failing else None)
+
+
+@pytest.mark.parametrize(
+    ("turns", "fault"),
+    [
+        (["mull </think> it is 7", REPORTS["C"]], ("controller/solver", FormatError.NO_ANSWER)),
+        (["mull 1 2 3 4 5 6 7 8 9 10 11 12 13", REPORTS["C"]], ("controller/solver", FormatError.TRUNCATED)),
+        (
+            [solution("1"), REPORTS["W"], "mull </think> it is 7", REPORTS["C"]],
+            ("controller/corrector-1", FormatError.NO_ANSWER),
+        ),
+    ],
+)
+def test_a_missing_answer_is_the_fault_of_whose_solution_stands(turns: list[str], fault: tuple[str, FormatError]):
+    episode = play(VerifierCorrector(), turns, max_tokens=13)
+    assert episode.answer is None
+    assert [(one.agent, one.kind) for one in episode.format_faults] == [fault]
+
+
+@pytest.mark.parametrize("nothing", ["<think> " + "mull " * 30, "mull </think> "])
+def test_a_solver_without_a_solution_is_judged_and_corrected_as_none(nothing: str):
+    episode = play(VerifierCorrector(), [nothing, REPORTS["W"], solution("1"), REPORTS["C"]], max_tokens=14)
+    assert "<solution>\nnone\n</solution>" in seen(episode, "verifier-1")
+    assert "<solution>\nnone\n</solution>" in seen(episode, "corrector-1")
+    assert episode.answer == "1" and not episode.format_faults
+
+
+def test_each_role_may_have_an_engine_and_a_sampling_of_its_own():
+    turns = {"solver": [solution("1")], "verifier": [REPORTS["W"], REPORTS["C"]], "corrector": [solution("2")]}
+    engines = {role: ScriptedEngine([Turn(says) for says in said], model=role) for role, said in turns.items()}
+    backings = {
+        role: Backing(engine, Sampling(100 + i, i / 10, top_p=0.9 + i / 100))
+        for i, (role, engine) in enumerate(engines.items())
+    }
+    episode = play(VerifierCorrector(), [], roles=backings)
+    for trace in episode.traces[1:]:
+        assert trace.model == trace.role
+        assert {span.sampling for span in trace.spans if span.sampling} == {backings[trace.role].sampling}
+    for engine in engines.values():
+        run_virtual(engine.aclose())
+
+
+def test_the_critical_path_is_the_sum_along_the_chain():
+    episode = play(VerifierCorrector(passes=2, rounds=6), script("WCUWCC", ["1", "2 or 3", "4"]))
+    assert len(episode.traces) == 1 + 1 + 6 + 2
+    assert critical_path(episode) == sum(trace.steps for trace in episode.traces) == episode.seconds
+    assert all(a.end == b.start for a, b in zip(episode.traces[1:], episode.traces[2:], strict=False))
+
+
+def test_the_pocket_models_words():
+    turns = [
+        " 3 + 4 = 7 </think> <ANSWER> 3 + 4 </ANSWER>",
+        " look </think> finding 3 + 4 = 7 correctness : wrong",
+        " </think> <ANSWER> 3 + 4 + 5 </ANSWER>",
+        " </think> correctness : correct",
+    ]
+    episode = play(VerifierCorrector(prompts="pocket"), turns)
+    assert episode.answer == "3 + 4 + 5"
+    corrected = seen(episode, "corrector-1")
+    assert corrected.endswith("solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7")
+
+
+def test_huang_and_yang_improve_first_and_ask_for_five_passes_in_a_row():
+    assert (HuangYang().passes, HuangYang().failures, HuangYang().rounds) == (5, 10, 30)
+    turns = [solution("1"), solution("2"), *script("CCCCWCCCCC", ["", "3"])[1:]]
+    episode = play(HuangYang(), turns)
+    solver, improved = episode.traces[1:3]
+    assert (solver.role, improved.role, improved.agent) == ("solver", "solver", "controller/improve")
+    assert "<solution>\nargued: <ANSWER>1</ANSWER>\n</solution>" in seen(episode, "improve")
+    assert "<ANSWER>2</ANSWER>" in seen(episode, "verifier-1") and "ANSWER>1<" not in seen(episode, "verifier-1")
+    assert sum(trace.role == "verifier" for trace in episode.traces) == 10 and episode.answer == "3"
+
+
+def test_huang_and_yang_give_up_after_ten_failures_or_thirty_rounds():
+    failed = play(HuangYang(improve=False), script("W" * 10, [str(i) for i in range(10)]))
+    assert failed.answer == "9"
+    spent = play(HuangYang(improve=False), script("CU" * 4 + "WU" * 9 + "CU" * 2, [str(i) for i in range(10)]))
+    assert sum(trace.role == "verifier" for trace in spent.traces) == 30 and spent.answer == "0"
+
+
+def test_an_improvement_that_comes_to_nothing_leaves_the_solution_as_it_was():
+    episode = play(VerifierCorrector(improve=True), [solution("1"), "mull </think>", REPORTS["C"]])
+    assert episode.answer == "1" and agents(episode) == ["solver", "improve", "verifier-1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"passes": 0}, "passes is 0: it must be at least 1"),
+        ({"failures": 0}, "failures is 0: it must be at least 1"),
+        ({"rounds": 0}, "rounds is 0: it must be at least 1"),
+        ({"passes": 4, "rounds": 3}, "passes is 4, more than the 3 rounds"),
+        ({"prompts": "poem"}, "unknown prompt style 'poem': one of paper, pocket"),
+        ({"prompts": "pocket", "improve": True}, "prompt style pocket has no template 'improve': set improve=false"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings: dict[str, object], says: str):
+    with pytest.raises(ValueError, match=says):
+        VerifierCorrector(**settings)
+    with pytest.raises(UserError, match=says):
+        OrganizationSpec("verifier_corrector", settings).named("mine")
+    assert VerifierCorrector(passes=3, rounds=3).rounds == 3
+
+
+@pytest.mark.parametrize("name", ORGANIZATIONS)
+async def test_every_organization_tells_the_roles_of_its_agents(name: str):
+    def rule(text: str) -> str:
+        if text.startswith("verifier"):
+            return " </think> correctness : wrong"
+        return countdown(text)
+
+    settings = {"prompts": "pocket"} | ({"improve": False} if name == "huang-yang" else {})
+    organization = OrganizationSpec(name, settings).named(name)
+    episode = await attempt(organization, PROBLEM, Backing(RuleEngine(rule), Sampling(100)))
+    assert _modelled(episode.traces) == set(organization.roles)
+
+
+def _modelled(traces: Sequence[Trace]) -> set[str]:
+    return {trace.role for trace in traces if trace.model is not None}

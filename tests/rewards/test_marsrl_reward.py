@@ -1,0 +1,58 @@
+"""Rewards of MarsRL's roles: each by its own work."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.grammar.verdict import Verdict
+from orgthink.rewards.marsrl import MarsReward
+
+
+@pytest.mark.parametrize(
+    ("verdict", "truth", "earns"),
+    [
+        (Verdict.CORRECT, True, 1.0),
+        (Verdict.CORRECT, False, 0.0),
+        (Verdict.WRONG, True, 0.0),
+        (Verdict.WRONG, False, 1.0),
+        (Verdict.UNPARSED, True, -0.5),
+        (Verdict.UNPARSED, False, -0.5),
+    ],
+)
+def test_a_verdict_earns_by_agreement_with_the_truth(verdict, truth, earns):
+    assert MarsReward().verdict(verdict, truth) == earns
+
+
+def test_a_solution_earns_by_being_right():
+    assert (MarsReward().solution(True), MarsReward().solution(False)) == (1.0, 0.0)
+
+
+@given(st.lists(st.integers(-9, 9), min_size=2, max_size=3, unique=True).map(sorted), st.booleans())
+def test_who_is_right_earns_more_than_who_is_wrong_and_that_not_less_than_who_says_nothing(values, truth):
+    reward = MarsReward(right=values[-1], wrong=values[-2], unparsed=values[0])
+    agrees, differs = (Verdict.CORRECT, Verdict.WRONG) if truth else (Verdict.WRONG, Verdict.CORRECT)
+    earned = [reward.verdict(verdict, truth) for verdict in (Verdict.UNPARSED, differs, agrees)]
+    assert earned == [values[0], values[-2], values[-1]]
+    assert all(worse <= better for worse, better in pairwise(earned)) and earned[1] < earned[2]
+    assert [reward.solution(False), reward.solution(True)] == earned[1:]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"right": 0.0},
+        {"wrong": 1.0},
+        {"unparsed": 0.1},
+        {"right": math.inf},
+        {"unparsed": -math.inf},
+        *({name: math.nan} for name in ("right", "wrong", "unparsed")),
+    ],
+)
+def test_rewards_that_would_teach_the_opposite_are_refused(values):
+    with pytest.raises(ValueError, match=r"^rewards are .*right must be above wrong$"):
+        MarsReward(**values)

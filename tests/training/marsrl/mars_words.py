@@ -1,0 +1,96 @@
+"""Made-up outputs of MarsRL's agents on problems that name their answer, and an engine that writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.sampling import GAMMA
+from orgthink.episode import Message, Origin, Sampling, Span
+
+Write = Callable[[str, Random], str]
+"""An input, and luck → the whole output."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How often agents do what; the rest of the time the opposite."""
+
+    solves: float = 0.5
+    """A solver or a corrector is right."""
+    accuses: float = 0.5
+    """A verifier finds an error."""
+    rambles: float = 0.2
+    """An output lacks what is asked for: an answer, a verdict."""
+    spellings: int = 3
+    """Different texts around the same answer or verdict: with few of them, outputs are often the same."""
+
+    def __call__(self, text: str, luck: Random) -> str:
+        """What is written by whom the input names; the answer to problem `7` is 7."""
+        role, _, answer, *_ = text.split()
+        said = " hm" * luck.randrange(4) + " </think>" + f" step {luck.randrange(self.spellings)}"
+        if luck.random() < self.rambles:
+            return luck.choice([said, " hm", " hm </think>", " hm </think> none"])
+        if role == "verifier":
+            return said + f" correctness : {'wrong' if luck.random() < self.accuses else 'correct'}"
+        given = int(answer) if luck.random() < self.solves else int(answer) + luck.randint(1, 3)
+        return said + f" <ANSWER> {given} </ANSWER>"
+
+
+def problems_file(folder: Path, *answers: int) -> str:
+    """The task of problems that name their answer."""
+    file = folder / "problems.jsonl"
+    file.write_text("".join(json.dumps({"problem": str(n), "answer": str(n)}) + "\n" for n in answers))
+    return f"math:{file}"
+
+
+class WordEngine:
+    """Writes word by word, and ends with a token that is no text.
+
+    An output depends on the input and the seed alone, however often it is carried on, if whoever carries it on moves
+    the seed as `orgthink.engines.sampling.ahead` does.
+    """
+
+    def __init__(self, write: Write, *, context: int = 1 << 20) -> None:
+        self.model, self.version = "words", "0"
+        self.requests: list[tuple[str, int, int]] = []
+        """Input, tokens that were there, and most to sample."""
+        self._write, self._context = write, context
+        self._ids: dict[str, int] = {"": 0}
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        text = "\n\n".join(message.content for message in messages)
+        ids = self._encode(text)
+        return Span(Origin.PROMPT, text, len(ids), ids)
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
+        return text, self._encode(text)
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        assert sampling.seed is not None
+        asked, there, seen = context.spans[0].text, sum(span.tokens for span in context.spans[1:]), context.token_ids
+        self.requests.append((asked, there, sampling.max_tokens))
+        room = min(sampling.max_tokens, self._context - len(seen))
+        if room <= 0:
+            yield Chunk((), (), (), Finish.LENGTH)
+            return
+        output = self._write(asked, Random((sampling.seed - there * GAMMA) % 2**64))
+        words = [*re.findall(r"\s*\S+", output), ""]
+        for n, word in enumerate(words[there : there + room], there + 1):
+            await asyncio.sleep(0)
+            finish = None if word else Finish.EOS
+            if finish is None and n == there + room:
+                finish = Finish.LENGTH
+            yield Chunk((word,), self._encode(word) or (0,), (-n / 100,), finish, self.version)
+
+    async def aclose(self) -> None:
+        pass
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        return tuple(self._ids.setdefault(word, len(self._ids)) for word in re.findall(r"\s*\S+", text))
