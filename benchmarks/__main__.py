@@ -1,4 +1,7 @@
-"""`make bench`: every ratio that can be measured in this environment, with its goal and conditions."""
+"""`make bench`: every ratio that can be measured in this environment, with its goal and conditions.
+
+`python -m benchmarks --only pipeline` measures MarsRL's pipeline alone, on a model of yours.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import tyro
 
 from benchmarks.report import Line
 from orgthink.provenance import commit
@@ -20,23 +27,33 @@ def lines() -> Iterator[Line]:
 
         yield from vllm_engine.run()
         return
-    from benchmarks import local_engine, runtime_overhead, training
+    from benchmarks import local_engine, pipeline, runtime_overhead, training
 
     yield from runtime_overhead.run()
     yield from local_engine.run()
     yield from training.run()
+    yield from pipeline.run()
 
 
-def main() -> None:
+def main(
+    only: Literal["all", "pipeline"] = "all", model: Path | None = None, seeds: int = 3, share: float = 1.0
+) -> None:
+    """Measure and print. `model`, `seeds` and the `share` of tokens that are trained are those of `--only pipeline`."""
     set_threads(spare=1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}\n", flush=True)
-    for line in lines():
+    for line in lines() if only == "all" else pipeline_alone(model, seeds, share):
         verdict = "met" if line.met else "missed"
         print(f"{line.name}: {line.value:.2f}  (goal {line.goal}: {verdict})\n    {line.conditions}", flush=True)
 
 
+def pipeline_alone(model: Path | None, seeds: int, share: float) -> Iterator[Line]:
+    from benchmarks import pipeline
+
+    yield from pipeline.run(model, seeds, share)
+
+
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)
     sys.stdout.flush()
     os._exit(0)  # vLLM's threads do not end by themselves

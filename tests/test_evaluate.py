@@ -22,7 +22,6 @@ from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 
-
 NAMES = ("sequential", "parallel", "asyncthink")
 
 

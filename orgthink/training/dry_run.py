@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -13,6 +14,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from orgthink.engines.qwen3 import Qwen3Config
+from orgthink.training.models import HuggingFaceModel
 
 QWEN3_4B = Qwen3Config(
     vocab_size=151_936,
@@ -27,6 +29,24 @@ QWEN3_4B = Qwen3Config(
     tie_word_embeddings=True,
 )
 """The architecture of Qwen3-4B: 4.0 billion weights."""
+
+QWEN3_30B_A3B: dict[str, Any] = {
+    "vocab_size": 151_936,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "max_position_embeddings": 262_144,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10_000_000.0},
+    "tie_word_embeddings": False,
+}
+"""The architecture of Qwen3-30B-A3B-Thinking-2507, as transformers names it: 30.5 billion weights, 128 experts."""
 
 TURN, END = "<|im_start|>", "<|im_end|>"
 
@@ -47,12 +67,7 @@ def write_random_model(
     One file a layer is written at a time, so memory holds no more than the embedding.
     """
     config = architecture if layers is None else replace(architecture, num_hidden_layers=layers)
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = byte_tokenizer(config.vocab_size)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END})
-    (eos,) = tokenizer.encode(END).ids
+    eos = _write_tokenizer(folder, config.vocab_size)
     config.save(folder, eos_token_id=eos, pad_token_id=eos, dtype=dtype)
     where: dict[str, str] = {}
     for number, weights in enumerate(_weights(config, seed, getattr(torch, dtype))):
@@ -60,6 +75,21 @@ def write_random_model(
         save_file(weights, folder / file, metadata={"format": "pt"})
         where |= dict.fromkeys(weights, file)
     _write(folder / "model.safetensors.index.json", {"metadata": {}, "weight_map": where})
+    return folder
+
+
+def write_random_experts(folder: Path, architecture: dict[str, Any], *, seed: int = 0, dtype: str = "bfloat16") -> Path:
+    """Write a model folder of random weights in the shape of a mixture of experts, and return it.
+
+    transformers builds it, so all of it is in memory: scale `architecture` down.
+    """
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    eos = _write_tokenizer(folder, architecture["vocab_size"])
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**architecture, eos_token_id=eos, pad_token_id=eos))
+    HuggingFaceModel(model.to(getattr(torch, dtype)), folder).save(folder)
     return folder
 
 
@@ -73,6 +103,17 @@ def byte_tokenizer(size: int) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in (TURN, END)])
     return tokenizer
+
+
+def _write_tokenizer(folder: Path, size: int) -> int:
+    """Make the folder, with tokenizer and template; the id that ends a turn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = byte_tokenizer(size)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END})
+    (eos,) = tokenizer.encode(END).ids
+    return eos
 
 
 def _weights(config: Qwen3Config, seed: int, dtype: torch.dtype) -> Iterator[dict[str, Tensor]]:

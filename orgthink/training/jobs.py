@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.training import role_lessons
 from orgthink.training.embedded import embedded
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.schedule import MarsSettings
@@ -120,10 +121,12 @@ class Pairs(FromModel):
 
 @dataclass(frozen=True, slots=True)
 class Roles(FromModel):
-    """The pocket model, taught the form of solvers, verifiers and correctors: the cold start of MarsRL."""
+    """The pocket model, taught the roles of solver, verifier and corrector: the cold start of MarsRL."""
 
     settings: SftSettings
     """How."""
+    lessons: role_lessons.Course = "form"
+    """First `skill`, then `form`."""
     kind: Literal["roles"] = "roles"
 
     @property
@@ -131,12 +134,12 @@ class Roles(FromModel):
         return self.settings.steps
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.training import pocket, role_lessons
+        from orgthink.training import pocket
 
         tokenizer, (eos,) = _pocket_tokenizer(folder.path / "tokenizer")
 
         def rows(seed: int, pool: int) -> Iterator[Row]:
-            return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(seed, pool))
+            return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
         device, dtype = chosen(self.device), precision(self.dtype)
         model = open_trainable(model_folder(self.model), self.lora, dtype, device, self.settings.seed)

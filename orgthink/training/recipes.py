@@ -1,7 +1,7 @@
 """Recipes by name, and the run folders they leave: started once, resumed as often as it takes.
 
-`asyncthink-countdown-mini` and those beside it are the pocket model's (recipes/asyncthink/README.md); those with
-"qwen3" are the paper's own (sections 4.2 and 4.3), for a model folder of yours.
+Those of the pocket model are told in recipes/asyncthink and recipes/marsrl; those with "qwen3" are the papers' own
+(sections 4.2 and 4.3 of AsyncThink, 4.1 of MarsRL), for a model folder of yours.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from orgthink.training.jobs import Mars, Pairs, Pocket, Policy, Report, Roles
 from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.schedule import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
+from orgthink.training.mastered import Mastered
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
@@ -107,10 +108,36 @@ def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...
     )
 
 
+def marsrl_paper() -> Mars:
+    """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
+
+    Ours: the learning rate (missing in the text), steps, `live`, which tokens are mastered, and the bound of staleness,
+    which outputs of four segments do not reach. The paper also truncates its sampling (top-p, top-k); that biases the
+    importance ratio, so nothing truncates it here.
+    """
+    rollout = MarsRollout(
+        "math",
+        "paper",
+        max_tokens=65_536,
+        max_input=32_768,
+        segment=16_384,
+        temperature=0.85,
+        problems=128,
+        group=8,
+        live=16_384,
+    )
+    settings = MarsSettings(
+        rollout, steps=200, learning_rate=1e-6, warmup=0, decay=False, mastered=Mastered(entropy=0.2, probability=0.99)
+    )
+    room = {"gpu_memory_utilization": 0.3}
+    return Mars(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
+
+
 RECIPES: dict[str, KnownJob] = {
     "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
-    "pocket-roles": Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), model="pocket"),
+    "pocket-skills": Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket"),
+    "pocket-roles": Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50)),
     "asyncthink-countdown-mini": mini(),
     "asyncthink-countdown-mini-sequential": mini("sequential"),
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
@@ -118,6 +145,7 @@ RECIPES: dict[str, KnownJob] = {
     "asyncthink-countdown-mini-no-sft": mini(model=None),
     "marsrl-arithmetic-mini": marsrl("arithmetic-mini"),
     "marsrl-countdown-mini": marsrl("countdown-mini-single"),
+    "marsrl-qwen3": marsrl_paper(),
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
     "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),

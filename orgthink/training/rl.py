@@ -215,7 +215,7 @@ def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[Polic
     passes: list[_Pass] = []
     for part in minibatches(rows, settings.minibatches):
         signals = backend.forward_backward(part, token_weights(part, settings.loss.reduction), settings.loss)
-        if signals.fresh and not any(one.signals.fresh for one in passes):
+        if not passes and signals.fresh:
             require_no_drift(signals, settings.drift)
         passes.append(_Pass(signals, backend.optim_step(rate, settings.clip)))
     return passes

@@ -1,13 +1,17 @@
 """Lessons of solvers, verifiers and correctors for the pocket model: the cold start of MarsRL.
 
-They teach each role its form, and the arithmetic. How far a verifier looks, and whether a corrector takes its report
-to heart, is left to chance: that is what reinforcement learning has to find.
+Two courses. `skill` teaches arithmetic, in every role. `form` comes after it and teaches how the roles speak, with
+judgement left to chance: how far a verifier looks, whether it raises a false alarm, whether a corrector takes its
+report to heart. So the model ends as the paper finds open models: it follows the roles' instructions, and hardly
+detects or corrects errors. What pays is for reinforcement learning to find.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from orgthink.episode import Origin, Problem, Trace
 from orgthink.organizations.prompts import prompt
@@ -22,16 +26,32 @@ SHARES = {"arithmetic-mini": 0.52, "countdown-mini-single": 0.33, "sums": 0.15}
 """Share of each kind of lesson; `sums` drills single operations."""
 ROLES = {"solver": 0.36, "verifier": 0.36, "corrector": 0.28}
 """Share of each role."""
-SHALLOW = 0.7
-"""Share of a verifier's lessons that look at a part of the solution only."""
-CARELESS = 0.5
-"""Share of a corrector's lessons that keep what the report finds wrong, or believe a wrong report."""
 WRONG = 0.6
 """Share of solutions with a slip."""
 
 
-def lessons(seed: int, pool: int) -> Iterator[Trace]:
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How verifiers and correctors of a course behave."""
+
+    shallow: float
+    """Share of a verifier's lessons that look at a part of the solution only."""
+    least: int
+    """Operations that a shallow look takes in at least."""
+    alarm: float
+    """Share of a verifier's lessons on right solutions that accuse one."""
+    careless: float
+    """Share of a corrector's lessons that keep what the report finds wrong, or believe a wrong report."""
+
+
+COURSES = {"skill": Judgement(0.7, 1, 0.0, 0.5), "form": Judgement(0.95, 0, 0.15, 0.75)}
+
+Course = Literal["skill", "form"]
+
+
+def lessons(course: Course, seed: int, pool: int) -> Iterator[Trace]:
     """An endless stream of lessons, each a trace; the same for the same pool."""
+    judgement = COURSES[course]
     rng = random.Random(f"roles {seed}/{pool}")
     problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in SHARES if name in TASKS}
     while True:
@@ -40,7 +60,7 @@ def lessons(seed: int, pool: int) -> Iterator[Trace]:
             yield _sums(rng)
             continue
         (role,) = rng.choices(list(ROLES), list(ROLES.values()))
-        yield (_arithmetic if kind == "arithmetic-mini" else _countdown)(role, next(problems[kind]), rng)
+        yield (_arithmetic if kind == "arithmetic-mini" else _countdown)(role, next(problems[kind]), judgement, rng)
 
 
 def _sums(rng: random.Random) -> Trace:
@@ -57,7 +77,7 @@ def _sums(rng: random.Random) -> Trace:
     return teacher_trace("thinker", None, "facts arithmetic", [(f" {' '.join(done)}", Origin.SAMPLED)])
 
 
-def _arithmetic(role: str, problem: Problem, rng: random.Random) -> Trace:
+def _arithmetic(role: str, problem: Problem, judgement: Judgement, rng: random.Random) -> Trace:
     expression = problem.data["expression"]
     right = arithmetic.worked(expression)
     if role == "solver":
@@ -65,16 +85,18 @@ def _arithmetic(role: str, problem: Problem, rng: random.Random) -> Trace:
     wrong = rng.random() < WRONG
     shown = arithmetic.slipped(expression, rng) if wrong else right
     if role == "verifier":
-        depth = rng.randint(1, len(right.steps)) if rng.random() < SHALLOW else None
+        depth = rng.randint(judgement.least, len(right.steps)) if rng.random() < judgement.shallow else None
+        if not wrong and judgement.alarm and rng.random() < judgement.alarm:
+            return _lesson(role, problem, arithmetic.false_report(expression, rng), shown.text)
         return _lesson(role, problem, arithmetic.report(expression, shown, depth), shown.text)
     found, believed = arithmetic.false_finding(expression, rng)
     if wrong:
         found, believed = arithmetic.finding(arithmetic.report(expression, shown)), shown
-    said = believed if rng.random() < CARELESS else right
+    said = believed if rng.random() < judgement.careless else right
     return _lesson(role, problem, said.text, shown.text, found)
 
 
-def _countdown(role: str, problem: Problem, rng: random.Random) -> Trace:
+def _countdown(role: str, problem: Problem, judgement: Judgement, rng: random.Random) -> Trace:
     numbers, target = problem.data["numbers"], problem.data["target"]
     order = rng.sample(OPERATORS, len(OPERATORS))
     solved = countdown.solved(numbers, target, order)
@@ -83,13 +105,17 @@ def _countdown(role: str, problem: Problem, rng: random.Random) -> Trace:
     right = countdown.hit_of(solved)
     shown = countdown.near_miss(numbers, target, rng) if rng.random() < WRONG else right
     if role == "verifier":
-        values, given = rng.random() > SHALLOW, rng.random() > SHALLOW / 2
+        values, given = rng.random() > judgement.shallow, rng.random() > judgement.shallow / 2
         report = countdown.report(numbers, target, shown, values=values, given=given)
+        if shown == right and judgement.alarm and rng.random() < judgement.alarm:
+            report = countdown.false_report(shown, rng)
         return _lesson(role, problem, report, countdown.answered(shown))
     wrong = shown if shown != right else countdown.near_miss(numbers, target, rng)
     found = arithmetic.finding(countdown.report(numbers, target, wrong))
     kept = f"</think> {countdown.answered(wrong)}"
-    return _lesson(role, problem, kept if rng.random() < CARELESS else solved, countdown.answered(wrong), found)
+    return _lesson(
+        role, problem, kept if rng.random() < judgement.careless else solved, countdown.answered(wrong), found
+    )
 
 
 def _lesson(role: str, problem: Problem, said: str, solution: str = "", report: str = "") -> Trace:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orgthink.errors import UserError
+from orgthink.measure.estimate import Estimate
 from recipes.shared import runs
-from recipes.shared.estimates import ratio
+from recipes.shared.estimates import as_json, by_problem, ratio
 from recipes.shared.laboratory import took
-from recipes.shared.readme import interval
+from recipes.shared.readme import fill, interval
 
 RECIPE = "asyncthink-countdown-mini"
 
@@ -72,3 +74,68 @@ def test_seconds_of_all_sessions_count(tmp_path: Path):
     lines = [{"elapsed": elapsed} for elapsed in (1.0, 4.0, 0.5, 2.0)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"elap')
     assert took(tmp_path) == 6.0
+
+
+def test_a_ratio_to_nothing_is_no_number():
+    assert ratio([("p", 1.0), ("q", 2.0)], [("p", 0.0), ("q", 0.0)]) == Estimate(None, None, None, 2)
+    assert ratio([("p", 1.0), ("q", 2.0)], [("p", 0.0), ("q", 2.0)]) == Estimate(1.5, None, None, 2)
+
+
+def test_a_problem_has_the_mean_of_its_samples():
+    assert by_problem([("p", 1.0), ("q", 0.0), ("p", 0.0)]) == [("p", 0.5), ("q", 0.0)]
+
+
+def test_estimates_become_json_however_deep_they_are():
+    one = {"mean": 1.0, "low": None, "high": None, "n": 1}
+    assert as_json({"a": [Estimate(1.0, None, None, 1)], "b": {"c": "d"}}) == {"a": [one], "b": {"c": "d"}}
+
+
+def test_a_marked_place_is_filled_in_and_nothing_else():
+    page = "a\n<!-- x -->\nold\n<!-- /x -->\nb <!-- y --><!-- /y -->"
+    filled = fill(page, {"x": r"\1 new", "y": "z"})
+    assert filled == "a\n<!-- x -->\n\n\\1 new\n\n<!-- /x -->\nb <!-- y -->\n\nz\n\n<!-- /y -->"
+    assert fill(filled, {"x": r"\1 new", "y": "z"}) == filled
+
+
+def test_a_training_with_another_seed_bears_it_in_its_name(tmp_path: Path):
+    from orgthink.training.recipes import RECIPES, Training, adjusted, start
+
+    assert runs.recipe_of(f"{RECIPE}-seed12") == (RECIPE, 12)
+    assert runs.recipe_of(RECIPE) == (RECIPE, None)
+    second = Training(RECIPE, adjusted(RECIPES[RECIPE], {}, ["seed=2"]))
+    start(second, tmp_path / f"{RECIPE}-seed2")
+    assert not runs.finished(tmp_path / f"{RECIPE}-seed2")
+    for name in (f"{RECIPE}-seed1", RECIPE):
+        start(second, tmp_path / name)
+        with pytest.raises(UserError, match="other settings"):
+            runs.finished(tmp_path / name)
+
+
+def test_what_is_missing_is_trained_and_what_is_begun_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from orgthink.training.recipes import RECIPES, Training, start
+
+    told: list[tuple[str, ...]] = []
+
+    def train(*arguments: str) -> None:
+        told.append(arguments)
+        run = Path(arguments[-1])
+        if "--resume" not in arguments:
+            job = RECIPES[run.name]
+            start(Training(run.name, replace(job, model=job.model or "pocket")), run)
+        (run / "checkpoints" / f"step-{RECIPES[run.name].steps:06d}").mkdir(parents=True)
+
+    monkeypatch.setattr(runs, "_orgthink", train)
+    begun, base, from_base = "asyncthink-countdown-mini-sequential", RECIPE, "asyncthink-countdown-mini-no-sft"
+    start(Training(begun, RECIPES[begun]), tmp_path / begun)
+    for _ in range(2):
+        runs.train_missing(tmp_path, [begun, base, from_base], {from_base: base})
+    model = tmp_path / base / "checkpoints" / f"step-{RECIPES[base].steps:06d}" / "model"
+    assert told == [
+        ("train", "--resume", str(tmp_path / begun)),
+        ("train", base, "--out", str(tmp_path / base)),
+        ("train", from_base, "--model", str(model), "--out", str(tmp_path / from_base)),
+    ]
+    with pytest.raises(UserError, match="not finished"):
+        monkeypatch.setattr(runs, "_orgthink", lambda *arguments: told.append(arguments))
+        runs.train_missing(tmp_path, [f"{RECIPE}-seed3"])
+    assert told[-1] == ("train", RECIPE, "--seed", "3", "--out", str(tmp_path / f"{RECIPE}-seed3"))

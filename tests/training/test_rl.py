@@ -41,9 +41,9 @@ from orgthink.store import RunFolder
 from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.episodes import RlSettings, grouped, require_version, whole_groups
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.recipes import Training, go_on, mini, start
-from orgthink.training.episodes import RlSettings, grouped, require_version, whole_groups
 from orgthink.training.rl import minibatches, train_policy
 from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
 from orgthink.training.rows import PolicyRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from orgthink.episode import Problem, StopReason, StopReason
+from orgthink.episode import Problem, StopReason
 from orgthink.grammar.verdict import Verdict
 from orgthink.training.marsrl.chain import Group, Outcome
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of

@@ -128,6 +128,19 @@ def _reported(lines: Sequence[str], finding: str | None) -> str:
     return f"{thinking} </think> finding {finding or 'none'} correctness : {verdict}".strip()
 
 
+def false_report(expression: str, rng: random.Random) -> str:
+    """A report that accuses a right solution, at the operation that a false finding names."""
+    found, _ = false_finding(expression, rng)
+    operation = found.removeprefix("finding ")
+    lines: list[str] = []
+    for step in worked(expression).steps:
+        if " ".join(step.operation) == operation.partition(" = ")[0]:
+            return _reported([*lines, f"{operation} {step.value} bad"], operation)
+        lines.append(f"{' '.join(step.operation)} = {step.value} {step.value} ok")
+        lines.append(" ".join(step.rest))
+    raise AssertionError("a finding names one of the operations")
+
+
 def finding(text: str) -> str:
     """What a corrector is shown of a report: from the end of the thinking to the verdict."""
     return text.partition("</think>")[2].partition("correctness")[0].strip()

@@ -100,6 +100,14 @@ def report(numbers: Sequence[int], target: int, expression: str, *, values: bool
     return _reported(lines, None)
 
 
+def false_report(expression: str, rng: random.Random) -> str:
+    """A report that accuses a right answer of using a number that is not given."""
+    used = [token for token in expression.split() if token.isdigit()]
+    bad = rng.randrange(len(used))
+    looked = [f"{token} ok" for token in used[:bad]]
+    return _reported([" ".join([*looked, f"{used[bad]} bad"])], used[bad])
+
+
 def _reported(lines: Sequence[str], finding: str | None) -> str:
     verdict = "correct" if finding is None else "wrong"
     return f"{' ; '.join(lines)} </think> finding {finding or 'none'} correctness : {verdict}".strip()

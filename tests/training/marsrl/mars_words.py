@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import zlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,6 @@ class WordEngine:
         self.requests: list[tuple[str, int, int]] = []
         """Input, tokens that were there, and most to sample."""
         self._write, self._context = write, context
-        self._ids: dict[str, int] = {"": 0}
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         text = "\n\n".join(message.content for message in messages)
@@ -93,4 +93,4 @@ class WordEngine:
         pass
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        return tuple(self._ids.setdefault(word, len(self._ids)) for word in re.findall(r"\s*\S+", text))
+        return tuple(zlib.crc32(word.encode()) for word in re.findall(r"\s*\S+", text))

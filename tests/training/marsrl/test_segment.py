@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine
 
@@ -25,9 +25,10 @@ from orgthink.training.marsrl.segment import Lengths, go_on
 from orgthink.training.rows import policy_row
 
 POCKET = MODELS / "pocket"
-PROBLEM = ARITHMETIC_MINI.problem("3 * ( 7 + 5 ) - 8", 28)
+PROBLEM = ARITHMETIC_MINI.problem("3 * ( 2 + 10 ) + ( 11 + 15 )", 62)
 MESSAGES = Asked("solver").messages(PROBLEM, "pocket")
-MOST = 40
+MOST = 64
+HEAT = 1.5
 
 
 @cache
@@ -52,7 +53,7 @@ async def decoded(
     """The members after stretches of these lengths, the last as often as it takes; side by side, as in a step."""
     members, lengths = list(members), list(segments)
     while any(not member.finished for member in members):
-        stretch = Lengths(MOST, lengths.pop(0) if len(lengths) > 1 else lengths[0], 1.0)
+        stretch = Lengths(MOST, lengths.pop(0) if len(lengths) > 1 else lengths[0], HEAT)
         live = [i for i, member in enumerate(members) if not member.finished]
         grown = await asyncio.gather(*(go_on(engine, messages, members[i], stretch) for i in live))
         for i, member in zip(live, grown, strict=True):
@@ -89,8 +90,7 @@ def in_one_go() -> list[Member]:
     return asyncio.run(decoded(pocket(), [begun(seed) for seed in range(12)], [MOST]))
 
 
-@given(st.lists(st.integers(1, MOST), min_size=1, max_size=6))
-@settings(max_examples=12, deadline=None)
+@pytest.mark.parametrize("segments", [(1,), (MOST - 1,), *(Random(i).choices(range(1, MOST), k=4) for i in range(4))])
 def test_segments_give_the_tokens_and_log_probabilities_of_one_go(segments):
     whole = in_one_go()
     assert {member.trace.stop for member in whole} == {StopReason.DONE, StopReason.LENGTH}, "both ends are seen"
@@ -170,21 +170,19 @@ def test_a_stream_that_just_stops_is_an_error():
 # Several policy versions
 
 
-@given(st.lists(st.integers(1, 15), min_size=2, max_size=5), st.integers(0, 3))
-@settings(max_examples=8, deadline=None)
-def test_every_token_keeps_the_version_that_drew_it(segments, seed):
+@pytest.mark.parametrize("segments", [(1, 1, 1, 1), *(Random(i).choices(range(1, 16), k=4) for i in range(4))])
+def test_every_token_keeps_the_version_that_drew_it(segments):
     """Weights change between any two segments; what was sampled before stays as it was, to the bit."""
 
     async def trained() -> list[Member]:
-        engine, live = pocket(), [begun(100 * seed + i) for i in range(6)]
+        engine, live = pocket(), [begun(seed) for seed in range(6)]
         for version, length in enumerate(segments):
             await engine.update_weights(weights(0.002 * version), str(version))
             for i, member in enumerate(live):
                 if not member.finished:
-                    live[i] = grown = await go_on(engine, MESSAGES, member, Lengths(MOST, length, 1.0))
+                    live[i] = grown = await go_on(engine, MESSAGES, member, Lengths(MOST, length, HEAT))
                     require_aligned(grown, version)
-                    before = [span for span in grown.trace.spans if span.policy_version != str(version)]
-                    assert before == list(member.trace.spans)
+                    assert grown.trace.spans[: len(member.trace.spans)] == member.trace.spans
                     assert grown.trace.turns == version + 1
         return live
 

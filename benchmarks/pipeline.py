@@ -1,0 +1,253 @@
+"""MarsRL's pipeline against whole trajectories: the same model, problems and seeds, in turns.
+
+An output waits from its end to the beginning of its training. Times of a pipeline count from the tick at which all
+five agents are at work; its learning curve counts from the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from benchmarks import pipeline_simulation
+from benchmarks.report import Line
+from orgthink.engines import MODELS
+from orgthink.engines.local import LocalEngine
+from orgthink.measure.estimate import Estimate, average
+from orgthink.tasks import task_named
+from orgthink.training.embedded import embedded
+from orgthink.training.jobs import Mars
+from orgthink.training.marsrl.chain import Chain, Rules
+from orgthink.training.marsrl.schedule import Work
+from orgthink.training.marsrl.streams import ROLES, STREAMS, last_stage
+from orgthink.training.recipes import RECIPES, Training, start
+from orgthink.training.rl import train_policy
+
+COLD_STARTS = Path("runs/pocket-roles/checkpoints")
+SHIPPED = MODELS / "pocket-roles"
+MOST = 240
+"""Tokens of an output: solvers that enumerate need 90 and more, most verdicts fewer than 20."""
+BINS = 4
+"""Of the learning curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Two schedules that are compared."""
+
+    name: str
+    """What they have in common."""
+    whole: int
+    """Problems of a step."""
+    pipeline: int
+    """New problems of a tick."""
+    minibatches: int
+    """Optimizer steps of a step of whole trajectories; a tick has one for as many new problems."""
+    tokens: int
+    """Trained tokens of each run."""
+    segment: int | None = None
+    """Of the pipeline."""
+
+    def job(self, whole: bool, model: Path, seed: int) -> Mars:
+        """What one of the two trains."""
+        job = RECIPES["marsrl-countdown-mini"]
+        assert isinstance(job, Mars)
+        plan = replace(
+            job.settings.rollout,
+            max_tokens=MOST,
+            schedule="whole" if whole else "pipeline",
+            problems=self.whole if whole else self.pipeline,
+            segment=None if whole else self.segment,
+        )
+        parts = self.minibatches if whole else self.minibatches * self.pipeline // self.whole
+        endless = replace(job.settings, rollout=plan, steps=10_000, save_every=10_000, decay=False)
+        return replace(job, settings=replace(endless, minibatches=parts, seed=seed), model=str(model))
+
+
+SETTINGS = (
+    Setting("equal problems a step", whole=4, pipeline=4, minibatches=4, tokens=32_000),
+    Setting("equal optimizer steps", whole=16, pipeline=1, minibatches=16, tokens=20_000),
+)
+
+
+class Enough(Exception):
+    """As many tokens are trained as were asked for."""
+
+
+class Trained(NamedTuple):
+    """One run."""
+
+    lines: list[dict[str, Any]]
+    """Metrics of all steps."""
+    steady: list[dict[str, Any]]
+    """Of those that are timed."""
+    batch: float
+    """Mean rows of a decoding step."""
+
+    @property
+    def wait(self) -> float:
+        return weighted(self.steady, "wait")
+
+    @property
+    def seconds(self) -> float:
+        return sum(sum(line["seconds"].values()) for line in self.steady)
+
+    @property
+    def speed(self) -> float:
+        return sum(line["trained_tokens"] for line in self.steady) / self.seconds
+
+    @property
+    def share(self) -> float:
+        """Of the seconds, those of rollouts."""
+        return sum(line["seconds"]["rollout"] for line in self.steady) / self.seconds
+
+
+def weighted(lines: Sequence[dict[str, Any]], name: str) -> float:
+    """Mean of a metric over outputs."""
+    known = [line for line in lines if line[name] is not None]
+    return sum(line[name] * line["outputs"] for line in known) / sum(line["outputs"] for line in known)
+
+
+def model_of(given: Path | None) -> Path | None:
+    """The model that is asked for, the shipped one, or the newest checkpoint of its training."""
+    if given is not None or SHIPPED.exists():
+        return given or SHIPPED
+    return max(COLD_STARTS.glob("step-*/model"), default=None)
+
+
+def run(model: Path | None = None, seeds: int = 3, share: float = 1.0) -> Iterator[Line]:
+    """Ratios of each setting, with a share of its tokens, then of the simulation with the lengths of the model."""
+    if (model := model_of(model)) is None:
+        print("orgthink train pocket-roles --out runs/pocket-roles adds the ratios of MarsRL's pipeline", flush=True)
+        return
+    for setting in SETTINGS:
+        yield from compare(replace(setting, tokens=int(setting.tokens * share)), model, seeds)
+    yield from pipeline_simulation.run(asyncio.run(measured(model)), MOST)
+
+
+def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
+    """Pairs of runs, the second of a pair first in the next: a machine that drifts meets both."""
+    wholes: list[Trained] = []
+    pipelines: list[Trained] = []
+    for seed in range(seeds):
+        for whole in (True, False) if seed % 2 == 0 else (False, True):
+            (wholes if whole else pipelines).append(train(setting, whole, model, seed))
+    pairs = list(zip(wholes, pipelines, strict=True))
+    shorter = over([whole.wait / pipeline.wait for whole, pipeline in pairs])
+    faster = over([pipeline.speed / whole.speed for whole, pipeline in pairs])
+    how = f"{model}, {torch.get_num_threads()} threads, {seeds} seeds of {setting.tokens:,} trained tokens; "
+    how += f"{setting.whole} problems a step and {setting.pipeline} a tick, {setting.whole // setting.minibatches} an "
+    how += "optimizer step; whole and pipeline: "
+    name = f"pipeline ÷ whole trajectories, {setting.name}"
+    waits = f"{mean(wholes, 'wait'):.2f} s and {mean(pipelines, 'wait'):.2f} s"
+    assert shorter.mean is not None and faster.mean is not None
+    yield Line(f"{name}, delay", shorter.mean, "≥ 10", shorter.mean >= 10, f"{how}{waits}, {interval(shorter)}")
+    speeds = f"{mean(wholes, 'speed'):,.0f} and {mean(pipelines, 'speed'):,.0f}, {interval(faster)}; "
+    speeds += f"{mean(wholes, 'batch'):.0f} and {mean(pipelines, 'batch'):.0f} rows a decoding step, "
+    speeds += f"rollout {mean(wholes, 'share'):.0%} and {mean(pipelines, 'share'):.0%} of the time"
+    told = f"{how}{speeds}"
+    yield Line(f"{name}, trained tokens a second", faster.mean, "≥ 1.5", faster.mean >= 1.5, told)
+    if len(wholes[0].lines) > 1:
+        yield curves(name, pairs, setting.tokens)
+
+
+def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
+    """One run, until as many tokens are trained as the setting says."""
+    job, lines = setting.job(whole, model, seed), []
+
+    def report(line: dict[str, Any]) -> None:
+        lines.append(line)
+        filled = any(at_work(one) for one in lines)
+        if filled and sum(one["trained_tokens"] for one in lines) >= setting.tokens:
+            raise Enough
+
+    backend = embedded(model, job)
+    with tempfile.TemporaryDirectory() as folder, suppress(Enough):
+        train_policy(backend, job.settings, start(Training("bench", job), Path(folder) / "run"), report)
+    assert isinstance(backend.sampler, LocalEngine)
+    filled = next(i for i, line in enumerate(lines) if at_work(line))
+    return Trained(lines, lines[filled:], backend.sampler.sampled_tokens / backend.sampler.steps)
+
+
+def at_work(line: dict[str, Any]) -> bool:
+    """Whether outputs of the last agent finished in a step: then all five are at work."""
+    return line["tokens"][STREAMS[-1]] is not None
+
+
+def mean(runs: Sequence[Trained], name: str) -> float:
+    return sum(getattr(one, name) for one in runs) / len(runs)
+
+
+def over(values: Sequence[float]) -> Estimate:
+    """Mean over seeds, with its interval."""
+    return average((str(seed), value) for seed, value in enumerate(values))
+
+
+def interval(estimate: Estimate) -> str:
+    return "" if estimate.low is None else f"95 % [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def curves(name: str, pairs: Sequence[tuple[Trained, Trained]], tokens: int) -> Line:
+    """Rewards of both in bins of trained tokens, and their difference in all, over the seeds."""
+    told = []
+    for role in ROLES:
+        both = [[curve(one, role, tokens) for one in runs] for runs in zip(*pairs, strict=True)]
+        told.append(f"{role} " + " and ".join(" ".join(map(shown, zip(*runs, strict=True))) for runs in both))
+    gap = over([area(pipeline, tokens) - area(whole, tokens) for whole, pipeline in pairs])
+    assert gap.mean is not None
+    same = gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high
+    how = f"mean over {tokens:,} trained tokens, {interval(gap)}; rewards by {BINS} bins of them, whole and pipeline: "
+    return Line(f"{name}, reward", gap.mean, "0 in the interval", same, how + "; ".join(told))
+
+
+def curve(run: Trained, role: str, tokens: int) -> list[float | None]:
+    """Mean reward of a role by how many tokens were trained before."""
+    bins: list[list[dict[str, Any]]] = [[] for _ in range(BINS)]
+    before = 0
+    for line in run.lines:
+        if before < tokens:
+            bins[before * BINS // tokens].append({"reward": line["rewards"][role], "outputs": line["outputs"]})
+        before += line["trained_tokens"]
+    return [weighted(lines, "reward") if any(one["reward"] is not None for one in lines) else None for lines in bins]
+
+
+def area(run: Trained, tokens: int) -> float:
+    """Mean reward over the curves: each role and each bin that has outputs counts the same."""
+    values = [value for role in ROLES for value in curve(run, role, tokens) if value is not None]
+    return sum(values) / len(values)
+
+
+def shown(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.2f}" if known else "–"
+
+
+async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.Lengths]:
+    """Lengths of chains' outputs, as the model writes them."""
+    settings = replace(SETTINGS[0], whole=problems).job(True, model, 0).settings
+    plan = settings.rollout
+    task, last = task_named(plan.task), last_stage(plan.roles)
+    rules = Rules(task, plan.prompts, plan.group, plan.take, plan.strategy, last, settings.reward, settings.seed)
+    engine = LocalEngine.open(model, slots=192, threaded=False)
+    work = Work(engine, rules, plan.lengths, plan.max_input)
+
+    async def grow(chain: Chain) -> pipeline_simulation.Lengths:
+        stages = []
+        after: Chain | None = chain
+        while after is not None:
+            after = await work.stretch(after)
+            stages.append([[member.trace.steps for member in group.members] for group in after.groups])
+            after = work.advance(after)
+        return stages
+
+    begun = [rules.begin(i, problem) for i, problem in zip(range(problems), task.problems("train", 0), strict=False)]
+    chains = list(await asyncio.gather(*map(grow, begun)))
+    await engine.aclose()
+    return chains

@@ -1,0 +1,163 @@
+"""What verifiers and correctors did, read off the record, against what each of them was really shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Status
+from orgthink.evaluate import grade
+from orgthink.grammar.verdict import TERSE, Verdict
+from orgthink.measure.estimate import proportion
+from orgthink.measure.verification import (
+    accuracy,
+    corrections,
+    false_alarms,
+    fixed,
+    judgements,
+    recall,
+    solver_grade,
+    unparsed,
+)
+from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.clock import run_virtual
+from orgthink.tasks import ARITHMETIC_MINI
+
+PROBLEM = ARITHMETIC_MINI.problem("2 + 3", 5)
+
+LONG = 12
+"""Tokens of an agent; longer texts are cut off."""
+
+SOLUTIONS = {
+    "right": "mull </think> 2 + 3 = 5 <ANSWER> 5 </ANSWER>",
+    "wrong": "mull <ANSWER> 5 </ANSWER> </think> <ANSWER> 6 </ANSWER>",
+    "silent": "mull </think> 2 + 3 = 5",
+    "cut off": "mull " * LONG + "</think> <ANSWER> 5 </ANSWER>",
+    "cut off late": "</think> <ANSWER> 5 </ANSWER>" + " mull" * LONG,
+}
+REPORTS = {
+    Verdict.CORRECT: "look </think> correctness : correct",
+    Verdict.WRONG: "look </think> finding correctness : wrong",
+    Verdict.UNPARSED: "look </think> finding",
+}
+CUT_OFF = "</think> correctness : correct" + " look" * LONG
+
+
+def play(replies: Sequence[str], rounds: int = 4) -> Episode:
+    """A graded episode in which these are said, in this order."""
+    engine = ScriptedEngine([Turn(reply) for reply in replies])
+    organization = VerifierCorrector(prompts="pocket", rounds=rounds)
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(LONG))))
+    run_virtual(engine.aclose())
+    return grade(episode, ARITHMETIC_MINI)
+
+
+def told(solver: str, *then: tuple[str, str], rounds: int = 4) -> Episode:
+    """An episode of a solution, and pairs of a report that finds it wrong and what the corrector makes of it."""
+    replies = [SOLUTIONS[solver]]
+    for report, corrected in then:
+        replies += [REPORTS[Verdict(report)], *([SOLUTIONS[corrected]] if corrected else [])]
+    return play(replies, rounds)
+
+
+def test_a_verdict_is_held_against_what_it_judged():
+    episode = told("wrong", ("wrong", "right"), ("correct", ""))
+    first, second = judgements(episode, TERSE)
+    assert (first.agent, first.stream, first.verdict, first.right) == (
+        "controller/verifier-1",
+        "verifier-1",
+        Verdict.WRONG,
+        False,
+    )
+    assert (second.stream, second.verdict, second.right) == ("verifier-2", Verdict.CORRECT, True)
+    assert first.agrees and second.agrees
+    (mended,) = corrections(episode)
+    assert (mended.stream, mended.before, mended.after) == ("corrector-1", False, True)
+    assert solver_grade(episode) == Grade(0, 1)
+    assert episode.grade == Grade(1, 1)
+
+
+def test_a_solution_without_verdict_is_judged_again_as_the_solvers():
+    episode = told("right", ("unparsed", ""), ("wrong", "wrong"), ("correct", ""))
+    assert [one.stream for one in judgements(episode, TERSE)] == ["verifier-1", "verifier-1", "verifier-2"]
+    assert [one.agrees for one in judgements(episode, TERSE)] == [False, False, False]
+    assert [(one.before, one.after) for one in corrections(episode)] == [(True, False)]
+    assert solver_grade(episode) == Grade(1, 1)
+    assert episode.grade == Grade(0, 1)
+
+
+def test_a_correction_that_was_cut_off_leaves_the_solvers_solution():
+    episode = told("wrong", ("wrong", "cut off"), ("wrong", "right"), ("correct", ""))
+    assert [one.stream for one in judgements(episode, TERSE)] == ["verifier-1", "verifier-1", "verifier-2"]
+    assert [one.stream for one in corrections(episode)] == ["corrector-1", "corrector-1"]
+    assert [one.after for one in corrections(episode)] == [False, True]
+
+
+def test_a_report_that_was_cut_off_says_nothing():
+    (judged,) = judgements(play([SOLUTIONS["right"], CUT_OFF], rounds=1), TERSE)
+    assert judged.verdict is Verdict.UNPARSED
+
+
+def test_the_shares_are_of_those_that_they_are_about():
+    episodes = [
+        told("wrong", ("wrong", "right"), ("wrong", "wrong"), ("correct", "")),
+        told("silent", ("unparsed", ""), ("correct", "")),
+    ]
+    judged = [one for episode in episodes for one in judgements(episode, TERSE)]
+    assert [one.right for one in judged] == [False, True, False, False, False]
+    assert [value for _, value in accuracy(judged)] == [True, False, False, False, False]
+    assert [value for _, value in recall(judged)] == [True, False, False, False]
+    assert [value for _, value in false_alarms(judged)] == [True]
+    assert [value for _, value in unparsed(judged)] == [False, False, False, True, False]
+    assert proportion(recall(judged)).mean == 0.25
+    assert list(fixed(one for episode in episodes for one in corrections(episode))) == [(PROBLEM.id, True)]
+
+
+@given(st.sampled_from(sorted(SOLUTIONS)), st.lists(st.sampled_from(sorted(SOLUTIONS)), min_size=4, max_size=4),
+       st.lists(st.sampled_from([*REPORTS.values(), CUT_OFF]), min_size=4, max_size=4))  # fmt: skip
+def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str], reports: list[str]):
+    """The solution in a prompt is right exactly if the judgement says so."""
+    said, fixes, rounds = [SOLUTIONS[solver]], iter(corrected), 0
+    for report in reports:
+        said, rounds = [*said, report], rounds + 1
+        if report == REPORTS[Verdict.CORRECT]:
+            break
+        if report == REPORTS[Verdict.WRONG] and rounds < len(reports):
+            said.append(SOLUTIONS[next(fixes)])
+    episode = play(said, len(reports))
+
+    def shown(agent: str) -> bool:
+        prompt = episode.trace(agent).spans[0]
+        assert prompt.origin is Origin.PROMPT
+        return "<ANSWER> 5 </ANSWER>" in prompt.text
+
+    for one in judgements(episode, TERSE):
+        assert one.right == shown(one.agent), one
+        if one.stream == "verifier-1":
+            assert one.right == solver_grade(episode).all_correct
+    for one in corrections(episode):
+        assert one.before == shown(one.agent), one
+    assert len(judgements(episode, TERSE)) == rounds
+    assert sum(trace.role == "corrector" for trace in episode.traces) == len(corrections(episode))
+    assert (episode.trace("controller/solver").status is Status.OK) == (not solver.startswith("cut off"))
+
+
+def test_an_ungraded_episode_has_no_solvers_grade():
+    episode = Episode("e", Problem("p", "t", "", ""), "verifier_corrector", 1, ())
+    assert solver_grade(episode) is None
+
+
+def test_an_episode_of_others_has_no_judgements():
+    (solver, verifier) = told("right", ("correct", "")).traces[1:]
+    episode = Episode("e", PROBLEM, "x", 1, (verifier,), grade=Grade(1, 1))
+    with pytest.raises(ValueError, match="no solver"):
+        judgements(episode, TERSE)
+    with pytest.raises(ValueError, match="no solver"):
+        solver_grade(episode)
+    assert judgements(Episode("e", PROBLEM, "x", 1, (solver,)), TERSE) == []

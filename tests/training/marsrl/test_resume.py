@@ -1,0 +1,290 @@
+"""Chains that are saved in the middle of a segment, runs that are killed, and requests that cannot be met."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mars_words import Habits, WordEngine, problems_file
+from safetensors.torch import load_file
+
+from orgthink.cli import main
+from orgthink.engines import MODELS
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.episode import StopReason
+from orgthink.errors import UserError
+from orgthink.organizations import prompts
+from orgthink.store import RunFolder
+from orgthink.training import checkpoint
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.marsrl.schedule import Chains, MarsRollout, MarsSettings
+from orgthink.training.rl import Batch, Clock, train_policy
+
+POCKET = MODELS / "pocket"
+
+ROLLOUT = MarsRollout("arithmetic-mini", "pocket", max_tokens=64, segment=24, temperature=1.5, problems=3, group=4)
+SETTINGS = MarsSettings(ROLLOUT, steps=5, learning_rate=1e-3, warmup=1, minibatches=2, save_every=1)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> MarsSettings:
+    task = problems_file(tmp_path, *range(7, 30))
+    plan = MarsRollout(task, "pocket", max_tokens=14, segment=5, problems=2, group=4)
+    return MarsSettings(plan, steps=1, learning_rate=1e-3)
+
+
+def ticked(chains: Chains, engine: WordEngine, first: int, ticks: int) -> list[Batch]:
+    async def go() -> list[Batch]:
+        batches = []
+        for tick in range(first, first + ticks):
+            engine.version = str(tick)
+            batches.append(await chains.collect(engine, tick, Clock()))
+        return batches
+
+    return asyncio.run(go())
+
+
+# Chains on the disk
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 5])
+def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(settings, tmp_path, ticks):
+    habits = Habits(solves=0.3, accuses=0.7, spellings=50)
+    chains, again = Chains(settings), Chains(settings)
+    ticked(chains, WordEngine(habits), 0, ticks)
+    chains.save(tmp_path)
+    again.load(tmp_path, ticks)
+    assert again._chains == chains._chains and again._begun == chains._begun
+    if ticks:
+        members = [m for chain in again._chains for group in chain.groups for m in group.members]
+        assert any(m.trace.steps and not m.finished for m in members), "some are in the middle"
+        assert any(m.finished and m.trace.stop is StopReason.DONE for m in members)
+    one, other = (ticked(source, WordEngine(habits), ticks, 4) for source in (chains, again))
+    assert [batch.rows for batch in one] == [batch.rows for batch in other]
+    assert sum(len(batch.rows) for batch in one) > 0
+
+
+@pytest.mark.parametrize("task", ["arithmetic-mini", "countdown-mini-single", "countdown", "sudoku"])
+def test_problems_of_every_task_survive_the_disk(task, tmp_path):
+    settings = MarsSettings(MarsRollout(task, "pocket", max_tokens=4, segment=2), steps=1, learning_rate=1e-3)
+    chains, again = Chains(settings), Chains(settings)
+    ticked(chains, WordEngine(lambda asked, luck: " 1 2 3"), 0, 1)
+    chains.save(tmp_path)
+    again.load(tmp_path, 1)
+    assert again._chains == chains._chains
+    assert next(again._problems) == next(chains._problems), "the next problem is the one that would have come"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_bytes(file.read_bytes()[:-20]),
+        lambda file: file.write_bytes(b"\xff" + file.read_bytes()),
+        lambda file: file.write_text('{"begun": 2}'),
+        lambda file: file.write_text(file.read_text().replace('"right": null', '"right": "perhaps"')),
+        lambda file: file.unlink(),
+    ],
+)
+def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage):
+    chains = Chains(settings)
+    ticked(chains, WordEngine(Habits()), 0, 2)
+    chains.save(tmp_path)
+    damage(tmp_path / "chains.json")
+    with pytest.raises(UserError, match="chains.json") as caught:
+        Chains(settings).load(tmp_path, 2)
+    assert "\n" not in str(caught.value) and str(caught.value).count("chains.json:") <= 1
+
+
+# Whole runs
+
+
+def pocket() -> EmbeddedBackend:
+    return EmbeddedBackend(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+
+
+def trained(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
+    folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
+    train_policy(pocket(), settings, folder, lambda line: None)
+    return metrics(run)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """Without the seconds, which alone may differ between equal runs."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in ("seconds", "wait")} for line in lines]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.saved(run)[-1] / "model" / "model.safetensors")
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_that_is_killed_goes_on_to_the_bit_with_segments_under_way(tmp_path):
+    """Killed without warning once a step is on the disk; resumed in the test's own process."""
+    cut, whole = tmp_path / "cut", tmp_path / "whole"
+    plan = ROLLOUT
+    given = [f"rollout.{name}={getattr(plan, name)}" for name in ("max_tokens", "segment", "temperature", "problems")]
+    given += ["rollout.group=4", "learning_rate=1e-3", "warmup=1", "minibatches=2", "save_every=1", "drift=0.1"]
+    arguments = ["marsrl-arithmetic-mini", "--model", "pocket", "--device", "cpu", "--steps", "5", "--out"]
+    options = ["--set", *given]
+
+    command = [sys.executable, "-m", "orgthink", "train", *arguments, str(cut), *options]
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+    try:
+        while not len(checkpoint.saved(cut)) >= 2:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.005)
+    finally:
+        process.kill()
+        process.communicate()
+    saved = checkpoint.saved(cut)[-1]
+    assert checkpoint.state(saved)["step"] < 5
+    members = [m for chain in underway(saved) for group in chain["groups"] for m in group["members"]]
+    assert any(m["trace"]["spans"] and not m["finished"] for m in members), "segments were under way"
+
+    assert main(["train", "--resume", str(cut)]) == 0
+    assert main(["train", *arguments, str(whole), *options]) == 0
+    assert [line["step"] for line in metrics(whole)] == [1, 2, 3, 4, 5]
+    assert metrics(cut) == metrics(whole)
+    assert same(weights(cut), weights(whole))
+    assert not same(weights(whole), load_file(POCKET / "model.safetensors")), "something was learned"
+    assert max(line["age_max"] or 0 for line in metrics(whole)) > 0
+    assert underway(checkpoint.saved(cut)[-1], timeless=True) == underway(checkpoint.saved(whole)[-1], timeless=True)
+
+
+def underway(saved: Path, *, timeless: bool = False) -> Any:
+    """Chains in a checkpoint."""
+
+    def without(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without(one) for name, one in value.items() if name not in ("start", "end")}
+        return [without(one) for one in value] if isinstance(value, list) else value
+
+    chains = json.loads((saved / "chains.json").read_text())["chains"]
+    return without(chains) if timeless else chains
+
+
+def test_a_step_without_a_finished_group_trains_nothing_and_goes_on(tmp_path):
+    settings = replace(SETTINGS, steps=2, rollout=replace(ROLLOUT, segment=4, problems=1))
+    lines = trained(tmp_path, settings)
+    assert [line["groups"] for line in lines] == [0, 0]
+    assert [line["live"] for line in lines] == [4, 8]
+    assert lines[0]["reward"] is lines[0]["loss"] is lines[0]["age"] is None
+    assert same(weights(tmp_path), load_file(POCKET / "model.safetensors"))
+
+
+def test_torn_chains_end_a_run_with_one_line_and_lose_nothing(tmp_path):
+    short = replace(SETTINGS, steps=1, rollout=replace(ROLLOUT, segment=4))
+    before = trained(tmp_path, short)
+    (saved,) = checkpoint.saved(tmp_path)
+    (saved / "chains.json").write_text("{")
+    with pytest.raises(UserError, match=f"^{saved / 'chains.json'} cannot be read: "):
+        trained(tmp_path, replace(short, steps=2))
+    assert metrics(tmp_path) == before and checkpoint.saved(tmp_path) == [saved]
+
+
+# Requests that cannot be met
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"group": 1}, "group is 1"),
+        ({"take": 3, "strategy": "balanced"}, "take is 3: balanced"),
+        ({"take": 0}, "take is 0"),
+        ({"problems": 0}, "problems is 0"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"max_input": 0}, "max_input is 0"),
+        ({"segment": 65}, "segment is 65: it must be from 1 to max_tokens, 64"),
+        ({"segment": 0}, "segment is 0"),
+        ({"schedule": "whole"}, "segment is of the pipeline"),
+        ({"temperature": 0.0}, "temperature is 0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"live": 3}, "live is 3: not even one group of 4"),
+        ({"roles": ()}, "name one or more of solver, verifier, corrector"),
+        ({"roles": ("solver", "solver")}, "each once"),
+    ],
+)
+def test_a_rollout_that_cannot_be_says_why(changes, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        replace(ROLLOUT, **changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("changes", "fits"), [({}, True), ({"max_input": 960}, True), ({"max_input": 961}, False)])
+def test_inputs_and_outputs_fit_the_models_context_together(changes, fits):
+    settings = replace(SETTINGS, rollout=replace(ROLLOUT, **changes))
+    settings.require(None)
+    if fits:
+        settings.require(1024)
+    else:
+        with pytest.raises(UserError, match=r"context of 1024: lower rollout\.max_input or rollout\.max_tokens"):
+            settings.require(1024)
+
+
+def test_a_prompt_style_without_the_roles_is_named(monkeypatch):
+    templates = prompts._templates("pocket")
+    monkeypatch.setattr(prompts, "_templates", lambda style: {k: v for k, v in templates.items() if k != "corrector"})
+    with pytest.raises(UserError, match="prompt style pocket has no template for the corrector"):
+        SETTINGS.require(1024)
+
+
+RECIPE = "marsrl-arithmetic-mini"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("rollout.group=1", "group is 1"),
+        ("rollout.segment=4096", "segment is 4096"),
+        ("rollout.max_tokens=2000", "context of 1024"),
+        ("rollout.strategy=best", "rollout.strategy"),
+        ("rollout.schedule=later", "rollout.schedule"),
+        ("rollout.prompts=poket", "poket"),
+        ("rollout.task=chess", "unknown task 'chess'"),
+        ("reward.unparsed=2", "rewards are 2.0 (unparsed)"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line_before_anything_is_sampled(given, words, tmp_path, capsys):
+    assert words in complaint([RECIPE, "--model", "pocket", "--set", given], tmp_path, capsys)
+
+
+def test_rows_without_a_reference_are_named(tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n{"problem": "2 + 2"}\n')
+    given = f"rollout.task=math:{tmp_path / 'rows.jsonl'}"
+    said = complaint([RECIPE, "--model", "pocket", "--set", given], tmp_path, capsys)
+    assert "rows.jsonl, row 2: it has no answer" in said
+
+
+@pytest.mark.parametrize(("model", "words"), [("pokcet", "did you mean pocket"), ("nowhere/model", "nowhere")])
+def test_a_model_that_is_not_there_is_named(model, words, tmp_path, capsys):
+    assert words in complaint([RECIPE, "--model", model], tmp_path, capsys)
+
+
+def complaint(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What `orgthink train` says to bad input: one line, and no folder is left."""
+    assert main(["train", *arguments, "--out", str(tmp_path / "new")]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and err.startswith("orgthink: ")
+    assert not (tmp_path / "new").exists()
+    return err
+
+
+@pytest.mark.parametrize("roles", ["critic", '["solver","critic"]'])
+def test_unknown_roles_are_one_line(roles, tmp_path, capsys):
+    assert "rollout.roles" in complaint(
+        [RECIPE, "--model", "pocket", "--set", f"rollout.roles={roles}"], tmp_path, capsys
+    )
