@@ -92,20 +92,19 @@ def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> P
     return Policy(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=4096)
 
 
-def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...] = ROLES) -> Mars:
-    """MarsRL of the pocket model on a task of its size."""
-    return Mars(
-        MarsSettings(
-            MarsRollout(
-                task, "pocket", max_tokens=128, max_input=256, problems=32, group=8, strategy=strategy, roles=roles
-            ),
-            steps=MARS_STEPS,
-            learning_rate=3e-4,
-            minibatches=2,
-            drift=1e-3,
-        ),
-        model="pocket-roles",
+def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...] = ROLES, tokens: int = 128) -> Mars:
+    """MarsRL of the pocket model, at a budget in tokens for each output."""
+    rollout = MarsRollout(
+        task,
+        "pocket",
+        max_tokens=tokens,
+        max_input=256,
+        problems=16,
+        strategy=strategy,
+        roles=roles,
     )
+    settings = MarsSettings(rollout, steps=MARS_STEPS, learning_rate=5e-4, minibatches=4, drift=1e-3)
+    return Mars(settings, model="pocket-roles")
 
 
 def marsrl_paper() -> Mars:
@@ -144,7 +143,11 @@ RECIPES: dict[str, KnownJob] = {
     "asyncthink-countdown-mini-no-concurrency": mini(weight=0.0),
     "asyncthink-countdown-mini-no-sft": mini(model=None),
     "marsrl-arithmetic-mini": marsrl("arithmetic-mini"),
-    "marsrl-countdown-mini": marsrl("countdown-mini-single"),
+    "marsrl-arithmetic-mini-random": marsrl("arithmetic-mini", strategy="random"),
+    "marsrl-arithmetic-mini-balanced": marsrl("arithmetic-mini", strategy="balanced"),
+    "marsrl-arithmetic-mini-solver": marsrl("arithmetic-mini", roles=("solver",)),
+    "marsrl-arithmetic-mini-vc": marsrl("arithmetic-mini", roles=("verifier", "corrector")),
+    "marsrl-countdown-mini": marsrl("countdown-mini-single", tokens=256),
     "marsrl-qwen3": marsrl_paper(),
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
