@@ -15,21 +15,29 @@ from collections.abc import Sequence
 
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT
+from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.arithmetic import LARGEST
+from orgthink.training.teachers.arithmetic import worth
+from orgthink.training.teachers.arithmetic_review import reported
+from orgthink.training.teachers.countdown import LARGEST as LARGEST_NUMBER
 from orgthink.training.teachers.countdown import OPERATORS, first_hit
 
 NO_SOLUTION = "none"
+"""The answer of one who found nothing."""
+AWAY = 12
+"""How far from the target the value of a wrong answer is at most."""
 
 
-def answered(expression: str) -> str:
+def answered(answer: str) -> str:
     """A solution as a verifier sees it."""
-    return DIALECT.render(Answer(f" {expression} "))
+    return DIALECT.render(Answer(f" {answer} "))
 
 
-def solved(numbers: Sequence[int], target: int, operators: Sequence[str] = OPERATORS) -> str:
-    """A scan of operators, in their order, that ends with the first solution; without one the answer is `none`."""
+def solved(numbers: Sequence[int], target: int, operators: Sequence[str] = OPERATORS) -> tuple[str, str]:
+    """What a solver writes, and its answer: it scans operators, in their order, up to the first solution."""
     lines, hit = first_hit(numbers, target, operators)
-    return f"{lines} </think> {answered(hit or NO_SOLUTION)}"
+    answer = hit or NO_SOLUTION
+    return f"{lines} {THOUGHT} {answered(answer)}", answer
 
 
 def near_miss(numbers: Sequence[int], target: int, rng: random.Random) -> str:
@@ -40,79 +48,75 @@ def near_miss(numbers: Sequence[int], target: int, rng: random.Random) -> str:
     while True:
         x, y, z = rng.sample(list(numbers), 3)
         if strange:
-            x = rng.choice([y, rng.choice([n for n in range(1, 16) if n not in numbers])])
+            x = rng.choice([y, rng.choice([n for n in range(1, LARGEST_NUMBER + 1) if n not in numbers])])
         first, second = rng.choice(OPERATORS), rng.choice(OPERATORS)
         expression = f"( {x} {first} {y} ) {second} {z}" if rng.random() < 0.8 else f"{z} {second} ( {x} {first} {y} )"
         worked = _worked(expression)
         if worked is None:
             continue
-        away = abs(int(worked[1].split()[-1]) - target)
-        if away <= 12 and (strange or away > 0):
+        away = abs(worked[-1] - target)
+        if away <= AWAY and (strange or away > 0):
             return expression
 
 
-def _worked(expression: str) -> list[str] | None:
-    """The operations of an expression of three numbers with their values, as a verifier writes them."""
+def report(numbers: Sequence[int], target: int, answer: str, *, values: bool = True, given: bool = True) -> str:
+    """A verifier's thinking and report on an answer; it may leave out the values, or whether numbers are given."""
+    if answer == NO_SOLUTION:
+        return reported(["none bad"], "none")
+    lines: list[str] = []
+    if given:
+        used = _numbers(answer)
+        bad = next((i for i, token in enumerate(used) if int(token) not in numbers or token in used[:i]), None)
+        lines.append(_looked(used, bad))
+        if bad is not None:
+            return reported(lines, used[bad])
+    if values:
+        worked = _worked(answer)
+        if worked is None:
+            raise ValueError(f"no expression of three numbers with values from 1 to {LARGEST}: {answer}")
+        inner, outer, value = worked
+        if value != target:
+            return reported([*lines, inner, f"{outer} {target} bad"], outer)
+        lines += [inner, f"{outer} {target} ok"]
+    return reported(lines)
+
+
+def false_report(answer: str, rng: random.Random) -> str:
+    """A report that accuses a right answer of using a number that is not given."""
+    used = _numbers(answer)
+    bad = rng.randrange(len(used))
+    return reported([_looked(used, bad)], used[bad])
+
+
+def _numbers(expression: str) -> list[str]:
+    return [token for token in expression.split() if token.isdigit()]
+
+
+def _looked(used: Sequence[str], bad: int | None) -> str:
+    """A line about numbers, up to the bad one."""
+    marks = [f"{token} ok" for token in used[:bad]]
+    return " ".join(marks if bad is None else [*marks, f"{used[bad]} bad"])
+
+
+def _worked(expression: str) -> tuple[str, str, int] | None:
+    """The two operations of an expression of three numbers with their values, as a verifier writes them, and the last
+    value; `None` if it leaves the models' integers, or is 0."""
     tokens = expression.split()
     inner = tokens[1:4] if tokens[0] == "(" else tokens[3:6]
     value = _value(*inner)
     if value is None:
         return None
-    outer = (str(value), tokens[5], tokens[6]) if tokens[0] == "(" else (tokens[0], tokens[1], str(value))
+    outer = (str(value), *tokens[5:]) if tokens[0] == "(" else (*tokens[:2], str(value))
     result = _value(*outer)
     if result is None:
         return None
-    return [f"{' '.join(inner)} = {value}", f"{' '.join(outer)} = {result}"]
+    return f"{' '.join(inner)} = {value}", f"{' '.join(outer)} = {result}", result
 
 
 def _value(left: str, operator: str, right: str) -> int | None:
-    a, b = int(left), int(right)
+    """Value of an operation on positive integers."""
     if operator == "/":
-        return a // b if b and a % b == 0 else None
-    value = {"+": a + b, "-": a - b, "*": a * b}[operator]
+        value, rest = divmod(int(left), int(right))
+        return None if rest else value
+    value = worth(left, operator, right)
     return value if 0 < value <= LARGEST else None
-
-
-def report(numbers: Sequence[int], target: int, expression: str, *, values: bool = True, given: bool = True) -> str:
-    """A verifier's thinking and report on an answer; it may leave out the values, or whether numbers are given."""
-    if expression == NO_SOLUTION:
-        return _reported(["none bad"], "none")
-    lines: list[str] = []
-    if given:
-        looked: list[str] = []
-        used: list[str] = []
-        for token in (token for token in expression.split() if token.isdigit()):
-            fine = int(token) in numbers and token not in used
-            looked.append(f"{token} {'ok' if fine else 'bad'}")
-            used.append(token)
-            if not fine:
-                return _reported([*lines, " ".join(looked)], token)
-        lines.append(" ".join(looked))
-    if values:
-        worked = _worked(expression)
-        assert worked is not None, f"not one of the models' integers: {expression}"
-        lines.append(worked[0])
-        value = worked[1].split()[-1]
-        verdict = "ok" if value == str(target) else "bad"
-        lines.append(f"{worked[1]} {target} {verdict}")
-        if verdict == "bad":
-            return _reported(lines, worked[1])
-    return _reported(lines, None)
-
-
-def false_report(expression: str, rng: random.Random) -> str:
-    """A report that accuses a right answer of using a number that is not given."""
-    used = [token for token in expression.split() if token.isdigit()]
-    bad = rng.randrange(len(used))
-    looked = [f"{token} ok" for token in used[:bad]]
-    return _reported([" ".join([*looked, f"{used[bad]} bad"])], used[bad])
-
-
-def _reported(lines: Sequence[str], finding: str | None) -> str:
-    verdict = "correct" if finding is None else "wrong"
-    return f"{' ; '.join(lines)} </think> finding {finding or 'none'} correctness : {verdict}".strip()
-
-
-def hit_of(solved: str) -> str:
-    """The answer of a solver's text."""
-    return solved.rpartition("<ANSWER>")[2].partition("</ANSWER>")[0].strip()
