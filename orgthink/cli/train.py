@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from orgthink.errors import UserError, pick, user_input
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, require_vacant
 
 if TYPE_CHECKING:
     from orgthink.training.jobs import Report
+    from orgthink.training.recipes import KnownJob, Training
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Train:
     """`cpu`, `cuda`, or whichever is there."""
     out: Path | None = None
     """New run folder; without it runs/RECIPE."""
+    dry_run: bool = False
+    """Train nothing: check, and print the settings and what follows from them as JSON."""
     resume: Path | None = None
     """Run folder to go on with; it knows everything else."""
 
@@ -57,16 +61,24 @@ class Train:
                 raise UserError("--resume takes everything else from the folder: give it alone")
             folder = RunFolder.open(self.resume)
         else:
-            job = pick("recipe", self.recipe, recipes.RECIPES)
-            told = {"steps": self.steps, "seed": self.seed}
-            settings = [f"{name}={value}" for name, value in told.items() if value is not None]
-            with user_input():
-                own = {name: value for name, value in self._own().items() if value is not None}
-                job = recipes.adjusted(job, own, (*settings, *self.set))
-            folder = recipes.start(recipes.Training(self.recipe, job), self.out or Path("runs") / self.recipe)
+            training, path = recipes.Training(self.recipe, self._job()), self.out or Path("runs") / self.recipe
+            if self.dry_run:
+                return _look_ahead(training, path)
+            folder = recipes.start(training, path)
         with user_input(), _progress(folder, recipes.training_of(folder).job.steps) as report:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
+
+    def _job(self) -> KnownJob:
+        """The recipe's, as the options set it."""
+        from orgthink.training import recipes
+
+        job = pick("recipe", self.recipe, recipes.RECIPES)
+        told = {"steps": self.steps, "seed": self.seed}
+        settings = [f"{name}={value}" for name, value in told.items() if value is not None]
+        with user_input():
+            own = {name: value for name, value in self._own().items() if value is not None}
+            return recipes.adjusted(job, own, (*settings, *self.set))
 
     def _own(self) -> dict[str, Any]:
         """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
@@ -79,6 +91,19 @@ class Train:
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,
         }
+
+
+def _look_ahead(training: Training, path: Path) -> int:
+    """Say what a run would be, and what it still needs. UserError for what is wrong."""
+    from orgthink.training.outlook import outlook, require
+
+    require(training.job)
+    require_vacant(path)
+    seen = outlook(training.job)
+    print(json.dumps({"recipe": training.recipe, "out": str(path), **seen}, indent=2, ensure_ascii=False))
+    if seen["unnamed"]:
+        print(f"orgthink: a run of this recipe needs {' and '.join(seen['unnamed'])}", file=sys.stderr)
+    return 0
 
 
 @contextmanager

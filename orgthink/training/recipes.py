@@ -22,6 +22,7 @@ from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.schedule import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.mastered import Mastered
+from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
@@ -38,7 +39,7 @@ class Training:
     """What it runs, as the options set it."""
 
 
-MARS_STEPS = 80
+MARS_STEPS = 60
 """Of every run of MarsRL on the pocket model."""
 
 MINI_STEPS = 60
@@ -93,17 +94,24 @@ def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> P
 
 
 def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...] = ROLES, tokens: int = 128) -> Mars:
-    """MarsRL of the pocket model, at a budget in tokens for each output."""
+    """MarsRL of the pocket model, at a budget in tokens for each output.
+
+    The divergence term keeps its arithmetic: without it a verifier learns to work out other values than those that it
+    is shown, and what it unlearns the solver has lost as well.
+    """
     rollout = MarsRollout(
         task,
         "pocket",
         max_tokens=tokens,
         max_input=256,
+        temperature=0.85,
         problems=16,
         strategy=strategy,
         roles=roles,
     )
-    settings = MarsSettings(rollout, steps=MARS_STEPS, learning_rate=5e-4, minibatches=4, drift=1e-3)
+    settings = MarsSettings(
+        rollout, steps=MARS_STEPS, learning_rate=2e-4, minibatches=2, loss=PolicyLoss(kl=0.1), drift=1e-3
+    )
     return Mars(settings, model="pocket-roles")
 
 

@@ -2,8 +2,8 @@
 
 Two courses. `skill` teaches arithmetic, in every role. `form` comes after it and teaches how the roles speak, with
 judgement left to chance: whether a solver thinks to the end, how far a verifier looks, whether it raises a false
-alarm, whether a corrector takes its report to heart. So the model ends as the paper finds open models: it follows the roles' instructions, and hardly
-detects or corrects errors. What pays is for reinforcement learning to find.
+alarm, whether a corrector takes its report to heart. So the model ends as the paper finds open models: it follows the
+roles' instructions, and hardly detects or corrects errors. What pays is for reinforcement learning to find.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DRILLED = 12
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How verifiers and correctors of a course behave."""
+    """How the roles of a course behave."""
 
     shallow: float
     """Share of a verifier's lessons that look at the first operations only, or at countdown leave the values out; half
@@ -48,9 +48,8 @@ class Judgement:
     """Share of a verifier's lessons on right solutions that accuse one."""
     careless: float
     """Share of a corrector's lessons that keep what the report finds wrong, or believe a wrong report."""
-
     hasty: float
-    """Share of a solver's lessons that answer before they are through, and of the wrong solutions that others see."""
+    """Share of a solver's lessons that answer before they are through, and of the wrong arithmetic that others see."""
 
     def hurries(self, rng: random.Random) -> bool:
         """Whether a solver answers before it is through."""

@@ -17,7 +17,7 @@ PARTS = {"marsrl-s": f"{MARSRL}-solver", "marsrl-vc": f"{MARSRL}-vc", "marsrl": 
 SOLVERS = (BASE, "pocket", "pocket-async", "pocket-sequential")
 """Shipped models that solve for the trained verifier and corrector (section 4.4)."""
 
-SEEDS = (1, 2)
+SEEDS = (1,)
 """Of further trainings, beside the recipes' own; the strategies need them, the others have them where they exist."""
 
 
