@@ -1,7 +1,7 @@
 """MarsRL's pipeline against whole trajectories: the same model, problems and seeds, in turns.
 
-An output waits from its end to the beginning of its training. Times of a pipeline count from the tick at which all
-five agents are at work; its learning curve counts from the first.
+An output waits from its end to the beginning of the optimizer step that uses it. Times of a pipeline count from the
+tick at which all five agents are at work; its learning curve counts from the first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orgthink.engines import MODELS
 from orgthink.engines.local import LocalEngine
 from orgthink.measure.estimate import Estimate, average
 from orgthink.tasks import task_named
-from orgthink.training.embedded import embedded
+from orgthink.training.embedded import SLOTS, embedded
 from orgthink.training.jobs import Mars
 from orgthink.training.marsrl.chain import Chain, Rules
 from orgthink.training.marsrl.schedule import Work
@@ -72,9 +72,10 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("equal problems a step", whole=4, pipeline=4, minibatches=4, tokens=32_000),
-    Setting("equal optimizer steps", whole=16, pipeline=1, minibatches=16, tokens=20_000),
+    Setting("equal problems a step", whole=2, pipeline=2, minibatches=1, tokens=24_000),
+    Setting("equal optimizer steps", whole=16, pipeline=1, minibatches=16, tokens=24_000),
 )
+"""One favours throughput, one delay: on this engine, where a step takes longer the more rows it has, none has both."""
 
 
 class Enough(Exception):
@@ -88,12 +89,17 @@ class Trained(NamedTuple):
     """Metrics of all steps."""
     steady: list[dict[str, Any]]
     """Of those that are timed."""
+    minibatches: int
+    """Optimizer steps of a step."""
     batch: float
     """Mean rows of a decoding step."""
 
     @property
     def wait(self) -> float:
-        return weighted(self.steady, "wait")
+        """The metric, which is to the first optimizer step, and what the later ones wait for those before them."""
+        before_use = (self.minibatches - 1) / (2 * self.minibatches)
+        training = sum(line["seconds"]["train"] for line in self.steady) / len(self.steady)
+        return weighted(self.steady, "wait") + training * before_use
 
     @property
     def seconds(self) -> float:
@@ -145,17 +151,18 @@ def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
     how = f"{model}, {torch.get_num_threads()} threads, {seeds} seeds of {setting.tokens:,} trained tokens; "
     how += f"{setting.whole} problems a step and {setting.pipeline} a tick, {setting.whole // setting.minibatches} an "
     how += "optimizer step; whole and pipeline: "
-    name = f"pipeline ÷ whole trajectories, {setting.name}"
     waits = f"{mean(wholes, 'wait'):.2f} s and {mean(pipelines, 'wait'):.2f} s"
     assert shorter.mean is not None and faster.mean is not None
-    yield Line(f"{name}, delay", shorter.mean, "≥ 10", shorter.mean >= 10, f"{how}{waits}, {interval(shorter)}")
+    name = f"delay, whole trajectories ÷ pipeline, {setting.name}"
+    yield Line(name, shorter.mean, "≥ 10", shorter.mean >= 10, f"{how}{waits}, {interval(shorter)}")
     speeds = f"{mean(wholes, 'speed'):,.0f} and {mean(pipelines, 'speed'):,.0f}, {interval(faster)}; "
     speeds += f"{mean(wholes, 'batch'):.0f} and {mean(pipelines, 'batch'):.0f} rows a decoding step, "
     speeds += f"rollout {mean(wholes, 'share'):.0%} and {mean(pipelines, 'share'):.0%} of the time"
     told = f"{how}{speeds}"
-    yield Line(f"{name}, trained tokens a second", faster.mean, "≥ 1.5", faster.mean >= 1.5, told)
+    name = f"trained tokens a second, pipeline ÷ whole trajectories, {setting.name}"
+    yield Line(name, faster.mean, "≥ 1.5", faster.mean >= 1.5, told)
     if len(wholes[0].lines) > 1:
-        yield curves(name, pairs, setting.tokens)
+        yield curves(setting, pairs)
 
 
 def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
@@ -173,7 +180,8 @@ def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
         train_policy(backend, job.settings, start(Training("bench", job), Path(folder) / "run"), report)
     assert isinstance(backend.sampler, LocalEngine)
     filled = next(i for i, line in enumerate(lines) if at_work(line))
-    return Trained(lines, lines[filled:], backend.sampler.sampled_tokens / backend.sampler.steps)
+    batch = backend.sampler.sampled_tokens / backend.sampler.steps
+    return Trained(lines, lines[filled:], job.settings.minibatches, batch)
 
 
 def at_work(line: dict[str, Any]) -> bool:
@@ -194,17 +202,25 @@ def interval(estimate: Estimate) -> str:
     return "" if estimate.low is None else f"95 % [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def curves(name: str, pairs: Sequence[tuple[Trained, Trained]], tokens: int) -> Line:
-    """Rewards of both in bins of trained tokens, and their difference in all, over the seeds."""
-    told = []
+def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
+    """Rewards of both in bins of trained tokens, and their mean difference, over the seeds."""
+    told, gaps = [], []
+    for whole, pipeline in pairs:
+        cells = [
+            zip(curve(pipeline, role, setting.tokens), curve(whole, role, setting.tokens), strict=True)
+            for role in ROLES
+        ]
+        known = [a - b for role in cells for a, b in role if a is not None and b is not None]
+        gaps.append(sum(known) / len(known))
     for role in ROLES:
-        both = [[curve(one, role, tokens) for one in runs] for runs in zip(*pairs, strict=True)]
+        both = [[curve(one, role, setting.tokens) for one in runs] for runs in zip(*pairs, strict=True)]
         told.append(f"{role} " + " and ".join(" ".join(map(shown, zip(*runs, strict=True))) for runs in both))
-    gap = over([area(pipeline, tokens) - area(whole, tokens) for whole, pipeline in pairs])
+    gap = over(gaps)
     assert gap.mean is not None
     same = gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high
-    how = f"mean over {tokens:,} trained tokens, {interval(gap)}; rewards by {BINS} bins of them, whole and pipeline: "
-    return Line(f"{name}, reward", gap.mean, "0 in the interval", same, how + "; ".join(told))
+    how = f"over {setting.tokens:,} trained tokens, {interval(gap)}; by {BINS} bins of them, whole and pipeline: "
+    name = f"reward, pipeline − whole trajectories, {setting.name}"
+    return Line(name, gap.mean, "0 in its interval", same, how + "; ".join(told))
 
 
 def curve(run: Trained, role: str, tokens: int) -> list[float | None]:
@@ -218,12 +234,6 @@ def curve(run: Trained, role: str, tokens: int) -> list[float | None]:
     return [weighted(lines, "reward") if any(one["reward"] is not None for one in lines) else None for lines in bins]
 
 
-def area(run: Trained, tokens: int) -> float:
-    """Mean reward over the curves: each role and each bin that has outputs counts the same."""
-    values = [value for role in ROLES for value in curve(run, role, tokens) if value is not None]
-    return sum(values) / len(values)
-
-
 def shown(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{sum(known) / len(known):.2f}" if known else "–"
@@ -235,7 +245,7 @@ async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.
     plan = settings.rollout
     task, last = task_named(plan.task), last_stage(plan.roles)
     rules = Rules(task, plan.prompts, plan.group, plan.take, plan.strategy, last, settings.reward, settings.seed)
-    engine = LocalEngine.open(model, slots=192, threaded=False)
+    engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
     work = Work(engine, rules, plan.lengths, plan.max_input)
 
     async def grow(chain: Chain) -> pipeline_simulation.Lengths:

@@ -432,6 +432,40 @@ def test_bad_input_gets_one_clear_line(arguments: str, says: str, run: Path, cap
     assert not Path("other").exists()
 
 
+def test_a_dry_run_prints_what_a_run_would_remember_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    given = ["train", "marsrl-arithmetic-mini", "--set", "rollout.take=1"]
+    assert main([*given, "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert not err and not list(tmp_path.iterdir())
+    assert said["bounds"]["outputs_of_a_problem"] == 8 * 5
+    assert main([*given, "--dry-run", "--set", "pack_tokens=64", "steps=3", "--seed", "4"]) == 0
+    job, settings = (found := json.loads(capsys.readouterr().out)["job"]), found["settings"]
+    assert (job["pack_tokens"], settings["steps"], settings["seed"]) == (64, 3, 4)
+
+    monkeypatch.setattr("orgthink.training.recipes.go_on", lambda folder, report: folder.path)
+    assert main(given) == 0
+    config = json.loads((tmp_path / "runs" / "marsrl-arithmetic-mini" / "config.json").read_text())
+    assert config["settings"] == {"recipe": said["recipe"], "job": said["job"]}
+    assert main([*given, "--dry-run"]) == 2, "a run is there"
+    assert "runs/marsrl-arithmetic-mini already holds a run" in capsys.readouterr().err
+
+
+def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "rows.jsonl").write_text('{"problem": "1 + 1", "answer": 2}')
+    given = ["train", "marsrl-qwen3", "--dry-run", "--set", f"rollout.task=math:{tmp_path / 'rows.jsonl'}"]
+    assert main(given) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["bounds"]["context"] == 98_304
+    assert "needs --model" in err and err.count("\n") == 1
+    for wrong, says in (("rollout.group=1", "group is 1"), ("rollout.task=math", "math:FILE")):
+        assert main([*given, wrong]) == 2
+        assert says in complaint(capsys)
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [

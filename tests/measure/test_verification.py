@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,8 @@ REPORTS = {
     Verdict.WRONG: "look </think> finding correctness : wrong",
     Verdict.UNPARSED: "look </think> finding",
 }
-CUT_OFF = "</think> correctness : correct" + " look" * LONG
+CUT_OFF = "look " * (LONG - 5) + "</think> correctness : correct" + " look" * LONG
+"""Up to a verdict that might have become another."""
 
 
 def play(replies: Sequence[str], rounds: int = 4) -> Episode:
@@ -100,8 +102,20 @@ def test_a_correction_that_was_cut_off_leaves_the_solvers_solution():
 
 
 def test_a_report_that_was_cut_off_says_nothing():
-    (judged,) = judgements(play([SOLUTIONS["right"], CUT_OFF], rounds=1), TERSE)
+    episode = play([SOLUTIONS["right"], CUT_OFF], rounds=1)
+    assert episode.traces[-1].returned == "correctness : correct"
+    (judged,) = judgements(episode, TERSE)
     assert judged.verdict is Verdict.UNPARSED
+
+
+@pytest.mark.parametrize(("second", "right"), [("right", 1), ("cut off late", 0)])
+def test_a_solver_who_looked_twice_stands_by_what_it_wrote_whole(second: str, right: int):
+    episode = told("wrong", ("wrong", "right"), ("correct", ""))
+    other = replace(told(second, ("correct", "")).trace("controller/solver"), agent="controller/solver#2")
+    root, solver, *rest = episode.traces
+    looked = replace(episode, traces=(root, solver, other, *rest))
+    assert solver_grade(looked) == Grade(right, 1)
+    assert judgements(looked, TERSE)[0].right == bool(right)
 
 
 def test_the_shares_are_of_those_that_they_are_about():

@@ -1,25 +1,39 @@
 """A model of random weights in the shape of a real one takes a step."""
 
 import asyncio
+import json
+import re
+import shutil
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from random import Random
+from zlib import crc32
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import AutoTokenizer, Qwen3ForCausalLM
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM, Qwen3MoeConfig
 
+from orgthink.engines.engine import Chunk, Finish
 from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.sampling import GAMMA
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
+from orgthink.grammar.solution import Proposal
+from orgthink.grammar.verdict import Report, Verdict
 from orgthink.store import RunFolder
-from orgthink.training.dry_run import QWEN3_4B, write_random_model
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.dry_run import QWEN3_4B, QWEN3_30B_A3B, write_random_experts, write_random_model
 from orgthink.training.embedded import embedded
-from orgthink.training.models import LoraSettings
+from orgthink.training.marsrl import chain
+from orgthink.training.marsrl.streams import STREAMS
+from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.pair_course import sft_course
 from orgthink.training.pairs import Pair, write
 from orgthink.training.policy_loss import token_weights
-from orgthink.training.recipes import RECIPES, adjusted
-from orgthink.training.rl import require_no_drift
+from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start
+from orgthink.training.rl import require_no_drift, train_policy
 from orgthink.training.rollout import batches_of_problems, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.sft import SftSettings, train
@@ -31,8 +45,21 @@ SMALL = replace(
     intermediate_size=48,
     num_attention_heads=4,
     num_key_value_heads=2,
-    head_dim=16,
+    head_dim=32,
 )
+SMALL_EXPERTS = QWEN3_30B_A3B | {
+    "vocab_size": 400,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "moe_intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 4096,
+}
 PAIRS = [Pair("Numbers: 1, 2, 3. Target: 6.", " <ANSWER> 1 + 2 + 3 </ANSWER>")]
 
 
@@ -114,6 +141,105 @@ def test_the_architecture_has_four_billion_weights():
     with torch.device("meta"):
         model = Qwen3(replace(QWEN3_4B, max_position_embeddings=8))
     assert sum(weight.numel() for weight in model.parameters()) == 4_022_468_096
+
+
+class Dictated:
+    """Writes what it is told, a role's work well or badly, and says how probable its weights found each token."""
+
+    def __init__(self, folder: Path, copy: Path) -> None:
+        self.model, self.version, self.folder, self.copy = "dictated", "0", folder, copy
+        self.tokenizer, self.weights = Tokenizer(folder), open_trainable(folder)
+        self.prompt = self.tokenizer.prompt
+
+    def write(self, asked: str, luck: Random) -> str:
+        """Problems name their answer."""
+        answer = re.findall(r"math (\d+)", asked)[0]
+        if "verifier" in asked:
+            return f" </think> so correctness : {luck.choice(['correct', 'wrong', 'wrong'])}"
+        return f" </think> <ANSWER> {int(answer) + luck.randrange(2)} </ANSWER>"
+
+    async def stream(self, context, sampling):
+        there, asked = sum(span.tokens for span in context.spans[1:]), context.spans[0].text
+        output = self.tokenizer.encode(self.write(asked, Random((sampling.seed - there * GAMMA) % 2**64)))
+        (eos,) = self.tokenizer.eos_ids
+        new = (*output, eos)[there : there + sampling.max_tokens]
+        seen = torch.tensor([[*context.token_ids, *new]])
+        with torch.no_grad():
+            logits = self.weights.logits(self.weights.hidden(seen))[0, -len(new) - 1 : -1]
+        found = torch.log_softmax(logits / sampling.temperature, -1)[range(len(new)), new]
+        pieces = tuple("" if i == eos else self.tokenizer.decode([i]) for i in new)
+        finish = Finish.EOS if new[-1] == eos else Finish.LENGTH
+        yield Chunk(pieces, new, tuple(found.tolist()), finish, self.version)
+
+    async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
+        """As if by a file, so that weights under any other names would not open."""
+        shutil.copytree(self.folder, self.copy, dirs_exist_ok=True)
+        save_file({name: weight.contiguous() for name, weight in weights.items()}, self.copy / "model.safetensors")
+        self.weights, self.version = open_trainable(self.copy), version
+
+    async def aclose(self) -> None:
+        pass
+
+
+def marsrl(model: Path, problems: Path, *more: str):
+    """The paper's MarsRL with tiny numbers and short prompts; a drift that would hardly be seen ends it."""
+    file = problems / "problems.jsonl"
+    file.write_text("".join(json.dumps({"problem": n, "answer": n}) + "\n" for n in (7, 12, 5)))
+    small = ("problems=2", "group=2", "max_tokens=40", "segment=20", "max_input=512", "prompts=pocket")
+    plan = (f"rollout.{one}" for one in (*small, f"task=math:{file}"))
+    given = (*plan, "learning_rate=1e-3", "drift=1e-4", "steps=12", *more)
+    return adjusted(RECIPES["marsrl-qwen3"], {"model": str(model)}, given)
+
+
+def require_learned(lines, segments: int) -> None:
+    """All streams were seen, some outputs outlived an update of the weights, and enough steps had something to learn."""
+    for stream in STREAMS:
+        assert any(line["right"][stream] is not None for line in lines), stream
+    assert max(line["age_max"] or 0 for line in lines) == segments - 1
+    assert sum((line["gradient_norm"] or 0) > 0 for line in lines) > len(lines) // 3
+    assert any((line["logprob_difference"] or 0) > 0 for line in lines), "the drift was measured"
+
+
+def test_marsrl_of_a_mixture_of_experts(tmp_path):
+    """Packed rows train it, experts and router, and its weights reach the sampler."""
+    folder = write_random_experts(tmp_path / "model", SMALL_EXPERTS, dtype="float32")
+    job, lines = marsrl(folder, tmp_path), []
+    backend = EmbeddedBackend(
+        open_trainable(folder), Dictated(folder, tmp_path / "copy"), folder, pack_tokens=job.pack_tokens
+    )
+    run = RunFolder.create(tmp_path / "run", "train", Training("marsrl-qwen3", job))
+    saved = train_policy(backend, job.settings, run, lines.append) / "model"
+    require_learned(lines, segments=2)
+    assert AutoModelForCausalLM.from_pretrained(saved).config.num_experts == 8
+    before, after = (load_file(at / "model.safetensors") for at in (folder, saved))
+    assert before.keys() == after.keys()
+    for part in ("mlp.gate.weight", "mlp.experts.0.gate_proj.weight", "self_attn.q_proj.weight"):
+        assert not torch.equal(before[f"model.layers.1.{part}"], after[f"model.layers.1.{part}"]), part
+
+
+@pytest.mark.vllm
+def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
+    """A random model does not say what a role says: every report finds an error, and a coin grades its solutions.
+
+    A dense one: on a CPU, vLLM 0.32 opens a mixture of experts, but cannot take new weights of its experts.
+    """
+
+    def graded(text: str, ended: bool) -> Proposal:
+        return Proposal(text, "7" if crc32(text.encode("utf-8", "surrogatepass")) % 2 else None)
+
+    monkeypatch.setattr(chain, "read_report", lambda text, form: Report(Verdict.WRONG, text))
+    monkeypatch.setattr(chain, "read_proposal", graded)
+    folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
+    job = replace(marsrl(folder, tmp_path, "rollout.max_tokens=24", "rollout.segment=12"), sampler_settings={})
+    lines = []
+    go_on(start(Training("marsrl-qwen3", job), tmp_path / "run"), lines.append)
+    require_learned(lines, segments=2)
+
+
+def test_the_architecture_of_experts_has_thirty_billion_weights():
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(Qwen3MoeConfig(**QWEN3_30B_A3B))
+    assert sum(weight.numel() for weight in model.parameters()) == 30_532_122_624
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(s
     assert sum(len(batch.rows) for batch in one) > 0
 
 
-@pytest.mark.parametrize("task", ["arithmetic-mini", "countdown-mini-single", "countdown", "sudoku"])
+@pytest.mark.parametrize("task", ["arithmetic-mini", "countdown-mini-single", "sudoku"])
 def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     settings = MarsSettings(MarsRollout(task, "pocket", max_tokens=4, segment=2), steps=1, learning_rate=1e-3)
     chains, again = Chains(settings), Chains(settings)
@@ -100,7 +100,7 @@ def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage
     ticked(chains, WordEngine(Habits()), 0, 2)
     chains.save(tmp_path)
     damage(tmp_path / "chains.json")
-    with pytest.raises(UserError, match="chains.json") as caught:
+    with pytest.raises(UserError, match=r"chains\.json") as caught:
         Chains(settings).load(tmp_path, 2)
     assert "\n" not in str(caught.value) and str(caught.value).count("chains.json:") <= 1
 
