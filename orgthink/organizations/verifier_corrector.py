@@ -64,11 +64,7 @@ class VerifierCorrector:
         if self.passes > self.rounds:
             raise ValueError(f"passes is {self.passes}, more than the {self.rounds} rounds: nothing could be accepted")
         for template in (*self.roles, *([IMPROVE] if self.improve else [])):
-            try:
-                prompt(self.prompts, template, Problem("", "", "", ""))
-            except KeyError:
-                hint = ": set improve=false" if template == IMPROVE else ""
-                raise ValueError(f"prompt style {self.prompts} has no template {template!r}{hint}") from None
+            prompt(self.prompts, template, Problem("", "", "", ""))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         ask = partial(self._ask, problem, session, session.controller())

@@ -6,6 +6,7 @@ Those of the pocket model are told in recipes/asyncthink and recipes/marsrl; tho
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,7 +187,7 @@ def adjusted(job: KnownJob, options: dict[str, Any], settings: Sequence[str]) ->
         if not equals or not isinstance(place, dict) or last not in place:
             known = ", ".join((*data["settings"], *data))
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {known}")
-        place[last] = None if value == "none" else value
+        place[last] = None if value == "none" else json.loads(value) if value.startswith("[") else value
     return typed(type(job), data, "--set")
 
 

@@ -192,7 +192,7 @@ def marsrl(model: Path, problems: Path, *more: str):
 
 
 def require_learned(lines, segments: int) -> None:
-    """All streams were seen, some outputs outlived an update of the weights, and enough steps had something to learn."""
+    """All streams were seen, some outputs outlived an update, and enough steps had something to learn."""
     for stream in STREAMS:
         assert any(line["right"][stream] is not None for line in lines), stream
     assert max(line["age_max"] or 0 for line in lines) == segments - 1

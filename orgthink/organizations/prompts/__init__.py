@@ -22,7 +22,13 @@ def _templates(style: str) -> dict[str, str]:
 def prompt(
     style: str, role: str, problem: Problem, *, capacity: int = 1, query: str = "", solution: str = "", report: str = ""
 ) -> tuple[Message, ...]:
-    """The prompt of a role for a problem. What is filled in is not searched for placeholders."""
+    """The prompt of a role for a problem. What is filled in is not searched for placeholders.
+
+    ValueError if the style has no template for the role.
+    """
+    templates = _templates(style)
+    if role not in templates:
+        raise ValueError(f"prompt style {style} has no template {role!r}")
     values = {
         "question": problem.text,
         "terse": problem.terse,
@@ -32,4 +38,4 @@ def prompt(
         "capacity": str(capacity),
         "workers": str(capacity - 1),
     }
-    return (Message("user", _templates(style)[role].strip().format_map(values)),)
+    return (Message("user", templates[role].strip().format_map(values)),)

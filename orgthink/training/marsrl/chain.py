@@ -74,6 +74,11 @@ class Group:
     def finished(self) -> bool:
         return all(member.finished for member in self.members)
 
+    @property
+    def broken(self) -> bool:
+        """Whether the engine failed one of them: half a group is no fair comparison."""
+        return any(member.trace.stop is StopReason.ERROR for member in self.members)
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -168,7 +173,7 @@ class Rules:
         """Inputs of the next stream, chosen among the outputs of this: none is asked twice, however it came about."""
         found: dict[tuple[Message, ...], tuple[Asked, bool]] = {}
         for group in chain.groups:
-            for outcome in self.outcomes(chain, group):
+            for outcome in [] if group.broken else self.outcomes(chain, group):
                 asked = _handed_on(stream, group.asked, outcome)
                 if asked is not None and fits(asked):
                     found.setdefault(asked.messages(chain.problem, self.prompts), (asked, outcome.positive))

@@ -19,8 +19,8 @@ from typing import Literal
 
 from orgthink.credit.per_role import per_role
 from orgthink.credit.shared import Normalise
-from orgthink.engines.engine import Engine
-from orgthink.episode import Problem
+from orgthink.engines.engine import Engine, EngineError
+from orgthink.episode import Problem, Status, StopReason
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluate import MOST_REPEATS
 from orgthink.grammar.verdict import FORMS
@@ -107,11 +107,9 @@ class MarsSettings(Optimization):
         plan = self.rollout
         problem = next(task_named(plan.task).problems("train", self.seed))
         pick("prompt style with verdicts", plan.prompts, FORMS)
-        for role in ROLES:
-            try:
+        with user_input():
+            for role in ROLES:
                 prompt(plan.prompts, role, problem)
-            except KeyError:
-                raise UserError(f"prompt style {plan.prompts} has no template for the {role}") from None
         if context is not None and plan.max_input + plan.max_tokens > context:
             raise UserError(
                 f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "
@@ -153,11 +151,12 @@ class Chains:
         clock.lap("problems")
         self._chains, finished = await (_tick if self._plan.schedule == "pipeline" else _grow)(work, self._chains)
         clock.lap("rollout")
+        broken = len(finished) - len(finished := _whole(finished))
         trained = [one for one in finished if role_of(one.group.asked.stream) in self._plan.roles]
         with user_input():
             rows = _rows(trained, self._settings.normalise, step)
         metrics = rollout_metrics(finished, rows, len(trained))
-        kept = {"chains": len(self._chains), "live": sum(one.live for one in self._chains)}
+        kept = {"broken_groups": broken, "chains": len(self._chains), "live": sum(one.live for one in self._chains)}
         return Batch(rows, {**metrics, **kept, "wait": _wait(trained)})
 
     def _begin(self, work: Work) -> None:
@@ -194,9 +193,21 @@ class Work:
     """With what chains are grown."""
 
     sampler: Engine
+    """Whose tokens."""
     rules: Rules
+    """How chains grow."""
     lengths: Lengths
+    """How far an output is decoded at once, and in all."""
     max_input: int
+    """Tokens of an input."""
+
+    def finished(self, chain: Chain) -> list[Finished]:
+        """What came of the groups of a chain that have finished and are not handed over yet."""
+        return [
+            Finished(chain.problem, group, [] if group.broken else self.rules.outcomes(chain, group))
+            for group in chain.groups
+            if group.finished and not group.trained
+        ]
 
     def fits(self, problem: Problem, asked: Asked) -> bool:
         """Whether an input is short enough."""
@@ -213,7 +224,11 @@ class Work:
             if member.finished:
                 return member
             messages = group.asked.messages(chain.problem, self.rules.prompts)
-            return await go_on(self.sampler, messages, member, self.lengths)
+            try:
+                return await go_on(self.sampler, messages, member, self.lengths)
+            except EngineError as error:
+                failed = replace(member.trace, stop=StopReason.ERROR, status=Status.ERROR, error=str(error))
+                return replace(member, trace=failed, finished=True)
 
         async def of(group: Group) -> Group:
             return replace(group, members=tuple(await asyncio.gather(*(one(group, m) for m in group.members))))
@@ -226,8 +241,7 @@ async def _tick(work: Work, chains: Sequence[Chain]) -> tuple[list[Chain], list[
     finished: list[Finished] = []
     going: list[Chain] = []
     for chain in await asyncio.gather(*map(work.stretch, chains)):
-        new = [group for group in chain.groups if group.finished and not group.trained]
-        finished.extend(Finished(chain.problem, group, work.rules.outcomes(chain, group)) for group in new)
+        finished += work.finished(chain)
         marked = replace(chain, groups=tuple(replace(group, trained=group.finished) for group in chain.groups))
         after = work.advance(marked) if marked.finished else marked
         if after is not None:
@@ -243,11 +257,21 @@ async def _grow(work: Work, chains: Sequence[Chain]) -> tuple[list[Chain], list[
         after: Chain | None = chain
         while after is not None:
             after = await work.stretch(after)
-            finished += [Finished(after.problem, group, work.rules.outcomes(after, group)) for group in after.groups]
+            finished += work.finished(after)
             after = work.advance(after)
         return finished
 
     return [], list(chained(*await asyncio.gather(*map(grow, chains))))
+
+
+def _whole(finished: Sequence[Finished]) -> list[Finished]:
+    """Groups in which the engine failed no output. UserError if it broke more than half."""
+    whole = [one for one in finished if not one.group.broken]
+    if 2 * len(whole) < len(finished):
+        group = next(one.group for one in finished if one.group.broken)
+        why = next(member.trace.error for member in group.members if member.trace.error)
+        raise UserError(f"{len(finished) - len(whole)} groups broke, such as {group.id} ({why}): see to the sampler")
+    return whole
 
 
 def _rows(finished: Sequence[Finished], normalise: Normalise, step: int) -> list[PolicyRow]:

@@ -238,7 +238,7 @@ def test_inputs_and_outputs_fit_the_models_context_together(changes, fits):
 def test_a_prompt_style_without_the_roles_is_named(monkeypatch):
     templates = prompts._templates("pocket")
     monkeypatch.setattr(prompts, "_templates", lambda style: {k: v for k, v in templates.items() if k != "corrector"})
-    with pytest.raises(UserError, match="prompt style pocket has no template for the corrector"):
+    with pytest.raises(UserError, match="prompt style pocket has no template 'corrector'"):
         SETTINGS.require(1024)
 
 
