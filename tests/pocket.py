@@ -9,7 +9,8 @@ from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Sampling
 from orgthink.evaluate import distinct, grade
 from orgthink.runtime import Backing, Limits, Organization, attempt
-from orgthink.tasks import TASKS
+from orgthink.tasks import COUNTDOWN_MINI
+from orgthink.tasks.task import Task
 
 TOKENS = 480
 """A budget that lets every role finish: a whole scan and its answer take about 320."""
@@ -23,10 +24,11 @@ async def solve(
     *,
     tokens: int = TOKENS,
     temperature: float = 0,
+    task: Task = COUNTDOWN_MINI,
 ) -> Sequence[Episode]:
     """Graded attempts at the first n held-out problems, all at once; greedy unless a temperature says otherwise."""
     backing = Backing(engine, Sampling(tokens, temperature, seed=0))
     limits = Limits(capacity=capacity, agent_tokens=tokens)
-    problems = distinct("countdown-mini", "test", 0, n)
+    problems = distinct(task.name, "test", 0, n)
     episodes = await asyncio.gather(*(attempt(organization, p, backing, limits=limits) for p in problems))
-    return [grade(episode, TASKS[episode.problem.task]) for episode in episodes]
+    return [grade(episode, task) for episode in episodes]

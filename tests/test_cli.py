@@ -36,7 +36,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
     """A shipped model `pocket` whose engine follows a rule; give it another rule at will."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    for name in ("pocket", "pocket-async", "pocket-sequential"):
+    for name in ("pocket", "pocket-async", "pocket-sequential", "pocket-roles", "pocket-mars"):
         folder = tmp_path / "models" / name
         folder.mkdir(parents=True)
         (folder / "orgthink.json").write_text('{"prompts": "pocket"}')
@@ -288,6 +288,9 @@ def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.C
     models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
     learned = dict.fromkeys(("sequential", "parallel"), "pocket-sequential")
     assert models == {**learned, "untrained": "pocket", "asyncthink": "pocket-async"}
+    second = json.loads(Path("runs/demo-marsrl/summary.json").read_text())
+    assert list(second) == ["untrained", "untrained-vc", "solver", "marsrl"]
+    assert "<html" in Path("runs/demo-marsrl/view.html").read_text()
 
 
 def test_view_has_the_episodes_in_the_order_of_the_plan(run: Path):

@@ -7,10 +7,12 @@ from pocket import solve
 
 from orgthink.engines import engine_spec, open_engine
 from orgthink.measure.latency import critical_path
+from orgthink.measure.verification import solver_grade
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
-from orgthink.tasks import COUNTDOWN_MINI
+from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI
 
 PROBLEMS = 200
 
@@ -48,3 +50,20 @@ async def test_learning_to_organize_beats_learning_without_forks_at_the_same_bud
             assert sum(len(episode.root.forks) == 3 for episode in episodes) / len(episodes) >= 0.9
             assert sum(map(critical_path, episodes)) / len(episodes) < 200
     assert found["pocket-async"] >= found["pocket-sequential"] + 0.185
+
+
+async def test_marsrl_teaches_the_system_to_beat_its_solver_and_both_to_beat_the_base():
+    """Before it the system is worth no more than its solver (section 4.2 of MarsRL)."""
+    found = {}
+    for model in ("pocket-roles", "pocket-mars"):
+        engine = await open_engine(engine_spec(model))
+        system = VerifierCorrector(prompts="pocket", rounds=4)
+        episodes = await solve(engine, system, 150, task=ARITHMETIC_MINI, tokens=128, temperature=1.0)
+        await engine.aclose()
+        solver = sum(solver_grade(episode).all_correct for episode in episodes)
+        found[model] = solver, sum(episode.grade.all_correct for episode in episodes)
+    (base_solver, base_system), (solver, system) = found["pocket-roles"], found["pocket-mars"]
+    assert base_system - base_solver < 0.05 * 150
+    assert system - solver >= 0.05 * 150
+    assert solver - base_solver >= 0.1 * 150
+    assert (150 - system) / (150 - base_solver) <= 0.5, "the paper's system leaves half of the errors"

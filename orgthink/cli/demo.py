@@ -1,4 +1,4 @@
-"""`orgthink demo`: the main job on the shipped model, in a minute or two, without a GPU or a key."""
+"""`orgthink demo`: the main job on the shipped models, in a minute or two, without a GPU or a key."""
 
 from __future__ import annotations
 
@@ -9,26 +9,36 @@ from pathlib import Path
 from orgthink.cli.eval import Eval, conduct
 from orgthink.cli.run import Run
 from orgthink.cli.view import page
+from orgthink.evaluate import Evaluation
 from orgthink.store import RunFolder
 
 CAPACITY, TOKENS = 4, 192
 """A whole scan and its answer take about 300 tokens: this budget leaves a thinker alone half-done."""
+ROUNDS, WORDS = 4, 128
+"""Verifications at most, and a budget in which an expression is worked out twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
     """Watch one problem being solved, then compare on held-out problems, at the same token budget per agent: sequential
-    and parallel thinking after reinforcement learning, AsyncThink before and after it. Starts afresh each time."""
+    and parallel thinking after reinforcement learning, AsyncThink before and after it; then a solver alone and with a
+    verifier and a corrector, before and after MarsRL. Starts afresh each time."""
 
     n: int = 60
-    """Held-out problems."""
+    """Held-out problems of each comparison."""
     out: Path = Path("runs/demo")
-    """Run folder; an earlier demo there is replaced."""
+    """Run folder, and one beside it that ends in -marsrl; those of an earlier demo are replaced."""
 
     def __call__(self) -> int:
         Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
         print()
-        plan = Eval(
+        code = compare(self.asyncthink(), self.out)
+        print()
+        return code or compare(self.marsrl(), self.out.with_name(f"{self.out.name}-marsrl"))
+
+    def asyncthink(self) -> Evaluation:
+        """Who organizes."""
+        return Eval(
             model="pocket-sequential",
             organizations=("sequential", "parallel", "untrained=asyncthink", "asyncthink"),
             models=("untrained=pocket", "asyncthink=pocket-async"),
@@ -36,7 +46,28 @@ class Demo:
             capacity=CAPACITY,
             max_tokens=TOKENS,
         ).plan()
-        code = asyncio.run(conduct(plan, self.out, overwrite=True))
-        folder = RunFolder.open(self.out)
-        print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")
-        return code
+
+    def marsrl(self) -> Evaluation:
+        """Who judges and corrects."""
+        return Eval(
+            task="arithmetic-mini",
+            model="pocket-mars",
+            organizations=(
+                "untrained=sequential",
+                "untrained-vc=verifier_corrector",
+                "solver=sequential",
+                "marsrl=verifier_corrector",
+            ),
+            models=("untrained=pocket-roles", "untrained-vc=pocket-roles"),
+            set=(f"rounds={ROUNDS}",),
+            n=self.n,
+            max_tokens=WORDS,
+        ).plan()
+
+
+def compare(plan: Evaluation, out: Path) -> int:
+    """Evaluate afresh, print the table, write the page; returns the exit code."""
+    code = asyncio.run(conduct(plan, out, overwrite=True))
+    folder = RunFolder.open(out)
+    print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")
+    return code
