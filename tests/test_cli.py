@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -169,6 +170,19 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
     assert plan.roles["corrector"].engine == plan.engine
     traces = [trace for episode in RunFolder.open(Path("run")).episodes() for trace in episode.traces if trace.model]
     assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "pocket", 64), ("verifier", "small", 90)}
+
+
+def test_the_solver_alone_stands_beside_the_system(pocket, capsys: pytest.CaptureFixture[str]):
+    """Here nobody passes a solution on: whoever is asked, verifier included, solves the problem."""
+    argv = [*SMALL, "--task", "countdown-mini-single", "--set", "rounds=1"]
+    assert main([*argv, "--organizations", "sequential", "verifier_corrector", "--out", "both"]) == 0
+    header, sequential, corrected = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()[:3])
+    place = header.index("solver %")
+    assert header[place - 1] == "all correct %"
+    assert sequential[place] == "–" and corrected[place] == corrected[place - 1] == sequential[place - 1]
+    assert "solver_correct" in json.loads(Path("both/summary.json").read_text())["verifier_corrector"]
+    assert main([*argv[:-2], "--organizations", "sequential", "--out", "alone"]) == 0
+    assert "solver %" not in capsys.readouterr().out
 
 
 def test_a_role_with_a_budget_of_its_own_needs_no_other_model(pocket):
@@ -401,6 +415,8 @@ def _whole(run: Path) -> None:
         ("run --sampling worker.max_tokens=0", "the budget is 0 tokens"),
         ("run --sampling worker.top_p=0", "top_p is 0.0"),
         ("eval --sampling worker.top_p=1.5", "top_p is 1.5"),
+        ("eval --roles worker=pocket worker=pocket-async", "worker=pocket-async: worker has the model pocket already"),
+        ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
         ("run --organization huang-yang", "has no template 'improve': set improve=false"),
         ("run --organization verifier_corrector --set passes=0", "passes is 0"),
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),

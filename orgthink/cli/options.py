@@ -70,8 +70,14 @@ class Options:
 
     def backed(self) -> dict[str, RoleSpec]:
         """The roles that have a model or a sampling of their own."""
-        models = dict(pair(given, "--roles", "ROLE=MODEL") for given in self.roles)
-        engines = {role: engine_spec(model, self.url) for role, model in models.items()}
+        engines: dict[str, EngineSpec] = {}
+        for given in self.roles:
+            role, model = pair(given, "--roles", "ROLE=MODEL")
+            if role in engines:
+                raise UserError(
+                    f"--roles {given}: {role} has the model {engines[role].model} already; name a role once"
+                )
+            engines[role] = engine_spec(model, self.url)
         settings: defaultdict[str, dict[str, str]] = defaultdict(dict)
         for given in self.role_sampling:
             place, value = pair(given, "--sampling", "ROLE.SETTING=VALUE")
@@ -79,6 +85,8 @@ class Options:
             if not role:
                 raise UserError(f"--sampling {given}: write ROLE.SETTING=VALUE")
             pick("setting of the sampling", setting, dict.fromkeys(SAMPLING))
+            if setting in settings[role]:
+                raise UserError(f"--sampling {given}: {place} is {settings[role][setting]} already; give it once")
             settings[role][setting] = value
         roles = dict.fromkeys((*engines, *settings))
         return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}

@@ -33,12 +33,14 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
 
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table."""
+    solver = ["solver %"] if any("solver_correct" in row for row in summary.values()) else []
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
     header = [
         "organization",
         "n",
         "all correct %",
+        *solver,
         *partly,
         "critical path",
         "tokens",
@@ -49,8 +51,9 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     ]
     rows = []
     for name, row in summary.items():
-        shares = [row["all_correct"], *row["at_least"][: most - 1]]
-        shares += [{"mean": None}] * (most - len(shares))
+        found = row["at_least"][: most - 1]
+        found += [_NONE] * (most - 1 - len(found))
+        shares = [row["all_correct"], *(row.get("solver_correct", _NONE) for _ in solver), *found]
         numbers = [_show(row[key], 1, digits) for key, digits in _QUANTITIES]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
         rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
@@ -85,6 +88,10 @@ _QUANTITIES: Sequence[tuple[str, int]] = (
     ("seconds", 2),
     ("concurrency_pool", 2),
 )
+
+
+_NONE: Mapping[str, Any] = {"mean": None}
+"""Of an organization that has no such number."""
 
 
 def _show(estimate: Mapping[str, Any], factor: float, digits: int) -> str:

@@ -144,7 +144,7 @@ class LocalEngine:
             yield Chunk((), (), (), Finish.LENGTH)  # an agent's context is full: that is its limit, not a fault
             return
         request = self._request(ids, sampling)
-        pieces = self._tokenizer.pieces()
+        pieces = self._tokenizer.pieces(context)
         self._post(partial(self._submit, request))
         try:
             while True:

@@ -6,12 +6,15 @@ import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 from tokenizers.decoders import DecodeStream
 
 from orgthink.episode import Message, Origin, Span
+
+if TYPE_CHECKING:
+    from orgthink.engines.engine import Context
 
 
 class Tokenizer:
@@ -51,9 +54,14 @@ class Tokenizer:
         ids = self.encode(text)
         return Span(Origin.PROMPT, text, len(ids), ids)
 
-    def pieces(self) -> PieceStream:
-        """A decoder for one stream of sampled ids."""
-        return PieceStream(self._tokenizer)
+    def pieces(self, context: Context | None = None) -> PieceStream:
+        """A decoder for one stream of sampled ids. If the context ends with sampled ones they are gone on from: the
+        last of them may have ended inside a character."""
+        stream = PieceStream(self._tokenizer)
+        if context is not None and context.spans and context.spans[-1].origin is Origin.SAMPLED:
+            for token_id in context.spans[-1].token_ids or ():
+                stream.piece(token_id)
+        return stream
 
     def id_of(self, text: str) -> int | None:
         """The id of a text that is exactly one token, or `None`."""

@@ -131,7 +131,7 @@ class VllmEngine:
                 raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {self._room}")
             yield Chunk((), (), (), Finish.LENGTH, self.policy_version)
             return
-        request = _Request(f"{next(self._numbers)}", ids, sampling, self._tokenizer)
+        request = _Request(f"{next(self._numbers)}", ids, sampling, self._tokenizer.pieces(context))
         try:
             await self._call(lambda: self._add(request))
             while not request.ended:
@@ -299,7 +299,8 @@ class _Request:
     ids: list[int]
     """The whole context."""
     sampling: Sampling
-    tokenizer: Tokenizer
+    pieces: PieceStream
+    """Decodes what is sampled."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """Where its consumer runs."""
     chunks: asyncio.Queue[Chunk | EngineError] = field(default_factory=asyncio.Queue)
@@ -307,11 +308,10 @@ class _Request:
     """Its consumer has had the last chunk."""
     counted: bool = False
     """Its prompt is in the engine's counters."""
-    pieces: PieceStream = field(init=False)
     stops: StopFinder = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pieces, self.stops = self.tokenizer.pieces(), StopFinder(self.sampling.stop)
+        self.stops = StopFinder(self.sampling.stop)
 
     def chunk(self, output: Any, version: str) -> Chunk | EngineError:
         """The new tokens of a vLLM output, up to the one that completes a stop text."""

@@ -21,11 +21,11 @@ THOUGHT = "</think>"
 def after_thinking(text: str, ended: bool) -> str:
     """What follows the thinking, stripped; `ended` says that the text was not cut off.
 
-    Nothing if it was cut off in thoughts that it had begun. A text without marks is all there is: its author does not
-    think apart.
+    Nothing if the thinking never ended: a text without marks that was cut off may be all thoughts, for the prompt may
+    have begun them. One that came to its end is all there is: its author does not think apart.
     """
-    said = text.rpartition(THOUGHT)[2]
-    return "" if not ended and THINK in said else said.strip()
+    _, mark, said = text.rpartition(THOUGHT)
+    return said.strip() if (mark and THINK not in said) or (ended and THINK not in text) else ""
 
 
 @dataclass(frozen=True, slots=True)

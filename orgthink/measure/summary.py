@@ -13,6 +13,7 @@ from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import Usage, sampled_tokens, usage
+from orgthink.measure.verification import solver_grade
 
 Measure = Callable[[Episode], float | None]
 """A number of an episode; `None` if it has none."""
@@ -31,8 +32,9 @@ def summarise(episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
 
     Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share, `ungraded`
-    the number that no accuracy knows of, `usage` what each role used. Shares have Wilson intervals, quantities
-    t-intervals, both over problems (see `orgthink.measure.estimate`).
+    the number that no accuracy knows of, `usage` what each role used. Organizations with a solver have
+    `solver_correct` too. Shares have Wilson intervals, quantities t-intervals, both over problems (see
+    `orgthink.measure.estimate`).
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -60,16 +62,24 @@ def was_truncated(episode: Episode) -> bool:
     return any(trace.stop in (StopReason.LENGTH, StopReason.BUDGET) for trace in episode.traces)
 
 
+def solver_correct(episode: Episode) -> bool | None:
+    """Whether the solver's own answer, before anybody judged it, is all correct; `None` without solver or grade."""
+    grade = solver_grade(episode)
+    return None if grade is None else grade.all_correct
+
+
 def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
     def share(measure: Measure) -> dict[str, Any]:
         return asdict(proportion(_values(episodes, measure)))
 
+    solved = any(trace.role == "solver" for episode in episodes for trace in episode.traces)
     required = max(episode.problem.required for episode in episodes)
     return {
         "n": len(episodes),
         "problems": len({episode.problem.id for episode in episodes}),
         "ungraded": sum(episode.grade is None for episode in episodes),
         "all_correct": share(all_correct),
+        **({"solver_correct": share(solver_correct)} if solved else {}),
         "at_least": [share(lambda episode, a=a: at_least(episode, a)) for a in range(1, required + 1)],
         **{name: asdict(average(_values(episodes, measure))) for name, measure in QUANTITIES.items()},
         "format_error_rate": share(has_format_error),

@@ -53,12 +53,10 @@ class Correction:
 
 
 def solver_grade(episode: Episode) -> Grade | None:
-    """Of the solver's own answer, before anybody judged it; `None` if the episode is not graded."""
-    if episode.grade is None:
-        return None
+    """Of the solver's own answer, before anybody judged it; `None` if the episode is not graded or has no solver."""
     solvers = [trace for trace in episode.traces if trace.role == "solver"]
-    if not solvers:
-        raise ValueError(f"episode {episode.id} has no solver")
+    if episode.grade is None or not solvers:
+        return None
     whole = [trace for trace in solvers if trace.status is Status.OK]
     return _grade(episode, [solvers[0], *whole][-1])
 

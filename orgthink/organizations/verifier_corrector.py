@@ -1,8 +1,9 @@
 """MarsRL's reasoning system (sections 2.1 and 3.1): a solver, a verifier that judges, a corrector that mends.
 
-    solver → verifier-1 → corrector-1 → verifier-2 → corrector-2 → …
+    solution → verification-1 → correction-1 → verification-2 → correction-2 → …
 
-Each decodes to the end of its text, and what follows its thinking is all that the others see of it.
+Each agent, named after its work, decodes to the end of its text, and what follows its thinking is all that the others
+see of it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
 IMPROVE = "improve"
-"""Key and template of the solver's second look at its own solution."""
+"""Template of the solver's second look at its own solution."""
 NOTHING = "none"
 """What a role is shown where there is no solution."""
 
@@ -68,31 +69,31 @@ class VerifierCorrector:
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         ask = partial(self._ask, problem, session, session.controller())
-        draft = await ask("solver", "solver")
+        draft = await ask("solution", "solver")
         if self.improve:
-            improved = await ask(IMPROVE, IMPROVE, draft.text)
+            improved = await ask("improvement", IMPROVE, draft.text)
             draft = improved if improved.whole else draft
-        drafts, believed = [draft], list[Said]()
+        drafts, believed = [draft], list[str]()
         passed, failed = 0, 0
         for i in range(1, self.rounds + 1):
             report = await self._verify(ask, i, draft)
-            if report.verdict is Verdict.CORRECT:
-                believed.append(draft)
+            if report.verdict is Verdict.CORRECT and draft.answer is not None:
+                believed.append(draft.answer)
                 passed, failed = passed + 1, 0
                 if passed == self.passes:
-                    return _answered(draft.answer, draft, session)
-            elif report.verdict is Verdict.WRONG:
+                    return draft.answer
+            elif report.verdict is not Verdict.UNPARSED:  # what has no answer fails, whatever is said of it
                 passed, failed = 0, failed + 1
                 if failed == self.failures or i == self.rounds:
                     break
-                corrected = await ask(f"corrector-{len(drafts)}", "corrector", draft.text, report.findings)
+                corrected = await ask(f"correction-{len(drafts)}", "corrector", draft.text, report.findings)
                 draft = corrected if corrected.whole else draft
                 drafts.append(draft)
         return _answered(_chosen(problem, drafts, believed), draft, session)
 
     async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:
         """The report on a draft. One that was cut off is no verdict, whatever it says so far."""
-        said = await ask(f"verifier-{i}", "verifier", draft.text)
+        said = await ask(f"verification-{i}", "verifier", draft.text)
         return read_report(said.text, FORMS[self.prompts]) if said.whole else Report(Verdict.UNPARSED, "")
 
     async def _ask(
@@ -123,10 +124,9 @@ async def _speak(agent: Agent) -> str | None:
     return after_thinking(text, ended=agent.stop is StopReason.DONE) or None
 
 
-def _chosen(problem: Problem, drafts: list[Said], believed: list[Said]) -> str | None:
+def _chosen(problem: Problem, drafts: list[Said], believed: list[str]) -> str | None:
     """The answer most often judged correct, the latest among equals; if none ever was, the latest answer of all."""
-    positive = [draft.answer for draft in reversed(believed) if draft.answer is not None]
-    return vote(problem, positive) or next((d.answer for d in reversed(drafts) if d.answer is not None), None)
+    return vote(problem, believed[::-1]) or next((d.answer for d in reversed(drafts) if d.answer is not None), None)
 
 
 def _answered(answer: str | None, draft: Said, session: Session) -> str | None:

@@ -25,6 +25,7 @@ from orgthink.measure.summary import has_format_error
 from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.tasks import task_named
+from orgthink.training.mastered import sampled_entropy
 from orgthink.training.rl import Batch, Clock, Optimization
 from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
 from orgthink.training.rows import policy_rows
@@ -84,7 +85,7 @@ class Episodes:
             "broken_groups": len(problems) - len(groups),
             "flat_groups": len(groups) - len(kept),
         }
-        return Batch(rows, metrics)
+        return Batch(rows, metrics, sampled_entropy(trace for episode in episodes for trace in episode.traces))
 
     def save(self, folder: Path) -> None:
         """Nothing: problems and seeds follow from the step."""

@@ -210,8 +210,11 @@ class Mars(Reinforced):
 
 
 def context_of(folder: Path) -> int | None:
-    """Most tokens that a model reads; `None` if its folder does not tell."""
-    return json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
+    """Most tokens that a model reads; `None` if its folder does not tell. UserError if its config cannot be read."""
+    try:
+        return json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{folder / 'config.json'} cannot be read: {error}") from error
 
 
 def model_folder(model: str | None) -> Path:

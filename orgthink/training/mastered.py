@@ -8,9 +8,10 @@ Masked tokens are not trained, so they leave the denominator of the loss too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from orgthink.episode import Origin, Trace
 from orgthink.training.rows import PolicyRow, untrained
 
 
@@ -30,12 +31,19 @@ class Mastered:
             raise ValueError(f"probability is {self.probability}: it must lie above 0 and be at most 1")
 
 
-def sampled_entropy(rows: Sequence[PolicyRow]) -> float | None:
-    """The policy's entropy in nats a token, estimated from the tokens it drew; `None` if it drew none.
+def sampled_entropy(traces: Iterable[Trace]) -> float | None:
+    """The policy's entropy in nats a token, estimated from the tokens it drew; `None` if none has a log-probability.
 
-    To be taken of rows without masks: the entropy of what is left rises because of the mask.
+    To be taken of all traces of a step: groups that teach nothing are mostly mastered, so the rows that are trained
+    read too high, and those that are left after masking higher still.
     """
-    drawn = [-p for row in rows for p, trained in zip(row.logprobs, row.trained, strict=True) if trained]
+    drawn = [
+        -p
+        for trace in traces
+        for span in trace.spans
+        if span.origin is Origin.SAMPLED and span.logprobs is not None
+        for p in span.logprobs
+    ]
     return math.fsum(drawn) / len(drawn) if drawn else None
 
 

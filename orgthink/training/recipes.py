@@ -40,7 +40,7 @@ class Training:
     """What it runs, as the options set it."""
 
 
-MARS_STEPS = 60
+MARS_STEPS = 40
 """Of every run of MarsRL on the pocket model."""
 
 MINI_STEPS = 60
@@ -187,8 +187,16 @@ def adjusted(job: KnownJob, options: dict[str, Any], settings: Sequence[str]) ->
         if not equals or not isinstance(place, dict) or last not in place:
             known = ", ".join((*data["settings"], *data))
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {known}")
-        place[last] = None if value == "none" else json.loads(value) if value.startswith("[") else value
+        place[last] = None if value == "none" else _listed(given, value) if value.startswith("[") else value
     return typed(type(job), data, "--set")
+
+
+def _listed(given: str, value: str) -> list[Any]:
+    """The list that a setting is given as. UserError if it is none."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise UserError(f'--set {given}: write a list as ["verifier", "corrector"]') from None
 
 
 def start(training: Training, path: Path) -> RunFolder:

@@ -22,7 +22,7 @@ from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
-from orgthink.training.mastered import Mastered, mask_mastered, sampled_entropy
+from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import PolicyLoss, token_weights
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
@@ -48,6 +48,8 @@ class Batch(NamedTuple):
     """With their advantages; groups that teach nothing are left out."""
     metrics: dict[str, Any]
     """What the rollouts say, for metrics.jsonl."""
+    entropy: float | None
+    """Of the policy in nats a token, over everything that was sampled; `None` if nothing was."""
 
 
 class Source(Protocol):
@@ -167,9 +169,9 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
     clock = Clock()
     batch = await source.collect(backend.sampler, step, clock)
     rows = within(batch.rows, settings.loss.staleness)
-    entropy, drawn = sampled_entropy(rows), _trained(rows)
+    drawn = _trained(rows)
     if settings.mastered is not None:
-        rows = mask_mastered(rows, settings.mastered, entropy)
+        rows = mask_mastered(rows, settings.mastered, batch.entropy)
     clock.lap("reward")
     rate = settings.rate(step)
     passes = _update(backend, settings, rows, rate)
@@ -180,7 +182,7 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
         "step": step + 1,
         **batch.metrics,
         **_training_metrics(passes),
-        "sampled_entropy": entropy,
+        "sampled_entropy": batch.entropy,
         "masked_tokens": drawn - _trained(rows),
         "learning_rate": rate,
         "seconds": clock.seconds,

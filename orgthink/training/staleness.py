@@ -23,7 +23,7 @@ class Staleness:
     bound: int = 4
     """A token is stale after more updates of the sampler than this."""
     beyond: Beyond = "truncate"
-    """Its row is left out, or it alone is not trained, or its importance weight is capped instead of clipped."""
+    """Its group is left out, or it alone is not trained, or its importance weight is capped instead of clipped."""
     cap: float = 2.0
     """Largest importance weight of a stale token."""
 
@@ -37,14 +37,24 @@ class Staleness:
 
 
 def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:
-    """The rows to train on, in order. Stale tokens that are truncated stay: the loss sees to them."""
+    """The rows to train on, in order. Stale tokens that are truncated stay: the loss sees to them.
+
+    What is dropped is the whole group: advantages are relative to it, and long outputs are the oldest, so without
+    them brevity would be rewarded. What is masked can leave a row with nothing to train; only such a row goes.
+    """
     if staleness.beyond == "truncate":
         return list(rows)
-    kept = []
-    for row in rows:
-        stale = {at for at, age in enumerate(row.age) if age > staleness.bound}
-        if not stale:
-            kept.append(row)
-        elif staleness.beyond == "mask" and len(stale) < sum(row.trained):
-            kept.append(untrained(row, stale))
-    return kept
+    stale = [_stale(row, staleness.bound) for row in rows]
+    if staleness.beyond == "drop":
+        old = {row.group for row, places in zip(rows, stale, strict=True) if places}
+        return [row for row in rows if row.group not in old]
+    return [
+        untrained(row, places) if places else row
+        for row, places in zip(rows, stale, strict=True)
+        if not places or len(places) < sum(row.trained)
+    ]
+
+
+def _stale(row: PolicyRow, bound: int) -> set[int]:
+    """Where its trained tokens are past the bound."""
+    return {at for at, (trained, age) in enumerate(zip(row.trained, row.age, strict=True)) if trained and age > bound}

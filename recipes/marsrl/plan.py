@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.grammar.verdict import FORMS
 from orgthink.runtime.budget import Limits
-from recipes.marsrl.runs import again
+from recipes.marsrl.runs import BASE, MARSRL, PARTS, SOLVERS, STRATEGIES, TASKS, again
 from recipes.marsrl.tables import Attempt, attempt_of
 from recipes.shared import laboratory
 from recipes.shared.runs import finished
 
 BUDGETS = {"arithmetic-mini": 128, "countdown-mini-single": 256}
 """Tokens that each agent may sample, by task."""
+AVERAGED = {"arithmetic-mini": 100, "countdown-mini-single": 50}
+"""Held-out problems of table 1, by task; all that there are, if those are fewer."""
 TASK = next(iter(BUDGETS))
 """Of all tables but table 1."""
 STYLE = "pocket"
@@ -33,10 +35,8 @@ class Design:
     """Held-out problems."""
     seeds: int = 5
     """Attempts at each."""
-    averaged: int = 100
-    """Held-out problems of table 1, `n` at most."""
     samples: int = 32
-    """Attempts at each of those: avg@32."""
+    """Attempts at each problem of table 1: avg@32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Setting:
         return Evaluation(
             task=self.task,
             organizations={"verifier_corrector": OrganizationSpec("verifier_corrector", settings)},
-            n=min(design.n, design.averaged) if self.averaged else design.n,
+            n=min(design.n, AVERAGED[self.task]) if self.averaged else design.n,
             engine=spec(self.model),
             sampling=sampling,
             roles={} if self.solver is None else {"solver": RoleSpec(spec(self.solver), sampling)},
@@ -81,7 +81,32 @@ class Laboratory(laboratory.Laboratory[Design]):
         episodes = await self.evaluated(name, setting.plan(self.spec, self.design))
         return [attempt_of(episode, FORMS[STYLE]) for episode in episodes]
 
+    def needed(self) -> list[Setting]:
+        """What all tables are made of, each setting once, whether or not it is trained yet: a list that does not change
+        while trainings go on, so that several processes can share it."""
+        return list(dict.fromkeys(map(self._stood_in, _settings())))
+
+    def ready(self, setting: Setting) -> bool:
+        """Whether everything that it evaluates is trained."""
+        names = [name for name in (setting.model, setting.solver) if name is not None]
+        return all(self.shipped(name) or finished(self.runs / name) for name in names)
+
+    def _stood_in(self, setting: Setting) -> Setting:
+        solver = None if setting.solver is None else self.model(setting.solver)
+        return replace(setting, model=self.model(setting.model), solver=solver)
+
     def trainings(self, recipe: str) -> list[str]:
         """The runs of a recipe: its own seed first, then the other seeds that it was trained with."""
         there = [run for run in again(recipe) if self.stand_in or finished(self.runs / run)]
         return [recipe, *there]
+
+
+def _settings() -> Iterator[Setting]:
+    """Those of table 1, which take longest; on the base's solutions; with other solvers; with their own."""
+    for task, recipe in TASKS.items():
+        yield from (Setting(run, task=task, averaged=True) for run in (BASE, recipe, *again(recipe)))
+    strategies = [run for recipe in STRATEGIES.values() for run in (recipe, *again(recipe))]
+    yield from (Setting(run, solver=BASE) for run in strategies)
+    yield from (Setting(MARSRL, solver) for solver in SOLVERS)
+    parts = [run for recipe in PARTS.values() for run in (recipe, *again(recipe))]
+    yield from (Setting(run) for run in (BASE, *strategies, *parts))

@@ -47,7 +47,8 @@ _JUDGED = (
 )
 
 _TABLE1 = (_METHOD, _TASK, _SOLVER, _SYSTEM, _GAIN, *map(_others, ("solver", "system")), *_TOKENS)
-_TABLE2 = (_METHOD, _SOLVER, _SYSTEM, _GAIN, *map(_others, ("solver", "system")), *_TOKENS)
+_TRAINED: Column = ("trained tokens", lambda row: f"{row['trained_tokens']:,}" if row["trained_tokens"] else "–")
+_TABLE2 = (_METHOD, _TRAINED, _SOLVER, _SYSTEM, _GAIN, *map(_others, ("solver", "system")), *_TOKENS)
 _TABLE3 = (("solver", lambda row: f"`{row['solver_model']}`"), _SOLVER, _SYSTEM, _GAIN)
 _REDUCTION = (
     ("errors that are gone", lambda row: row["task"]),
@@ -72,8 +73,9 @@ _SAMPLING = (
 
 def _conditions(told: Mapping[str, Any]) -> str:
     budgets = ", ".join(f"{tokens} tokens an agent on `{task}`" for task, tokens in told["budgets"].items())
+    averaged = ", ".join(f"{min(n, told['n'])} of `{task}`" for task, n in told["averaged"].items())
     return (
-        f"Table 1: {min(told['averaged'], told['n'])} held-out problems, {told['samples']} samples each; the others: "
+        f"Held-out problems, table 1: {averaged}, {told['samples']} samples each; the others: "
         f"{told['n']} of `{told['task']}`, {told['seeds']} samples each. T = {told['temperature']:g}, {budgets}, "
         f"{told['passes']} pass accepts, {told['rounds']} verifications at most. "
         f"{circumstances(told)}{trainings(told['models'])}"

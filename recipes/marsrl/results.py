@@ -4,24 +4,30 @@
 
 Trains what is missing under runs/, evaluates what is not evaluated yet, and writes results.json, the plots and the
 tables of README.md. Stopped at any point, the same command goes on.
+
+    python -m recipes.marsrl.results --evaluate 0/2    # and, in another shell, --evaluate 1/2
+
+Each only evaluates its half of what is trained already. Then the first command finds it done.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from orgthink.errors import UserError
 from recipes.marsrl import plan, runs, tables
 from recipes.marsrl.plan import Design, Laboratory, Setting
 from recipes.marsrl.readme import render
 from recipes.marsrl.tables import Point, Row
 from recipes.shared import script
 from recipes.shared.conditions import circumstances
-from recipes.shared.runs import metrics, train_missing
+from recipes.shared.runs import metrics, train_missing, trained_tokens
 
 HERE = Path(__file__).parent
 
@@ -32,6 +38,8 @@ class Options(script.Options):
 
     out: Path = HERE
     """Where results.json, plots and README.md go."""
+    evaluate: str | None = None
+    """I/N: only evaluate every N-th setting from the I-th on, if it is trained; nothing is trained or written."""
 
 
 async def collect(lab: Laboratory) -> dict[str, Any]:
@@ -75,10 +83,11 @@ async def _table1(lab: Laboratory) -> dict[str, list[Row]]:
 
 async def _table2(lab: Laboratory) -> list[Row]:
     """Who is trained."""
-    rows = [tables.row(await _point(lab, "base", Setting(runs.BASE)))]
+    rows = [tables.row(await _point(lab, "base", Setting(runs.BASE))) | {"trained_tokens": 0}]
     for method, recipe in runs.PARTS.items():
         ours, *repeats = [await _point(lab, method, Setting(run)) for run in lab.trainings(recipe)]
-        rows.append(tables.row(ours, repeats))
+        tokens = trained_tokens(lab.runs / recipe)
+        rows.append(tables.row(ours, repeats) | {"trained_tokens": tokens})
     return rows
 
 
@@ -101,6 +110,7 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
         "task": plan.TASK,
         "split": "test",
         **asdict(lab.design),
+        "averaged": plan.AVERAGED,
         "temperature": 1.0,
         "budgets": plan.BUDGETS,
         "passes": plan.PASSES,
@@ -109,14 +119,34 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
     }
 
 
-def make(options: Options, design: Design | None = None) -> dict[str, Any]:
-    """The results; written to `options.out` with the plots and the tables of README.md."""
+def make(options: Options, design: Design | None = None) -> None:
+    """The results, written to `options.out` with the plots and the tables of README.md; or only some evaluations."""
+    design = design or Design(options.n)
+    if options.evaluate is not None:
+        asyncio.run(_evaluate(options, design, *_share(options.evaluate)))
+        return
     script.require_place(options, HERE)
     if not options.stand_in:
         train_missing(options.runs, runs.TRAINED)
-    results = asyncio.run(_measure(options, design or Design(options.n)))
-    script.write(results, options.out, HERE, _draw, render)
-    return results
+    script.write(asyncio.run(_measure(options, design)), options.out, HERE, _draw, render)
+
+
+def _share(text: str) -> tuple[int, int]:
+    """I and N of `I/N`; UserError if it is none."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise UserError(f"--evaluate {text}: write I/N, where I counts from 0 to N - 1, such as 0/2")
+    return int(found[1]), int(found[2])
+
+
+async def _evaluate(options: Options, design: Design, i: int, n: int) -> None:
+    """One process's share. The shares are the same whatever is evaluated or trained already, so they never meet."""
+    async with Laboratory(options.runs, design, options.stand_in) as lab:
+        for setting in lab.needed()[i::n]:
+            if lab.ready(setting):
+                await lab.attempts(setting)
+            else:
+                print(f"{setting.model} is not trained yet: skipped", flush=True)
 
 
 async def _measure(options: Options, design: Design) -> dict[str, Any]:

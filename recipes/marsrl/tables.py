@@ -42,9 +42,9 @@ class Attempt:
     solver_tokens: int
     """That the solver did."""
     judgements: tuple[Judgement, ...]
-    """Every verification."""
+    """Every verification, in order."""
     corrections: tuple[Correction, ...]
-    """Every correction."""
+    """Every correction, in order."""
 
 
 def attempt_of(episode: Episode, form: VerdictForm) -> Attempt:
@@ -97,13 +97,14 @@ def _system(point: Point) -> Values:
 
 
 def _judged(measure: Callable[[Iterable[Judgement]], Values]) -> Measure:
-    """Of the verdicts on the solver's solutions, which others share."""
-    return lambda point: measure(j for a in point.attempts for j in a.judgements if j.stream == "verifier-1")
+    """Of each episode's first verdict, which is on the solver's solution that others share. The same solution may be
+    judged again, after a report without a verdict or a correction that was cut off: that would weigh it twice."""
+    return lambda point: measure(judged for attempt in point.attempts for judged in attempt.judgements[:1])
 
 
 def _fixed(point: Point) -> Values:
-    corrected = (c for attempt in point.attempts for c in attempt.corrections if c.stream == "corrector-1")
-    return verification.fixed(corrected)
+    """Of each episode's first correction, in the same way."""
+    return verification.fixed(corrected for attempt in point.attempts for corrected in attempt.corrections[:1])
 
 
 VERIFICATION: dict[str, Measure] = {

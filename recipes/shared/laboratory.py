@@ -50,10 +50,13 @@ class Laboratory(Generic[Design]):
         """The name of a trained run or shipped model, or of what stands in for it."""
         return name if self.stand_in is None or (MODELS / name).is_dir() else self.stand_in
 
+    def shipped(self, name: str) -> bool:
+        """Whether nothing has to be trained for it."""
+        return self.stand_in is not None or (MODELS / name).is_dir()
+
     def spec(self, name: str) -> EngineSpec:
         """Whose tokens a run's are; UserError if it is not finished."""
-        shipped = self.stand_in is not None or (MODELS / name).is_dir()
-        return engine_spec(self.model(name) if shipped else str(model_folder(self.runs, name)))
+        return engine_spec(self.model(name) if self.shipped(name) else str(model_folder(self.runs, name)))
 
     async def evaluated(self, name: str, plan: Evaluation) -> list[Episode]:
         """The episodes of a plan; only those that are missing are made. UserError if the engine broke any."""

@@ -30,18 +30,18 @@ def train_missing(runs: Path, names: Iterable[str], bases: Mapping[str, str] | N
     `bases` are runs to start from, where that is not the recipe's own model.
     """
     for name in names:
-        run = runs / name
-        if not finished(run):
+        run, base = runs / name, (bases or {}).get(name)
+        if not finished(run, base):
             begun = (run / "config.json").is_file()
-            _orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, bases or {})))
-        if not finished(run):
+            _orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, base)))
+        if not finished(run, base):
             raise UserError(f"{run} is not finished: the same command goes on with it")
 
 
-def _begin(runs: Path, name: str, bases: Mapping[str, str]) -> list[str]:
+def _begin(runs: Path, name: str, base: str | None) -> list[str]:
     recipe, seed = recipe_of(name)
-    base = ["--model", str(model_folder(runs, bases[name]))] if name in bases else []
-    return [recipe, *base, *([] if seed is None else ["--seed", str(seed)]), "--out", str(runs / name)]
+    model = [] if base is None else ["--model", str(model_folder(runs, base))]
+    return [recipe, *model, *([] if seed is None else ["--seed", str(seed)]), "--out", str(runs / name)]
 
 
 def recipe_of(name: str) -> tuple[str, int | None]:
@@ -50,24 +50,43 @@ def recipe_of(name: str) -> tuple[str, int | None]:
     return recipe, int(seed) if found else None
 
 
-def finished(run: Path) -> bool:
-    """Whether a run has a checkpoint of its last step. UserError if the folder holds something else, or the recipe with
-    other settings: its numbers would bear a name that is not theirs."""
+def finished(run: Path, base: str | None = None) -> bool:
+    """Whether a run has a checkpoint of its last step. UserError if the folder holds something else, or the recipe from
+    another model or with other settings: its numbers would bear a name that is not theirs.
+
+    `base` is the run to start from, for a recipe without a model of its own; not given, that may be any.
+    """
     from orgthink.training.recipes import RECIPES
 
     if not (run / "config.json").is_file():
         return False
     recipe, seed = recipe_of(run.name)
-    wanted = RECIPES[recipe].settings
-    if _decisive(_job(run).settings) != _decisive(wanted if seed is None else replace(wanted, seed=seed)):
-        raise UserError(f"{run} was trained with other settings than the recipe's: move it away, or train it again")
+    job, wanted = _job(run), RECIPES[recipe]
+    model = getattr(job, "model", None)
+    if base is not None and not _is_last(Path(model or ""), base):
+        raise UserError(f"{run} was trained from {model}, not from {base}: move it away, or train it again")
+    if getattr(wanted, "model", model) is None:
+        wanted = replace(wanted, model=model)
+    if seed is not None:
+        wanted = replace(wanted, settings=replace(wanted.settings, seed=seed))
+    if _decisive(job) != _decisive(wanted):
+        raise UserError(f"{run} was trained otherwise than the recipe says: move it away, or train it again")
     return _last(run).is_dir()
 
 
-def _decisive(settings: Any) -> Any:
-    """Without what only stops or saves a run, and changes no number."""
+def _decisive(job: Any) -> Any:
+    """Without what only places, stops or saves a run, and changes no number."""
     others = {"drift": 0.0, "save_every": 1}
-    return replace(settings, **{name: value for name, value in others.items() if hasattr(settings, name)})
+    known = {name: value for name, value in others.items() if hasattr(job.settings, name)}
+    return replace(job, device="auto", settings=replace(job.settings, **known))
+
+
+def _is_last(model: Path, name: str) -> bool:
+    """Whether this is the last model of a run of that name, wherever the runs lay when it was used."""
+    from orgthink.training.recipes import RECIPES
+
+    steps = RECIPES[recipe_of(name)[0]].steps
+    return model.parts[-4:] == (name, *_checkpoint(steps).parts, "model")
 
 
 def model_folder(runs: Path, name: str) -> Path:
@@ -85,11 +104,21 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def described(run: Path) -> dict[str, Any]:
-    """Steps, seed and commit of a run, and the seconds its steps took."""
+    """Steps, seed and commit of a run, what it was trained on, and the seconds its steps took."""
     settings = _job(run).settings
     seconds = sum(_seconds(line["seconds"]) for line in metrics(run))
-    commit = RunFolder.open(run).config["commit"]
-    return {"steps": settings.steps, "seed": settings.seed, "commit": commit, "training_seconds": round(seconds)}
+    return {
+        "steps": settings.steps,
+        "seed": settings.seed,
+        "commit": RunFolder.open(run).config["commit"],
+        "trained_tokens": trained_tokens(run),
+        "training_seconds": round(seconds),
+    }
+
+
+def trained_tokens(run: Path) -> int:
+    """Tokens that a run learned from, over all its steps."""
+    return sum(line["trained_tokens"] for line in metrics(run))
 
 
 def fingerprint(model: Path) -> str:
@@ -102,7 +131,12 @@ def fingerprint(model: Path) -> str:
 
 def _last(run: Path) -> Path:
     """Where the checkpoint of the last step is, once there is one."""
-    return run / "checkpoints" / f"step-{_job(run).steps:06d}"
+    return run / _checkpoint(_job(run).steps)
+
+
+def _checkpoint(step: int) -> Path:
+    """Where a run keeps that of a step."""
+    return Path("checkpoints", f"step-{step:06d}")
 
 
 def _job(run: Path) -> KnownJob:

@@ -56,6 +56,7 @@ def write(
     if not page.exists():
         shutil.copy(home / "README.md", page)
     write_whole(page, render(page.read_text(), results).encode())
+    print(f"{out / 'results.json'}, the plots and the tables of README.md are written")
 
 
 def main(options: type[Some], make: Callable[[Some], object], says: str | None) -> int:
@@ -72,5 +73,4 @@ def main(options: type[Some], make: Callable[[Some], object], says: str | None) 
     except KeyboardInterrupt:
         print("results: stopped; the same command goes on", file=sys.stderr)
         return 130
-    print(f"{given.out / 'results.json'}, the plots and the tables of README.md are written")
     return 0

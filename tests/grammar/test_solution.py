@@ -24,8 +24,8 @@ TAGGED = st.lists(
         pytest.param("<think> a </think> b </think> 7", "7", id="ended twice"),
         pytest.param("<think> a </think> b <think> c </think> 7", "7", id="thought twice"),
         pytest.param("<think> hm </think>", "", id="nothing after the thinking"),
-        pytest.param("7 - 2 = 5\n", "7 - 2 = 5", id="no thinking"),
-        pytest.param("hm </think > 7", "hm </think > 7", id="not quite the mark"),
+        pytest.param("<think> hm </think> 7 <think> no", "", id="began to think again"),
+        pytest.param("<think> so 7", "", id="never ended the thinking"),
         pytest.param("", "", id="empty"),
     ],
 )
@@ -33,26 +33,28 @@ def test_what_was_said_follows_the_last_end_of_the_thinking(text, ended, expecte
     assert after_thinking(text, ended) == expected
 
 
+@pytest.mark.parametrize("text", ["7 - 2 = 5\n", "hm </think > 7"])
+def test_without_thinking_a_text_that_came_to_its_end_is_all_there_is(text):
+    assert after_thinking(text, ended=True) == text.strip()
+
+
 @pytest.mark.parametrize(
-    "text", ["<think> so 7", "<think> hm </think> no <think> so 7", "hm <think>", "<think> 7 </thi"]
+    "text", ["<think> so 7", "<think> hm </think> no <think> so 7", "hm <think>", "<think> 7 </thi", "so 7, or"]
 )
-def test_a_text_cut_off_in_its_thoughts_said_nothing(text):
+def test_a_text_cut_off_before_the_end_of_its_thoughts_said_nothing(text):
+    """The prompt may have begun the thinking: then the text has no mark of it."""
     assert after_thinking(text, ended=False) == ""
     assert read_proposal(f"{text} <ANSWER> 7 </ANSWER>", ended=False) == Proposal("", None)
 
 
-def test_a_text_that_came_to_its_end_without_ending_its_thinking_said_all_of_it():
-    assert after_thinking(" <think> so 7 ", ended=True) == "<think> so 7"
-
-
-def test_a_text_cut_off_without_thinking_is_kept():
-    assert read_proposal("3 + 4 = 7 <ANSWER> 7 </ANSWER> and", ended=False).answer == "7"
+def test_a_solution_that_is_cut_off_after_the_thinking_stands_as_far_as_it_goes():
+    assert read_proposal("hm </think> 3 + 4 = 7 <ANSWER> 7 </ANSWER> and", ended=False).answer == "7"
 
 
 @given(SAID, SAID, st.booleans())
 def test_thoughts_never_change_what_was_said(thoughts, said, ended):
-    assert read_proposal(f"{THINK}{thoughts}{THOUGHT}{said}", ended) == read_proposal(said, ended)
-    assert read_proposal(f"{thoughts}{THOUGHT}{said}", ended) == read_proposal(said, ended)
+    assert read_proposal(f"{THINK}{thoughts}{THOUGHT}{said}", ended) == read_proposal(said, ended=True)
+    assert read_proposal(f"{thoughts}{THOUGHT}{said}", ended) == read_proposal(said, ended=True)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,6 @@ def test_the_answer_is_the_last_one_after_the_thinking(text, answer):
 @example("</think><ANSWER>7</ANSWER>", True)
 def test_a_proposal_is_a_proposal_of_its_own_text(text, ended):
     proposal = read_proposal(text, ended)
-    assert read_proposal(proposal.text, ended) == proposal
+    assert read_proposal(proposal.text, ended=True) == proposal
     assert THOUGHT not in proposal.text
     assert proposal.answer is None or (proposal.answer in proposal.text and "<ANSWER>" not in proposal.answer)

@@ -117,6 +117,25 @@ def test_usage_is_a_mean_by_role() -> None:
     assert worker["cost"] is None
 
 
+def test_the_solvers_own_answer_is_a_share_beside_the_systems() -> None:
+    """One of three solvers was right, whatever became of its answer; nobody knows of the ungraded one."""
+
+    def solved(problem: int, said: str, answer: str, correct: int | None) -> Episode:
+        solver = replace(BASE["sequential"].root, agent="controller/solution", role="solver", returned=said)
+        grade = None if correct is None else Grade(correct, 1)
+        task = Problem(str(problem), "arithmetic-mini", "", "2 + 3", data={"expression": "2 + 3", "value": 5})
+        return replace(attempt("sequential", problem), problem=task, answer=answer, grade=grade, traces=(solver,))
+
+    right, wrong = "<ANSWER> 5 </ANSWER>", "<ANSWER> 6 </ANSWER>"
+    system = [solved(1, right, "6", 0), solved(2, wrong, "5", 1), solved(3, "", "5", 1), solved(4, right, "5", None)]
+    ours = summarise(system)["sequential"]
+    assert (ours["solver_correct"]["mean"], ours["solver_correct"]["n"]) == (pytest.approx(1 / 3), 3)
+    assert ours["all_correct"]["mean"] == pytest.approx(2 / 3)
+    assert 0 < ours["solver_correct"]["low"] < 1 / 3 < ours["solver_correct"]["high"] < 1
+    assert summarise(system[3:])["sequential"]["solver_correct"]["mean"] is None
+    assert not any("solver_correct" in numbers for numbers in summarise(EPISODES).values())
+
+
 def test_errors_are_shown() -> None:
     child = replace(EPISODES[1].traces[1], stop=StopReason.ERROR, error="boom")
     failed = [replace(EPISODES[0], stop=StopReason.ERROR), replace(EPISODES[1], traces=(EPISODES[1].root, child))]

@@ -73,7 +73,7 @@ def seen(episode: Episode, agent: str) -> str:
 
 def test_a_solution_that_passes_is_accepted_at_once():
     episode = play(VerifierCorrector(), script("C", ["3 + 4"]))
-    assert (episode.answer, episode.stop, agents(episode)) == ("3 + 4", StopReason.DONE, ["solver", "verifier-1"])
+    assert (episode.answer, episode.stop, agents(episode)) == ("3 + 4", StopReason.DONE, ["solution", "verification-1"])
     assert [trace.role for trace in episode.traces] == [CONTROLLER, "solver", "verifier"]
     assert episode.root.model is None and not episode.format_faults
     assert [edge.child for edge in episode.root.forks] == [edge.child for edge in episode.root.joins]
@@ -81,16 +81,16 @@ def test_a_solution_that_passes_is_accepted_at_once():
 
 def test_a_solution_that_fails_is_corrected_and_judged_again():
     episode = play(VerifierCorrector(), script("WC", ["3 + 4", "3 + 4 + 5"]))
-    assert agents(episode) == ["solver", "verifier-1", "corrector-1", "verifier-2"]
+    assert agents(episode) == ["solution", "verification-1", "correction-1", "verification-2"]
     assert [trace.role for trace in episode.traces[1:]] == ["solver", "verifier", "corrector", "verifier"]
     assert episode.answer == "3 + 4 + 5"
     for agent in agents(episode):
         assert PROBLEM.text in seen(episode, agent)
     shown = {agent: seen(episode, agent) for agent in agents(episode)[1:]}
-    assert "<solution>\nargued: <ANSWER>3 + 4</ANSWER>\n</solution>" in shown["verifier-1"]
-    assert "<solution>\nargued: <ANSWER>3 + 4</ANSWER>\n</solution>" in shown["corrector-1"]
-    assert "<report>\na critical error\n</report>" in shown["corrector-1"]
-    assert "<solution>\nargued: <ANSWER>3 + 4 + 5</ANSWER>\n</solution>" in shown["verifier-2"]
+    assert "<solution>\nargued: <ANSWER>3 + 4</ANSWER>\n</solution>" in shown["verification-1"]
+    assert "<solution>\nargued: <ANSWER>3 + 4</ANSWER>\n</solution>" in shown["correction-1"]
+    assert "<report>\na critical error\n</report>" in shown["correction-1"]
+    assert "<solution>\nargued: <ANSWER>3 + 4 + 5</ANSWER>\n</solution>" in shown["verification-2"]
 
 
 def test_nobody_sees_the_thinking_of_another():
@@ -117,7 +117,7 @@ def test_nobody_sees_the_thinking_of_another():
 def test_enough_passes_in_a_row_accept(verdicts: str, settings: dict[str, int]):
     answers = [str(i) for i in range(1 + verdicts.count("W"))]
     episode = play(VerifierCorrector(**settings), script(verdicts, answers))
-    assert agents(episode).count("corrector-1") == int("W" in verdicts)
+    assert agents(episode).count("correction-1") == int("W" in verdicts)
     assert episode.answer == answers[-1]
 
 
@@ -136,7 +136,7 @@ def test_enough_failures_in_a_row_give_up_and_so_does_the_last_round(verdicts: s
     """The last failure is not followed by a correction that nobody would judge."""
     answers = [str(i) for i in range(max(1, verdicts.count("W")))]
     episode = play(VerifierCorrector(**settings), script(verdicts, answers))
-    assert sum("verifier" in agent for agent in agents(episode)) == len(verdicts)
+    assert sum("verification" in agent for agent in agents(episode)) == len(verdicts)
     assert episode.answer is not None and not episode.format_faults
 
 
@@ -150,15 +150,15 @@ def test_the_loop_ends_at_the_first_run_of_passes_or_failures(verdicts: str, k: 
     corrected = said[:-1].count("W")
     turns = script(said, [str(i) for i in range(corrected + 1)])
     episode = play(VerifierCorrector(passes=k, failures=m, rounds=rounds), turns)
-    assert agents(episode)[0] == "solver"
-    assert [a for a in agents(episode) if "verifier" in a] == [f"verifier-{i + 1}" for i in range(len(said))]
-    assert [a for a in agents(episode) if "corrector" in a] == [f"corrector-{i + 1}" for i in range(corrected)]
+    assert agents(episode)[0] == "solution"
+    assert [a for a in agents(episode) if "verification" in a] == [f"verification-{i + 1}" for i in range(len(said))]
+    assert [a for a in agents(episode) if "correction" in a] == [f"correction-{i + 1}" for i in range(corrected)]
 
 
 def test_a_report_without_a_verdict_has_the_same_solution_judged_again():
     episode = play(VerifierCorrector(), script("UUC", ["3 + 4"]))
-    assert agents(episode) == ["solver", "verifier-1", "verifier-2", "verifier-3"]
-    assert seen(episode, "verifier-1") == seen(episode, "verifier-2") == seen(episode, "verifier-3")
+    assert agents(episode) == ["solution", "verification-1", "verification-2", "verification-3"]
+    assert seen(episode, "verification-1") == seen(episode, "verification-2") == seen(episode, "verification-3")
 
 
 @pytest.mark.parametrize(
@@ -172,23 +172,23 @@ def test_a_report_without_a_verdict_has_the_same_solution_judged_again():
 )
 def test_what_is_no_pass(report: str):
     episode = play(VerifierCorrector(rounds=2), [solution("3 + 4"), report, REPORTS["C"]])
-    assert agents(episode) == ["solver", "verifier-1", "verifier-2"]
+    assert agents(episode) == ["solution", "verification-1", "verification-2"]
 
 
 def test_a_report_that_was_cut_off_is_no_verdict():
     turns = [solution("3 + 4"), f"{REPORTS['C']}\nand further on and on and on", REPORTS["C"]]
     cut = len(turns[1].split()) - 2
     episode = play(VerifierCorrector(rounds=2), turns, max_tokens=cut)
-    assert episode.trace("controller/verifier-1").status is Status.TRUNCATED
-    assert agents(episode) == ["solver", "verifier-1", "verifier-2"]
+    assert episode.trace("controller/verification-1").status is Status.TRUNCATED
+    assert agents(episode) == ["solution", "verification-1", "verification-2"]
 
 
 def test_a_verdict_in_the_solution_is_not_the_verifiers():
     bold = "mull </think> <ANSWER>3 + 4</ANSWER>\n</solution>\n**Correctness**: Correct"
-    for report, next_one in ((REPORTS["W"], "corrector-1"), (REPORTS["U"], "verifier-2")):
+    for report, next_one in ((REPORTS["W"], "correction-1"), (REPORTS["U"], "verification-2")):
         said = [bold, report, *([solution("5")] if report == REPORTS["W"] else []), REPORTS["C"]]
         episode = play(VerifierCorrector(), said)
-        assert "**Correctness**: Correct\n</solution>" in seen(episode, "verifier-1")
+        assert "**Correctness**: Correct\n</solution>" in seen(episode, "verification-1")
         assert agents(episode)[2] == next_one
 
 
@@ -213,7 +213,13 @@ def test_without_acceptance_the_solution_most_often_judged_correct_wins(verdicts
 def test_without_acceptance_an_answer_is_preferred_to_none():
     turns = [solution("1"), REPORTS["W"], "mull </think> no answer here", REPORTS["W"]]
     assert play(VerifierCorrector(rounds=2), turns).answer == "1"
-    turns = [solution("1"), REPORTS["C"], REPORTS["W"], "mull </think> no answer here", *[REPORTS["C"]] * 2]
+    turns = [
+        solution("1"),
+        REPORTS["C"],
+        REPORTS["W"],
+        "mull </think> no answer here",
+        *[REPORTS["C"], solution("2"), REPORTS["W"]],
+    ]
     assert play(VerifierCorrector(rounds=4, passes=3), turns).answer == "1"
 
 
@@ -228,9 +234,9 @@ def test_without_acceptance_an_answer_is_preferred_to_none():
 def test_a_correction_that_comes_to_nothing_leaves_the_solution_as_it_was(correction: Turn, status: Status):
     turns = [solution("1"), REPORTS["W"], correction, REPORTS["W"], solution("2"), REPORTS["C"]]
     episode = play(VerifierCorrector(), turns, max_tokens=20)
-    assert episode.trace("controller/corrector-1").status is status
-    assert "corrector-2" in agents(episode)
-    assert seen(episode, "verifier-2") == seen(episode, "verifier-1")
+    assert episode.trace("controller/correction-1").status is status
+    assert "correction-2" in agents(episode)
+    assert seen(episode, "verification-2") == seen(episode, "verification-1")
     assert (episode.answer, episode.stop) == ("2", StopReason.DONE)
     assert broken(episode) == (status is Status.ERROR)
     assert play(VerifierCorrector(rounds=2), turns[:4], max_tokens=20).answer == "1"
@@ -250,25 +256,46 @@ def test_an_engine_that_fails_breaks_the_episode_and_is_no_format_error(failing:
 @pytest.mark.parametrize(
     ("turns", "fault"),
     [
-        (["mull </think> it is 7", REPORTS["C"]], ("controller/solver", FormatError.NO_ANSWER)),
-        (["mull 1 2 3 4 5 6 7 8 9 10 11 12 13", REPORTS["C"]], ("controller/solver", FormatError.TRUNCATED)),
+        (["mull </think> it is 7", REPORTS["C"]], ("controller/solution", FormatError.NO_ANSWER)),
+        (["mull 1 2 3 4 5 6 7 8 9 10 11 12 13", REPORTS["C"]], ("controller/solution", FormatError.TRUNCATED)),
         (
-            [solution("1"), REPORTS["W"], "mull </think> it is 7", REPORTS["C"]],
-            ("controller/corrector-1", FormatError.NO_ANSWER),
+            ["mull </think> it is 8", REPORTS["C"], "mull </think> it is 7", REPORTS["C"]],
+            ("controller/correction-1", FormatError.NO_ANSWER),
         ),
     ],
 )
 def test_a_missing_answer_is_the_fault_of_whose_solution_stands(turns: list[str], fault: tuple[str, FormatError]):
-    episode = play(VerifierCorrector(), turns, max_tokens=13)
+    episode = play(VerifierCorrector(rounds=len(turns) // 2), turns, max_tokens=13)
     assert episode.answer is None
     assert [(one.agent, one.kind) for one in episode.format_faults] == [fault]
 
 
-@pytest.mark.parametrize("nothing", ["<think> " + "mull " * 30, "mull </think> "])
+@pytest.mark.parametrize("draft", ["mull </think> it is 7", "mull " * 30, "mull </think>"])
+def test_a_solution_without_an_answer_is_corrected_even_if_it_is_judged_correct(draft: str):
+    turns = [draft, REPORTS["C"], solution("1"), REPORTS["C"]]
+    episode = play(VerifierCorrector(), turns, max_tokens=14)
+    assert agents(episode) == ["solution", "verification-1", "correction-1", "verification-2"]
+    assert "<report>\nno findings\n</report>" in seen(episode, "correction-1")
+    assert episode.answer == "1" and not episode.format_faults
+
+
+def test_a_correction_without_an_answer_is_not_accepted_either():
+    turns = [solution("1"), REPORTS["W"], "mull </think> it is 7", REPORTS["C"], solution("2"), REPORTS["C"]]
+    assert play(VerifierCorrector(), turns).answer == "2"
+    assert play(VerifierCorrector(rounds=2), turns[:4]).answer == "1"
+
+
+@pytest.mark.parametrize("settings", [{"failures": 2}, {"rounds": 2}])
+def test_a_correct_solution_without_an_answer_counts_as_a_failure(settings: dict[str, int]):
+    nothing = "mull </think> it is 7"
+    assert play(VerifierCorrector(**settings), [nothing, REPORTS["C"]] * 2).answer is None
+
+
+@pytest.mark.parametrize("nothing", ["<think> " + "mull " * 30, "mull " * 30, "mull </think> "])
 def test_a_solver_without_a_solution_is_judged_and_corrected_as_none(nothing: str):
     episode = play(VerifierCorrector(), [nothing, REPORTS["W"], solution("1"), REPORTS["C"]], max_tokens=14)
-    assert "<solution>\nnone\n</solution>" in seen(episode, "verifier-1")
-    assert "<solution>\nnone\n</solution>" in seen(episode, "corrector-1")
+    assert "<solution>\nnone\n</solution>" in seen(episode, "verification-1")
+    assert "<solution>\nnone\n</solution>" in seen(episode, "correction-1")
     assert episode.answer == "1" and not episode.format_faults
 
 
@@ -303,7 +330,7 @@ def test_the_pocket_models_words():
     ]
     episode = play(VerifierCorrector(prompts="pocket"), turns)
     assert episode.answer == "3 + 4 + 5"
-    corrected = seen(episode, "corrector-1")
+    corrected = seen(episode, "correction-1")
     assert corrected.endswith("solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7")
 
 
@@ -312,9 +339,11 @@ def test_huang_and_yang_improve_first_and_ask_for_five_passes_in_a_row():
     turns = [solution("1"), solution("2"), *script("CCCCWCCCCC", ["", "3"])[1:]]
     episode = play(HuangYang(), turns)
     solver, improved = episode.traces[1:3]
-    assert (solver.role, improved.role, improved.agent) == ("solver", "solver", "controller/improve")
-    assert "<solution>\nargued: <ANSWER>1</ANSWER>\n</solution>" in seen(episode, "improve")
-    assert "<ANSWER>2</ANSWER>" in seen(episode, "verifier-1") and "ANSWER>1<" not in seen(episode, "verifier-1")
+    assert (solver.role, improved.role, improved.agent) == ("solver", "solver", "controller/improvement")
+    assert "<solution>\nargued: <ANSWER>1</ANSWER>\n</solution>" in seen(episode, "improvement")
+    assert "<ANSWER>2</ANSWER>" in seen(episode, "verification-1") and "ANSWER>1<" not in seen(
+        episode, "verification-1"
+    )
     assert sum(trace.role == "verifier" for trace in episode.traces) == 10 and episode.answer == "3"
 
 
@@ -327,7 +356,7 @@ def test_huang_and_yang_give_up_after_ten_failures_or_thirty_rounds():
 
 def test_an_improvement_that_comes_to_nothing_leaves_the_solution_as_it_was():
     episode = play(VerifierCorrector(improve=True), [solution("1"), "mull </think>", REPORTS["C"]])
-    assert episode.answer == "1" and agents(episode) == ["solver", "improve", "verifier-1"]
+    assert episode.answer == "1" and agents(episode) == ["solution", "improvement", "verification-1"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from recipes.marsrl.plan import Laboratory, Setting
 from recipes.marsrl.readme import render
 from recipes.marsrl.tables import Attempt, Point
 
-FEW = plan.Design(2, seeds=2, averaged=1, samples=3)
+FEW = plan.Design(2, seeds=2, samples=3)
 
 
 def attempt(problem: str, solver: bool, system: bool, verdict: Verdict = Verdict.CORRECT, **other) -> Attempt:
-    judged = Judgement(problem, "controller/verifier-1", "verifier-1", verdict, solver)
+    judged = Judgement(problem, "verification-1", "verifier-1", verdict, solver)
     told = {"sample": 0, "solution": f"{problem} {solver}", "tokens": 30, "solver_tokens": 10, "corrections": ()}
     return Attempt(problem, solver=solver, system=system, **{**told, "judgements": (judged,), **other})
 
@@ -58,13 +59,18 @@ def test_errors_that_are_gone():
     assert mean(tables.error_reduction(perfect, perfect), "of_base_solver") == [None], "there were no errors"
 
 
-def test_a_strategy_is_judged_by_the_first_verdict_on_the_solvers_solution():
-    later = Judgement("p0", "controller/verifier-2", "verifier-2", Verdict.CORRECT, False)
-    first = Judgement("p0", "controller/verifier-1", "verifier-1", Verdict.WRONG, False)
-    mended = [
-        Correction("p0", "c", stream, False, after) for stream, after in (("corrector-1", True), ("corrector-2", False))
-    ]
-    one = attempt("p0", False, True, judgements=(first, later), corrections=tuple(mended))
+@pytest.mark.parametrize("later", ["1", "2"])
+def test_a_strategy_is_judged_by_the_first_verdict_and_the_first_correction(later: str):
+    """Whether the later ones are on the solver's solution once more, or on a corrector's."""
+    judged = [("1", Verdict.WRONG), (later, Verdict.CORRECT), (later, Verdict.UNPARSED)]
+    corrected = [("1", True), (later, False)]
+    one = attempt(
+        "p0",
+        False,
+        True,
+        judgements=tuple(Judgement("p0", "v", f"verifier-{on}", verdict, False) for on, verdict in judged),
+        corrections=tuple(Correction("p0", "c", f"corrector-{on}", False, after) for on, after in corrected),
+    )
     other = attempt("p1", True, True, Verdict.WRONG)
     shared = Point("adaptive", "run-seed1", plan.TASK, [one, other])
     base = Point("base", "base", plan.TASK, [one, attempt("p1", True, True, solution="another")])
@@ -96,10 +102,10 @@ def test_ungraded_episodes_are_no_zeros():
 
 
 def test_every_run_is_a_recipe_with_a_seed():
-    assert runs.again("x") == ("x-seed1", "x-seed2")
+    assert runs.again("x") == ("x-seed1",)
     assert set(runs.TRAINED) >= {run for name in runs.STRATEGIES.values() for run in (name, *runs.again(name))}
     assert len(set(runs.TRAINED)) == len(runs.TRAINED)
-    assert plan.BUDGETS.keys() == runs.TASKS.keys()
+    assert plan.BUDGETS.keys() == runs.TASKS.keys() == plan.AVERAGED.keys()
 
 
 def test_every_recipe_is_there():
@@ -120,6 +126,7 @@ async def test_who_judges_does_not_change_what_is_judged(tmp_path: Path):
 
 
 METRICS = {
+    "trained_tokens": 1000,
     "verifier": {"accuracy": 0.5, "recall": 0.25, "false_alarms": 0.1, "unparsed": 0.0, "judged_wrong_solutions": 0.7},
     "tokens": {"solver": 40.0, "verifier-1": 30.0, "corrector-1": None, "verifier-2": None, "corrector-2": None},
 }
@@ -135,8 +142,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> results.Options:
         (options.runs / run).mkdir(parents=True)
         lines = [json.dumps({"step": step, **METRICS}) + "\n" for step in (1, 2, 3)]
         (options.runs / run / "metrics.jsonl").write_text("".join(lines) + '{"step": 4')
-    results.make(options, FEW)
+    for share in ("0/2", "1/2"):
+        results.make(replace(options, evaluate=share), FEW)
+    assert not options.out.exists()
     before = {file: file.stat().st_mtime_ns for file in options.runs.rglob("episodes.jsonl")}
+    results.make(options, FEW)
     page = (options.out / "README.md").read_text()
     results.make(options, FEW)
     assert {file: file.stat().st_mtime_ns for file in options.runs.rglob("episodes.jsonl")} == before
@@ -151,19 +161,21 @@ def test_results_json_has_its_form(made: results.Options):
     assert [(told["method"], told["task"]) for told in found["table1"]] == [
         (method, task) for task in ("arithmetic-mini", "countdown-mini-single") for method in ("base", "marsrl")
     ]
-    assert {told[who]["n"] for told in found["table1"] for who in ("solver", "system")} == {3}
-    assert [told["method"] for told in found["table2"]] == ["base", "marsrl-s", "marsrl-vc", "marsrl"]
+    assert {told[who]["n"] for told in found["table1"] for who in ("solver", "system")} == {2 * 3}
+    assert [(told["method"], told["trained_tokens"]) for told in found["table2"]] == [
+        ("base", 0), ("marsrl-s", 3000), ("marsrl-vc", 3000), ("marsrl", 3000)
+    ]  # fmt: skip
     assert {told[who]["n"] for told in found["table2"] for who in ("solver", "system")} == {2 * 2}
     assert [told["solver_model"] for told in found["table3"]] == list(runs.SOLVERS)
     assert [(told["method"], told["seed"]) for told in found["figure4"]] == [
-        ("base", 0), *((strategy, seed) for strategy in ("random", "balanced", "adaptive") for seed in (0, 1, 2))
+        ("base", 0), *((strategy, seed) for strategy in ("random", "balanced", "adaptive") for seed in (0, 1))
     ]  # fmt: skip
     assert {told["same_solutions"] for told in found["figure4"]} == {1}
     assert [(told["first"], told["second"]) for told in found["sampling"]] == [
         ("adaptive", "balanced"),
         ("balanced", "random"),
     ]
-    assert [told["step"] for told in found["figure5"] if told["method"] == "adaptive"] == [1, 2, 3] * 3
+    assert [told["step"] for told in found["figure5"] if told["method"] == "adaptive"] == [1, 2, 3] * 2
     assert found["figure5"][0]["recall"] == 0.25
     assert {told["method"] for told in found["figure6"]} == set(runs.PARTS)
     assert all(told["tokens"] == METRICS["tokens"] for told in found["figure6"])
@@ -177,10 +189,42 @@ def test_the_page_and_the_plots_are_written(made: results.Options):
     for i in (4, 5, 6):
         assert f"](figure{i}.svg)" in page
         assert "<svg" in (made.out / f"figure{i}.svg").read_text()
-    assert "| marsrl-vc |" in page
+    assert "| marsrl-vc | 3,000 |" in page
     assert "| `pocket-async` |" in page
     assert "recall of errors" in (made.out / "figure5.svg").read_text()
     assert "verifier-2, tokens" in (made.out / "figure6.svg").read_text()
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_the_shares_are_all_settings_and_never_meet(tmp_path: Path, parts: int):
+    needed = Laboratory(tmp_path, FEW).needed()
+    shares = [needed[i::parts] for i in range(parts)]
+    assert sorted(map(repr, sum(shares, []))) == sorted(map(repr, set(needed)))
+    stood_in = Laboratory(tmp_path, FEW, "pocket").needed()
+    assert len(set(stood_in)) == len(stood_in) < len(needed), "runs with one stand-in are one evaluation"
+
+
+def test_what_is_not_trained_yet_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    evaluated: list[Setting] = []
+
+    async def attempts(lab: Laboratory, setting: Setting) -> list[Attempt]:
+        evaluated.append(setting)
+        return []
+
+    monkeypatch.setattr(Laboratory, "attempts", attempts)
+    results.make(results.Options(runs=tmp_path / "runs", out=tmp_path / "out", evaluate="0/1"))
+    assert {setting.model for setting in evaluated} == {runs.BASE}, "it is shipped"
+    told = capsys.readouterr().out
+    assert all(f"{run} is not trained yet: skipped" in told for run in runs.TRAINED)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("share", ["2/2", "1", "-1/2", "0/0", "a/b"])
+def test_a_share_counts_from_nought(tmp_path: Path, share: str):
+    with pytest.raises(UserError, match="0/2"):
+        results.make(results.Options(runs=tmp_path, evaluate=share))
 
 
 def test_a_stand_in_does_not_overwrite_the_results():

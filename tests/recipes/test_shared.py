@@ -11,6 +11,7 @@ import pytest
 
 from orgthink.errors import UserError
 from orgthink.measure.estimate import Estimate
+from orgthink.store import RunFolder
 from recipes.shared import runs
 from recipes.shared.estimates import as_json, by_problem, ratio
 from recipes.shared.laboratory import took
@@ -57,10 +58,55 @@ def test_a_run_of_other_settings_does_not_bear_the_recipes_name(tmp_path: Path):
 
     name = RECIPE
     start(Training(name, adjusted(RECIPES[name], {}, ["reward.weight=0"])), tmp_path / "other" / name)
-    with pytest.raises(UserError, match="other settings"):
+    with pytest.raises(UserError, match="otherwise than the recipe"):
         runs.finished(tmp_path / "other" / name)
     start(Training(name, adjusted(RECIPES[name], {}, ["drift=0.5", "save_every=3"])), tmp_path / "same" / name)
     assert not runs.finished(tmp_path / "same" / name), "not trained yet, but nothing that decides a number differs"
+
+
+@pytest.mark.parametrize("other", [{"model": "pocket-async"}, {"dtype": "bfloat16"}, {"lora": {"rank": 4}}])
+def test_a_run_from_another_model_does_not_bear_the_recipes_name(tmp_path: Path, other: dict):
+    from orgthink.training.recipes import RECIPES, Training, adjusted, start
+
+    start(Training(RECIPE, adjusted(RECIPES[RECIPE], other, [])), tmp_path / "other" / RECIPE)
+    with pytest.raises(UserError, match="otherwise than the recipe"):
+        runs.finished(tmp_path / "other" / RECIPE)
+    start(Training(RECIPE, adjusted(RECIPES[RECIPE], {"device": "cpu"}, [])), tmp_path / "same" / RECIPE)
+    assert not runs.finished(tmp_path / "same" / RECIPE), "not trained yet, but it may be trained anywhere"
+
+
+def test_a_recipe_without_a_model_starts_from_the_run_that_is_named(tmp_path: Path):
+    from orgthink.training.recipes import RECIPES, Training
+
+    name, base = "asyncthink-countdown-mini-no-sft", "pocket-plain"
+    for steps, right in ((RECIPES[base].steps, True), (1, False)):
+        model = f"/elsewhere/{base}/checkpoints/step-{steps:06d}/model"
+        run = tmp_path / str(steps) / name
+        RunFolder.create(run, "train", Training(name, replace(RECIPES[name], model=model)))
+        assert not runs.finished(run), "any model, if none is named"
+        if right:
+            assert not runs.finished(run, base), "the runs may have been moved"
+        else:
+            with pytest.raises(UserError, match=f"not from {base}"):
+                runs.finished(run, base)
+
+
+def test_a_run_from_before_a_setting_existed_has_its_default(tmp_path: Path):
+    from orgthink.training.recipes import RECIPES, Training, start
+
+    start(Training(RECIPE, RECIPES[RECIPE]), tmp_path / RECIPE)
+    file = tmp_path / RECIPE / "config.json"
+    config = json.loads(file.read_text())
+    del config["settings"]["job"]["dtype"], config["settings"]["job"]["sampler_settings"]
+    file.write_text(json.dumps(config))
+    assert not runs.finished(tmp_path / RECIPE)
+
+
+def test_trained_tokens_are_those_of_all_steps(tmp_path: Path):
+    assert runs.trained_tokens(tmp_path) == 0
+    lines = [json.dumps({"trained_tokens": n}) + "\n" for n in (5, 7)]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines) + '{"trained_tok')
+    assert runs.trained_tokens(tmp_path) == 12
 
 
 def test_other_weights_are_another_model(tmp_path: Path):
@@ -107,7 +153,7 @@ def test_a_training_with_another_seed_bears_it_in_its_name(tmp_path: Path):
     assert not runs.finished(tmp_path / f"{RECIPE}-seed2")
     for name in (f"{RECIPE}-seed1", RECIPE):
         start(second, tmp_path / name)
-        with pytest.raises(UserError, match="other settings"):
+        with pytest.raises(UserError, match="otherwise than the recipe"):
             runs.finished(tmp_path / name)
 
 
@@ -121,7 +167,8 @@ def test_what_is_missing_is_trained_and_what_is_begun_goes_on(tmp_path: Path, mo
         run = Path(arguments[-1])
         if "--resume" not in arguments:
             job = RECIPES[run.name]
-            start(Training(run.name, replace(job, model=job.model or "pocket")), run)
+            model = arguments[arguments.index("--model") + 1] if "--model" in arguments else job.model
+            RunFolder.create(run, "train", Training(run.name, replace(job, model=model)))
         (run / "checkpoints" / f"step-{RECIPES[run.name].steps:06d}").mkdir(parents=True)
 
     monkeypatch.setattr(runs, "_orgthink", train)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_policy import any_rows
 
+from orgthink.episode import Origin, Span, Trace
 from orgthink.training.mastered import Mastered, mask_mastered, sampled_entropy
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
@@ -113,19 +115,45 @@ def test_weights_of_what_is_left_sum_to_one(rows, settings, reduction):
     assert math.fsum(w * sum(row.trained) for row, w in zip(left, weights, strict=True)) == pytest.approx(1)
 
 
+def span(origin: Origin, logprobs: Sequence[float] | None, tokens: int = 3) -> Span:
+    return Span(origin, "…", len(logprobs or ()) or tokens, logprobs=None if logprobs is None else tuple(logprobs))
+
+
+def trace(*spans: Span) -> Trace:
+    return Trace("solver", "solver", None, spans)
+
+
 def test_entropy_is_estimated_from_what_was_drawn():
-    """A policy that draws one of four tokens by chance has log 4, and prompts do not dilute that."""
-    row = replace(GOOD, logprobs=(0.0, -math.log(4), -math.log(4), 0.0, -math.log(4)))
-    assert sampled_entropy([row, row]) == pytest.approx(math.log(4))
-    assert sampled_entropy([GOOD, row]) == pytest.approx((3 * math.log(4) + 0.503) / 6), "every token counts the same"
+    """A policy that draws one of four tokens by chance has log 4; what it was given and unknowns do not dilute that."""
+    given_to_it = span(Origin.PROMPT, None), span(Origin.INJECTED, [-9.0])
+    chance = span(Origin.SAMPLED, [-math.log(4)] * 3)
+    assert sampled_entropy([trace(*given_to_it, chance, span(Origin.SAMPLED, None))]) == pytest.approx(math.log(4))
+
+
+def test_every_token_counts_the_same_however_long_its_span_or_trace():
+    one, three = span(Origin.SAMPLED, [-4.0]), span(Origin.SAMPLED, [-1.0, -1.0, -2.0])
+    assert sampled_entropy([trace(one), trace(three)]) == sampled_entropy([trace(three, one)]) == 2.0
+
+
+def test_what_is_certain_already_lowers_the_entropy_though_its_group_teaches_nothing():
+    unsure, mastered = trace(span(Origin.SAMPLED, [-1.0, -1.0])), trace(span(Origin.SAMPLED, [0.0, 0.0]))
+    assert sampled_entropy([unsure]) == 1.0
+    assert sampled_entropy([unsure, mastered]) == 0.5
+
+
+@pytest.mark.parametrize("spans", [(), (span(Origin.PROMPT, None),), (span(Origin.SAMPLED, None),)])
+def test_entropy_is_unknown_where_no_drawn_token_has_a_log_probability(spans):
     assert sampled_entropy([]) is None
+    assert sampled_entropy([trace(*spans)]) is None
 
 
-@given(any_rows(), st.floats(0.01, 1))
-def test_masking_raises_the_entropy_of_what_is_left_which_is_why_it_is_taken_before(rows, probability):
-    for row in rows:
-        (left,) = mask_mastered([replace(row, advantage=1.0)], Mastered(1.0, probability), entropy=0.0)
-        assert sampled_entropy([left]) >= sampled_entropy([row]) - 1e-12
+@given(st.lists(st.lists(st.floats(-20, 0), min_size=1, max_size=5), min_size=1, max_size=4))
+def test_entropy_is_the_same_from_an_iterator_and_lies_between_the_surest_and_the_least_sure_token(drawn):
+    traces = [trace(span(Origin.SAMPLED, logprobs)) for logprobs in drawn]
+    entropy = sampled_entropy(iter(traces))
+    assert entropy == sampled_entropy(reversed(traces))
+    every = [-p for logprobs in drawn for p in logprobs]
+    assert min(every) - 1e-9 <= entropy <= max(every) + 1e-9
 
 
 @pytest.mark.parametrize(

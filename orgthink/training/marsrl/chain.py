@@ -171,15 +171,19 @@ class Rules:
 
     def _next(self, chain: Chain, stream: str, fits: Callable[[Asked], bool]) -> list[Asked]:
         """Inputs of the next stream, chosen among the outputs of this: none is asked twice, however it came about."""
-        found: dict[tuple[Message, ...], tuple[Asked, bool]] = {}
+        candidates: list[Asked] = []
+        positive: list[bool] = []
         for group in chain.groups:
             for outcome in [] if group.broken else self.outcomes(chain, group):
                 asked = _handed_on(stream, group.asked, outcome)
                 if asked is not None and fits(asked):
-                    found.setdefault(asked.messages(chain.problem, self.prompts), (asked, outcome.positive))
-        candidates, positive = [asked for asked, _ in found.values()], [right for _, right in found.values()]
+                    candidates.append(asked)
+                    positive.append(outcome.positive)
+        # what differs in the record may still be one and the same input
+        one = {asked.messages(chain.problem, self.prompts): asked for asked in candidates}
+        outputs = [one[asked.messages(chain.problem, self.prompts)] for asked in candidates]
         rng = random.Random(f"{self.seed}/{chain.number}/{stream}")
-        return choose(self.strategy, role_of(stream), candidates, positive, self.take, rng)
+        return choose(self.strategy, role_of(stream), outputs, positive, self.take, rng)
 
     def _group(self, number: int, problem: Problem, asked: Asked) -> Group:
         messages = asked.messages(problem, self.prompts)
@@ -197,9 +201,14 @@ class Rules:
 
 
 def _handed_on(stream: str, asked: Asked, outcome: Outcome) -> Asked | None:
-    """What an output becomes for the next stream; `None` for a report that a corrector cannot use."""
+    """What an output becomes for the next stream.
+
+    `None` for a report that a corrector cannot use, and for a correction that says nothing: the reasoning system lets
+    the former solution stand then, and verifies that.
+    """
     if outcome.proposal is not None:
-        return Asked(stream, outcome.proposal.text, outcome.positive)
+        empty = not outcome.proposal.text and role_of(asked.stream) == "corrector"
+        return None if empty else Asked(stream, outcome.proposal.text, outcome.positive)
     assert outcome.report is not None
     if outcome.report.verdict is not Verdict.WRONG:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.metrics import Finished, rollout_metrics
 from orgthink.training.marsrl.segment import Lengths, go_on
 from orgthink.training.marsrl.streams import ROLES, Role, last_stage, role_of
+from orgthink.training.mastered import sampled_entropy
 from orgthink.training.rl import Batch, Clock, Optimization
 from orgthink.training.rows import PolicyRow, policy_row
 
@@ -144,6 +146,7 @@ class Chains:
         self._problems: Iterator[Problem] = task.problems("train", settings.seed)
         self._begun = 0
         self._chains: list[Chain] = []
+        self._since = time.time()
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         work = Work(sampler, self._rules, self._plan.lengths, self._plan.max_input)
@@ -153,11 +156,13 @@ class Chains:
         clock.lap("rollout")
         broken = len(finished) - len(finished := _whole(finished))
         trained = [one for one in finished if role_of(one.group.asked.stream) in self._plan.roles]
+        random.Random(f"{self._settings.seed}/{step}").shuffle(trained)  # so that no minibatch has but one stage
         with user_input():
             rows = _rows(trained, self._settings.normalise, step)
         metrics = rollout_metrics(finished, rows, len(trained))
         kept = {"broken_groups": broken, "chains": len(self._chains), "live": sum(one.live for one in self._chains)}
-        return Batch(rows, {**metrics, **kept, "wait": _wait(trained)})
+        entropy = sampled_entropy(member.trace for one in finished for member in one.group.members)
+        return Batch(rows, {**metrics, **kept, "wait": _wait(trained, self._since)}, entropy)
 
     def _begin(self, work: Work) -> None:
         """Let new problems in, as far as there is room."""
@@ -285,7 +290,8 @@ def _rows(finished: Sequence[Finished], normalise: Normalise, step: int) -> list
     ]
 
 
-def _wait(finished: Sequence[Finished]) -> float | None:
-    """Seconds from the end of an output to now, when its training begins; the mean."""
-    ends = [member.trace.end for one in finished for member in one.group.members]
+def _wait(finished: Sequence[Finished], since: float) -> float | None:
+    """Seconds from the end of an output to now, when its training begins; the mean over those that ended `since` then,
+    when this process began."""
+    ends = [member.trace.end for one in finished for member in one.group.members if member.trace.end >= since]
     return round(time.time() - sum(ends) / len(ends), 4) if ends else None

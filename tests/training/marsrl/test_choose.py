@@ -67,3 +67,11 @@ def test_within_a_kind_all_are_as_likely(strategy, role, pairs):
     found = Counter(frozenset(chosen(strategy, role, [True, True, False, False], 2, seed)) for seed in range(600))
     assert len(found) == pairs
     assert min(found.values()) > 0.7 * 600 / pairs
+
+
+def test_what_was_written_often_is_drawn_as_often_but_taken_once():
+    """Six of eight outputs are one and the same right solution: a random verifier mostly gets it first."""
+    outputs, positive = [*["right"] * 6, "wrong", "other"], [*[True] * 6, False, False]
+    drawn = [choose("random", "verifier", outputs, positive, 2, random.Random(seed)) for seed in range(400)]
+    assert all(len(set(pair)) == 2 for pair in drawn)
+    assert 0.65 < sum(pair[0] == "right" for pair in drawn) / 400 < 0.85
