@@ -291,6 +291,7 @@ def test_organizations_may_have_models_of_their_own(
 
 
 def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.CaptureFixture[str]):
+    pocket(lambda text: countdown(text) if "countdown" in text else " so <ANSWER> 7 </ANSWER>")
     for _ in range(2):
         assert main(["demo", "--n", "2"]) == 0
     told = list(json.loads(Path("runs/demo/summary.json").read_text()))
@@ -417,7 +418,7 @@ def _whole(run: Path) -> None:
         ("eval --sampling worker.top_p=1.5", "top_p is 1.5"),
         ("eval --roles worker=pocket worker=pocket-async", "worker=pocket-async: worker has the model pocket already"),
         ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
-        ("run --organization huang-yang", "has no template 'improve': set improve=false"),
+        ("run --organization huang-yang", "prompt style pocket has no template 'improve'"),
         ("run --organization verifier_corrector --set passes=0", "passes is 0"),
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
         ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),

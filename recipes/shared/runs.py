@@ -65,7 +65,7 @@ def finished(run: Path, base: str | None = None) -> bool:
     model = getattr(job, "model", None)
     if base is not None and not _is_last(Path(model or ""), base):
         raise UserError(f"{run} was trained from {model}, not from {base}: move it away, or train it again")
-    if getattr(wanted, "model", model) is None:
+    if hasattr(wanted, "model") and wanted.model is None:
         wanted = replace(wanted, model=model)
     if seed is not None:
         wanted = replace(wanted, settings=replace(wanted.settings, seed=seed))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -133,6 +133,7 @@ def test_the_shares_are_of_those_that_they_are_about():
     assert list(fixed(one for episode in episodes for one in corrections(episode))) == [(PROBLEM.id, True)]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(SOLUTIONS)), st.lists(st.sampled_from(sorted(SOLUTIONS)), min_size=4, max_size=4),
        st.lists(st.sampled_from([*REPORTS.values(), CUT_OFF]), min_size=4, max_size=4))  # fmt: skip
 def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str], reports: list[str]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_engine import RuleEngine, countdown
 
@@ -140,6 +140,7 @@ def test_enough_failures_in_a_row_give_up_and_so_does_the_last_round(verdicts: s
     assert episode.answer is not None and not episode.format_faults
 
 
+@settings(deadline=None)
 @given(st.text("CWU", min_size=12, max_size=12), st.integers(1, 3), st.integers(1, 3), st.integers(3, 12))
 def test_the_loop_ends_at_the_first_run_of_passes_or_failures(verdicts: str, k: int, m: int, rounds: int):
     def over(said: str) -> bool:

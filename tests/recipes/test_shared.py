@@ -53,6 +53,15 @@ def test_a_run_is_finished_with_the_checkpoint_of_its_last_step(tmp_path: Path):
     assert runs.model_folder(tmp_path, name) == last / "model"
 
 
+@pytest.mark.parametrize("name", ["pocket-plain", "pocket-skills", RECIPE, "marsrl-arithmetic-mini"])
+def test_every_kind_of_training_is_recognised(tmp_path: Path, name: str):
+    from orgthink.training.recipes import RECIPES, Training, start
+
+    start(Training(name, RECIPES[name]), tmp_path / name)
+    (tmp_path / name / "checkpoints" / f"step-{RECIPES[name].steps:06d}").mkdir(parents=True)
+    assert runs.finished(tmp_path / name)
+
+
 def test_a_run_of_other_settings_does_not_bear_the_recipes_name(tmp_path: Path):
     from orgthink.training.recipes import RECIPES, Training, adjusted, start
 
