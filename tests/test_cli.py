@@ -423,6 +423,10 @@ def _whole(run: Path) -> None:
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
         ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
         ("eval --organizations parallel parallel", "parallel is named twice"),
+        (
+            "eval --organizations sequential --models sequential=pocket sequential=pocket-async",
+            "--models names sequential twice",
+        ),
         ("eval --organizations", "no organization"),
         ("eval --resume run --n 4", "--resume takes everything else from the folder"),
         ("run --tokenizer models/pocket", "--tokenizer goes with a server's --url"),

@@ -91,7 +91,8 @@ class Eval(Options):
         found = self.organize(self.organizations, spec)
         for given in self.models:
             label, model = pair(given, "--models", "LABEL=MODEL")
-            pick("organization", label, found)
+            if pick("organization", label, found).engine is not None:
+                raise UserError(f"--models names {label} twice: an organization has one model")
             found[label] = replace(found[label], engine=engine_spec(model, self.url))
         return found
 

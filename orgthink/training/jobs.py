@@ -173,7 +173,8 @@ class Reinforced(FromModel):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
-        self.optimization.require(context_of(model_folder(self.model)))
+        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
+        self.optimization.require(min((int(length) for length in known if length is not None), default=None))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)

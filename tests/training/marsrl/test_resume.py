@@ -28,6 +28,7 @@ from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains, MarsRollout, MarsSettings
+from orgthink.training.recipes import RECIPES
 from orgthink.training.rl import Batch, Clock, train_policy
 
 POCKET = MODELS / "pocket"
@@ -288,3 +289,9 @@ def test_unknown_roles_are_one_line(roles, tmp_path, capsys):
     assert "rollout.roles" in complaint(
         [RECIPE, "--model", "pocket", "--set", f"rollout.roles={roles}"], tmp_path, capsys
     )
+
+
+def test_a_sampler_with_a_shorter_context_than_its_model_is_told_before_anything_is_sampled():
+    job = replace(RECIPES[RECIPE], model="pocket", sampler_settings={"max_model_len": 300})
+    with pytest.raises(UserError, match="do not fit the model's context of 300"):
+        job.require()
