@@ -21,11 +21,11 @@ ROUNDS, WORDS = 4, 128
 @dataclass(frozen=True, kw_only=True)
 class Demo:
     """Watch one problem being solved, then compare on held-out problems, at the same token budget per agent: sequential
-    and parallel thinking after reinforcement learning, AsyncThink before and after it; then a solver alone and with a
-    verifier and a corrector, before and after MarsRL. Starts afresh each time."""
+    and parallel thinking after reinforcement learning, AsyncThink before and after it; then solver, verifier and corrector
+    before and after MarsRL, beside the solver's own answer. Starts afresh each time."""
 
     n: int = 60
-    """Held-out problems of each comparison."""
+    """Held-out problems; twice as many of the second comparison, whose outputs are short."""
     out: Path = Path("runs/demo")
     """Run folder, and one beside it that ends in -marsrl; those of an earlier demo are replaced."""
 
@@ -52,15 +52,10 @@ class Demo:
         return Eval(
             task="arithmetic-mini",
             model="pocket-mars",
-            organizations=(
-                "untrained=sequential",
-                "untrained-vc=verifier_corrector",
-                "solver=sequential",
-                "marsrl=verifier_corrector",
-            ),
-            models=("untrained=pocket-roles", "untrained-vc=pocket-roles"),
+            organizations=("untrained=verifier_corrector", "marsrl=verifier_corrector"),
+            models=("untrained=pocket-roles",),
             set=(f"rounds={ROUNDS}",),
-            n=self.n,
+            n=2 * self.n,
             max_tokens=WORDS,
         ).plan()
 
