@@ -21,8 +21,8 @@ ROUNDS, WORDS = 4, 128
 @dataclass(frozen=True, kw_only=True)
 class Demo:
     """Watch one problem being solved, then compare on held-out problems, at the same token budget per agent: sequential
-    and parallel thinking after reinforcement learning, AsyncThink before and after it; then solver, verifier and corrector
-    before and after MarsRL, beside the solver's own answer. Starts afresh each time."""
+    and parallel thinking after reinforcement learning, AsyncThink before and after it; then solver, verifier and
+    corrector before and after MarsRL, beside the solver's own answer. Starts afresh each time."""
 
     n: int = 60
     """Held-out problems; twice as many of the second comparison, whose outputs are short."""
