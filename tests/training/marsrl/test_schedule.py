@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mars_words import Habits, WordEngine, problems_file
 
+from orgthink.engines.engine import EngineError
 from orgthink.errors import UserError
 from orgthink.training.marsrl.schedule import Chains, MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
@@ -227,3 +228,43 @@ def test_problems_that_are_too_long_are_passed_over_and_such_inputs_not_handed_o
 def test_a_task_of_problems_that_are_all_too_long_is_said(settings):
     with pytest.raises(UserError, match="every problem is longer than 2 tokens"):
         ticked(Chains(planned(settings, max_input=2)), WordEngine(BUSY), 1)
+
+
+# What the engine fails, and what a minibatch is made of
+
+
+def failing(share: float) -> WordEngine:
+    """An engine that fails a share of the outputs."""
+
+    def write(asked: str, luck: Any) -> str:
+        if luck.random() < share:
+            raise EngineError("out of memory")
+        return BUSY(asked, luck)
+
+    return WordEngine(write)
+
+
+@pytest.mark.parametrize("schedule", ["pipeline", "whole"])
+def test_an_output_that_the_engine_failed_breaks_its_group_and_no_other(settings, schedule):
+    plan = planned(settings, schedule=schedule, segment=None)
+    batches = ticked(Chains(plan), failing(0.04), 12)
+    assert sum(batch.metrics["broken_groups"] for batch in batches) > 3
+    assert sum(batch.metrics["groups"] for batch in batches) > 20
+    for batch in batches:
+        assert all(len(rows) == 4 for rows in by_group(batch).values())
+
+
+def test_an_engine_that_fails_most_groups_ends_the_training_and_says_why(settings):
+    with pytest.raises(UserError, match=r"groups broke, such as .* \(out of memory\): see to the sampler"):
+        ticked(Chains(settings), failing(0.5), 12)
+
+
+def test_minibatches_are_not_made_of_one_stage_each(settings):
+    """Chains stand in the order of their age: cut in that order, the solver's groups would always be trained last."""
+    batches = ticked(Chains(planned(settings, problems=6, segment=None)), WordEngine(BUSY), 12)
+    later = [batch for batch in batches if len({stream_of(row) for row in batch.rows}) > 2]
+    halves = [list(by_group(batch))[: len(by_group(batch)) // 2] for batch in later]
+    early = sum("|solver|" in name for half in halves for name in half)
+    solvers = sum("|solver|" in name for batch in later for name in by_group(batch))
+    assert solvers > 8
+    assert 0.2 < early / solvers < 0.8

@@ -1,0 +1,39 @@
+"""The text of sampled ids, where a stream goes on from one that ended inside a character."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.engines.engine import Context
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Origin, Span
+from orgthink.training.dry_run import byte_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """One token a byte."""
+    folder: Path = tmp_path_factory.mktemp("bytes")
+    byte_tokenizer(300).save(str(folder / "tokenizer.json"))
+    return Tokenizer(folder)
+
+
+@given(st.text(alphabet="aé数🙂 ", min_size=1, max_size=8), st.data())
+def test_segments_cut_anywhere_give_the_text_of_one_go(tokenizer, text, data):
+    ids = tokenizer.encode(text)
+    cut = data.draw(st.integers(0, len(ids)))
+    first = tokenizer.pieces()
+    before = "".join(map(first.piece, ids[:cut]))
+    sampled = [Span(Origin.SAMPLED, before, cut, tuple(ids[:cut]))] if cut else []
+    rest = tokenizer.pieces(Context((), [Span(Origin.PROMPT, "?", 1, tokenizer.encode("?")), *sampled]))
+    assert before + "".join(map(rest.piece, ids[cut:])) == text
+
+
+def test_what_was_injected_is_not_gone_on_from(tokenizer):
+    half = tokenizer.encode("é")[:1]
+    context = Context((), [Span(Origin.INJECTED, "", 1, half)])
+    assert tokenizer.pieces(context).piece(tokenizer.encode("a")[0]) == "a"
