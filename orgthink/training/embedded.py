@@ -20,8 +20,8 @@ SLOTS = 192
 def embedded(folder: Path, job: Reinforced) -> EmbeddedBackend:
     """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
     device, dtype = chosen(job.device), precision(job.dtype)
-    model = open_trainable(folder, job.lora, dtype, device, job.optimization.seed)
-    reference = open_trainable(folder, None, dtype, device) if job.optimization.loss.kl > 0 else None
+    model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
+    reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
     return EmbeddedBackend(model, sampler(folder, job), folder, pack_tokens=job.pack_tokens, reference=reference)
 
 

@@ -151,6 +151,8 @@ class Roles(FromModel):
 class Reinforced(FromModel):
     """What reinforcement learning has in common, wherever its rows come from."""
 
+    settings: Optimization
+    """How."""
     sampler: Literal["local", "vllm"] = "local"
     """Engine that rolls out; its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
@@ -159,13 +161,8 @@ class Reinforced(FromModel):
     """Tokens that are computed in one go."""
 
     @property
-    def optimization(self) -> Optimization:
-        """The settings, whichever kind they are."""
-        raise NotImplementedError
-
-    @property
     def steps(self) -> int:
-        return self.optimization.steps
+        return self.settings.steps
 
     def require(self) -> None:
         FromModel.require(self)
@@ -174,12 +171,12 @@ class Reinforced(FromModel):
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
-        self.optimization.require(min((int(length) for length in known if length is not None), default=None))
+        self.settings.require(min((int(length) for length in known if length is not None), default=None))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
         try:
-            return train_policy(backend, self.optimization, folder, report)
+            return train_policy(backend, self.settings, folder, report)
         finally:
             asyncio.run(backend.sampler.aclose())
 
@@ -192,10 +189,6 @@ class Policy(Reinforced):
     """How."""
     kind: Literal["policy"] = "policy"
 
-    @property
-    def optimization(self) -> RlSettings:
-        return self.settings
-
 
 @dataclass(frozen=True, slots=True)
 class Mars(Reinforced):
@@ -204,10 +197,6 @@ class Mars(Reinforced):
     settings: MarsSettings
     """How."""
     kind: Literal["marsrl"] = "marsrl"
-
-    @property
-    def optimization(self) -> MarsSettings:
-        return self.settings
 
 
 def context_of(folder: Path) -> int | None:

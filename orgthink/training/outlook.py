@@ -37,7 +37,7 @@ def require(job: KnownJob) -> None:
         return
     chosen(job.device)
     if isinstance(job, Reinforced):
-        job.optimization.require(None)
+        job.settings.require(None)
 
 
 def _of_chains(settings: MarsSettings) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +73,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimization:
+class Optimization(ABC):
     """What decides the result, beside the model and where rows come from."""
 
     steps: int
@@ -110,13 +111,13 @@ class Optimization:
         left = (self.steps - step) / max(1, self.steps - self.warmup)
         return self.learning_rate * (left if self.decay else 1.0)
 
+    @abstractmethod
     def require(self, context: int | None) -> None:
         """UserError if something rollouts need is not there; `context` is the most tokens the model reads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def source(self) -> Source:
         """Where rows come from, at the first step."""
-        raise NotImplementedError
 
 
 def train_policy(
