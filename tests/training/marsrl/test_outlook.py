@@ -96,3 +96,13 @@ def test_what_a_model_cannot_read_is_said_before_a_run():
     long = adjusted(RECIPES["marsrl-arithmetic-mini"], {}, ["rollout.max_input=900"])
     with pytest.raises(UserError, match="do not fit the model's context"):
         require(long)
+
+
+def test_the_bounds_of_the_papers_recipe():
+    """128 problems enter a step; a chain takes 20 ticks at most, and is in its second stage or later in 19 of them."""
+    bounds = outlook(RECIPES["marsrl-qwen3"])["bounds"]
+    assert bounds["outputs_of_a_problem"] == 8 + 4 * 16
+    assert bounds["outputs_a_step"] == 128 * (8 + 19 * 16)
+    assert bounds["sampled_tokens_a_step"] == bounds["outputs_a_step"] * 16_384
+    assert bounds["oldest_token_in_updates"] == 3
+    assert bounds["context"] == 32_768 + 65_536
