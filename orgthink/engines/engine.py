@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orgthink.episode import Message, Origin, Sampling, Span
 
@@ -51,6 +51,10 @@ class Chunk:
     """On the last chunk: tokens of the whole stream by the server's count, where pieces are not tokens."""
 
 
+Tools = tuple[Mapping[str, Any], ...]
+"""What a model may call, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What an agent has seen so far, for engines that take ids, text or messages."""
@@ -59,6 +63,8 @@ class Context:
     """The prompt as turns."""
     spans: list[Span] = field(default_factory=list)
     """The prompt span, then what was sampled and injected. Read only for engines."""
+    tools: Tools = ()
+    """What it may call natively; only engines that have native calls look at it."""
 
     @property
     def token_ids(self) -> list[int]:

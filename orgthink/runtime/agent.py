@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish
+from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish, Tools
 from orgthink.episode import CancelSource, Edge, FormatFault, Message, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
 from orgthink.runtime.budget import Account
@@ -55,6 +55,7 @@ class Agent:
         watch: Watcher,
         salt: str,
         limit: int | None = None,
+        tools: Tools = (),
     ) -> None:
         self.role, self.account = role, account
         self.id = role
@@ -76,7 +77,7 @@ class Agent:
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt = backing, clock, watch, salt
         self._limit = float("inf") if limit is None else limit
-        self._context = Context(messages)
+        self._context = Context(messages, tools=tools)
         if backing is not None:
             self._context.spans.append(backing.engine.prompt(messages))
         self._stream: AsyncGenerator[Chunk] | None = None

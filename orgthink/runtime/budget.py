@@ -18,7 +18,7 @@ class Budget:
     forks: int | None = None
     """Fan-out: agents forked, at any depth."""
     depth: int = 1
-    """Levels of forks below: 1 lets an organizer have workers, 2 lets those have their own."""
+    """Levels of forks below: 1 lets an organizer have workers, 2 lets those have their own. Code takes no level."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -60,21 +60,25 @@ class BudgetExhausted(Exception):
 class Account:
     """What is left of a budget. Spending is charged to every account above it as well."""
 
-    def __init__(self, budget: Budget, parent: Account | None = None) -> None:
-        self._budget, self._parent = budget, parent
+    def __init__(self, budget: Budget, parent: Account | None = None, levels: int = 1) -> None:
+        self._budget, self._parent, self._levels = budget, parent, levels
         self._spent: dict[str, float] = {}
 
-    def inherit(self, budget: Budget | None = None) -> Account:
-        """The account of a fork: its own limits, if given, within what is left of these, one level deeper."""
-        if self.depth < 1:
+    def inherit(self, budget: Budget | None = None, *, deeper: bool = True) -> Account:
+        """The account of a fork: its own limits, if given, within what is left of these.
+
+        One level deeper, unless it is code: that takes no level, so that the lowest agents may use tools.
+        """
+        if deeper and self.depth < 1:
             raise BudgetExhausted("depth")
-        limits = budget or Budget(depth=self.depth - 1)
-        return Account(limits, self)
+        levels = 1 if deeper else 0
+        return Account(budget or Budget(depth=self.depth - levels), self, levels)
 
     @property
     def depth(self) -> int:
         """Levels of forks that are still allowed."""
-        return self._budget.depth if self._parent is None else min(self._budget.depth, self._parent.depth - 1)
+        above = self._parent
+        return self._budget.depth if above is None else min(self._budget.depth, above.depth - self._levels)
 
     def left(self, name: str) -> float:
         """What may still be spent; infinity where nothing limits it."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from orgthink.engines.engine import Tools
 from orgthink.episode import (
     CONTROLLER,
     CancelSource,
@@ -87,12 +88,16 @@ class Session:
         """Seconds since the episode began."""
         return asyncio.get_running_loop().time() - self._zero
 
-    def agent(self, role: str, messages: tuple[Message, ...]) -> Agent:
-        """A new agent. The first is the root; every other one is forked before it acts."""
-        own, limit = self._roles.get(role), self.limits.agent_tokens
+    def agent(self, role: str, messages: tuple[Message, ...], *, model: str | None = None, tools: Tools = ()) -> Agent:
+        """A new agent. The first is the root; every other one is forked before it acts.
+
+        Its tokens are those of `model`, a name under which an engine was given to the session, or those of its role.
+        `tools` are what it may call natively, where its engine can.
+        """
+        own, limit = self._roles.get(model or role), self.limits.agent_tokens
         if own is not None and limit is not None:
             limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
-        return self._new(role, messages, own or self._default, limit)
+        return self._new(role, messages, own or self._default, limit, tools)
 
     def controller(self, role: str = CONTROLLER) -> Agent:
         """A root without a model: the organization's own code, which forks and joins."""
@@ -104,10 +109,15 @@ class Session:
         return self._new(role, (), None)
 
     def _new(
-        self, role: str, messages: tuple[Message, ...], backing: Backing | None, limit: int | None = None
+        self,
+        role: str,
+        messages: tuple[Message, ...],
+        backing: Backing | None,
+        limit: int | None = None,
+        tools: Tools = (),
     ) -> Agent:
         salt = f"{self.problem.id}|{self.sample}"
-        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, limit)
+        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, limit, tools)
         if not self.agents:
             self.agents.append(agent)
             if agent.decodes:
@@ -134,7 +144,7 @@ class Session:
         assert parent.parent or parent in root, f"{parent.id} is neither the root nor forked"
         assert child.parent is None and child not in root, f"{child.id} is the root or already forked"
         assert key not in self._forks[parent.id], f"{parent.id} has not joined {key} yet"
-        account = parent.account.inherit(budget)
+        account = parent.account.inherit(budget, deeper=child.decodes)
         if account.left("cost") <= 0:
             raise BudgetExhausted("cost")
         account.require("forks")

@@ -1,0 +1,101 @@
+"""What a manager can call: functions and agents alike, behind one protocol (section 3.1 of ParaManager, Eq. 1).
+
+A call is a fork: the tool says which agent does it, code or one with a model, and what that agent does. What comes
+back is a value and a status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from orgthink.episode import Problem, Status
+from orgthink.grammar.toolcall import CallStatus
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.result import Result
+from orgthink.runtime.session import Session
+from orgthink.tools.schema import Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a call may know of the episode it is made in."""
+
+    session: Session
+    """Which runs it."""
+    problem: Problem
+    """What the episode is about."""
+    history: str = ""
+    """Every round so far, as the manager saw it."""
+    answers: tuple[str, ...] = ()
+    """What calls of this episode have returned so far, in order; failed ones are left out."""
+
+
+class Tool(Protocol):
+    """Something to call."""
+
+    @property
+    def name(self) -> str:
+        """What it is called by."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does, for the manager."""
+        ...
+
+    @property
+    def cost(self) -> float:
+        """Cost units of a call."""
+        ...
+
+    @property
+    def parameters(self) -> Parameters:
+        """What it takes."""
+        ...
+
+    def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
+        """Who does the call; not forked yet. The arguments have been checked."""
+        ...
+
+    async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
+        """Do it. A text is a value; a Failure, or nothing, is a failed call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    """A Python function as a tool: its name, its docstring, and its type hints say everything."""
+
+    function: Callable[..., Awaitable[Result | str | None]]
+    """Called with the arguments by name."""
+    cost: float = 0.0
+    """Cost units of a call."""
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.function.__doc__ or "").partition("\n\n")[0].split())
+
+    @property
+    def parameters(self) -> Parameters:
+        return Parameters.of(self.function)
+
+    def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
+        return desk.session.code(self.name)
+
+    async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
+        return await self.function(**arguments)
+
+
+_STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}
+"""Whatever else happens to a call that was made is an error of its execution."""
+
+
+def status_of(result: Result) -> CallStatus:
+    """σ of a call that was made."""
+    return _STATUS.get(result.status, CallStatus.EXEC_ERR)
