@@ -24,7 +24,7 @@ from orgthink.training.jobs import Policy
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
 from orgthink.training.recipes import RECIPES, Training, start
 from orgthink.training.rl import train_policy
-from orgthink.training.rollout import batches_of_problems, roll_out
+from orgthink.training.rollout import Problems, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
 
 FOLDER = MODELS / "pocket"
@@ -57,7 +57,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     job = recipe("asyncthink-countdown-mini")
     plan = replace(job.settings.rollout, problems=8)
     backend = embedded(MODELS / sampled_by, job)
-    episodes = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), backend.sampler, 0))
+    episodes = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0))
     rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
     weights, loss, model = token_weights(rows, "token-mean"), PolicyLoss(), Qwen3.load(MODELS / sampled_by)
     computed = backend.forward_backward(rows, weights, loss).computed

@@ -79,6 +79,10 @@ class FormatError(StrEnum):
     NO_ANSWER = "NO_ANSWER"
     MALFORMED_TAG = "MALFORMED_TAG"
     """A tag that is never closed, or closes nothing."""
+    NO_CALL = "NO_CALL"
+    """A manager's reply without a call."""
+    MALFORMED_CALL = "MALFORMED_CALL"
+    """A call that cannot be made: unreadable, unknown, or with arguments that do not fit."""
     TRUNCATED = "TRUNCATED"
     """The organizer ran out of tokens."""
 

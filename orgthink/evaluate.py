@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
@@ -15,7 +15,6 @@ from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, epis
 from orgthink.errors import UserError, pick
 from orgthink.measure.summary import summarise
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.organizations.parallel import Parallel
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
@@ -112,12 +111,22 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
             raise UserError(f"no organization here has a role {role!r}: their roles are {', '.join(known)}")
 
 
+@runtime_checkable
+class Voting(Protocol):
+    """An organization whose agents are asked the same, in the hope that they do not all say the same."""
+
+    def alike(self, capacity: int) -> int:
+        """How many of them there are."""
+        ...
+
+
 def require_chance(organization: Organization, sampling: Sampling, capacity: int) -> None:
-    """UserError if all of parallel's traces would be one and the same: then there is nothing to vote about."""
-    if isinstance(organization, Parallel) and capacity > 1 and sampling.temperature == 0:
+    """UserError if all traces that vote would be one and the same: then there is nothing to vote about."""
+    alike = organization.alike(capacity) if isinstance(organization, Voting) else 1
+    if alike > 1 and sampling.temperature == 0:
         raise UserError(
-            f"{organization.name}: {capacity} thinkers at temperature 0 all think the same; "
-            "give them a temperature, such as 1, or a capacity of 1"
+            f"{organization.name}: {alike} thinkers at temperature 0 all think the same; "
+            "give them a temperature, such as 1, or let there be but one"
         )
 
 

@@ -17,7 +17,8 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
     """To standard output: framed on a terminal, aligned columns elsewhere."""
     header, rows = cells(summary)
     told = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
-    caption = f"{told}. [95 % interval]. Critical path and tokens in decoding steps."
+    unit = "; cost in units" if "cost" in header else ""
+    caption = f"{told}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
     console = Console()
     if console.is_terminal:
         table = Table(*header, box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
@@ -34,6 +35,7 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table."""
     solver = ["solver %"] if any("solver_correct" in row for row in summary.values()) else []
+    led = any("rounds" in row for row in summary.values())
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
     header = [
@@ -46,6 +48,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         "tokens",
         "seconds",
         "η",
+        *(["rounds", "calls/round", "cost"] if led else []),
         "format errors %",
         "cut off %",
     ]
@@ -54,7 +57,8 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         found = row["at_least"][: most - 1]
         found += [_NONE] * (most - 1 - len(found))
         shares = [row["all_correct"], *(row.get("solver_correct", _NONE) for _ in solver), *found]
-        numbers = [_show(row[key], 1, digits) for key, digits in _QUANTITIES]
+        quantities = (*_QUANTITIES, *(_OF_MANAGERS if led else ()))
+        numbers = [_show(row.get(key, _NONE), 1, digits) for key, digits in quantities]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
         rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows
@@ -89,6 +93,8 @@ _QUANTITIES: Sequence[tuple[str, int]] = (
     ("concurrency_pool", 2),
 )
 
+_OF_MANAGERS: Sequence[tuple[str, int]] = (("rounds", 1), ("calls_per_round", 2), ("cost_units", 1))
+"""Beside a manager, those that know their cost show it too."""
 
 _NONE: Mapping[str, Any] = {"mean": None}
 """Of an organization that has no such number."""

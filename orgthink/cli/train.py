@@ -18,6 +18,8 @@ from orgthink.store import RunFolder, require_vacant
 if TYPE_CHECKING:
     from orgthink.training.jobs import Report
     from orgthink.training.recipes import KnownJob, Training
+    from orgthink.training.rl import Optimization
+    from orgthink.training.sft import SftSettings
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Train:
             if self.dry_run:
                 return _look_ahead(training, path)
             folder = recipes.start(training, path)
-        with user_input(), _progress(folder, recipes.training_of(folder).job.steps) as report:
+        with user_input(), _progress(folder, recipes.training_of(folder).job.settings) as report:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
@@ -107,43 +109,24 @@ def _look_ahead(training: Training, path: Path) -> int:
 
 
 @contextmanager
-def _progress(folder: RunFolder, steps: int) -> Iterator[Report]:
-    """A progress bar on a terminal, a line every hundred steps elsewhere; on the way out, how to go on."""
+def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterator[Report]:
+    """A progress bar on a terminal, a line now and then elsewhere; on the way out, how to go on."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console()
+    console, steps = Console(), settings.steps
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("train", total=steps, says="")
 
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
-            bar.update(task, completed=step, says=_told(line))
-            if not console.is_terminal and ("reward" in line or step % 100 == 0 or step == steps):
-                print(f"step {step}/{steps}  {_told(line)}", flush=True)
+            bar.update(task, completed=step, says=settings.told(line))
+            if not console.is_terminal and (step % settings.told_every == 0 or step == steps):
+                print(f"step {step}/{steps}  {settings.told(line)}", flush=True)
 
         try:
             yield report
         except KeyboardInterrupt:
             print(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", file=sys.stderr)
             raise
-
-
-def _told(line: dict[str, Any]) -> str:
-    """The metrics of a step that a user watches."""
-    if "reward" not in line:
-        return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
-    if "rewards" in line:
-        rewards = "  ".join(f"{role} {'–' if r is None else f'{r:.3f}'}" for role, r in line["rewards"].items())
-        return f"{rewards}  chains {line['chains']}  {_took(line):.0f} s"
-    eta, path = line["concurrency_pool"] or 0, line["critical_path_steps"]
-    return (
-        f"reward {line['reward']:.3f}  all correct {line['all_correct']:.0%}  penalised "
-        f"{line['penalised']:.0%}  η {eta:.2f}  path {path:.0f}  {_took(line):.0f} s"
-    )
-
-
-def _took(line: dict[str, Any]) -> float:
-    """Seconds of a step of reinforcement learning."""
-    return sum(line["seconds"].values())

@@ -14,13 +14,20 @@ FLAT = 1e-9
 """Spread of rewards under which a group teaches nothing."""
 
 
-def advantages(rewards: Sequence[float], normalise: Normalise = "std") -> tuple[float, ...] | None:
+def advantages(
+    rewards: Sequence[float], normalise: Normalise = "std", *, delta: float = 0.0
+) -> tuple[float, ...] | None:
     """Reward minus the mean of its group, divided by the group's (population) standard deviation, or not.
+
+    `delta` is added to the standard deviation it is divided by, so that a small one is not blown up (δ in Eq. 19 of
+    ParaManager).
 
     `None` if all rewards are the same: such a group has no gradient and is dropped. Dividing by a spread that
     is due to a small λ alone makes concurrency as loud as accuracy; `normalise="none"` does not.
-    ValueError if the group is empty or a reward is not a number.
+    ValueError if the group is empty, a reward is not a number, or `delta` is not a number from 0 on.
     """
+    if not 0 <= delta < math.inf:
+        raise ValueError(f"delta is {delta}: it must be a number from 0 on")
     if not rewards:
         raise ValueError("the group is empty: an advantage is relative to others")
     for i, reward in enumerate(rewards):
@@ -29,18 +36,20 @@ def advantages(rewards: Sequence[float], normalise: Normalise = "std") -> tuple[
     mean, spread = fmean(rewards), pstdev(rewards)
     if spread < FLAT:
         return None
-    return tuple((reward - mean) / (spread if normalise == "std" else 1.0) for reward in rewards)
+    return tuple((reward - mean) / (spread + delta if normalise == "std" else 1.0) for reward in rewards)
 
 
-def credit(groups: Mapping[str, Mapping[str, float]], normalise: Normalise = "std") -> dict[str, float]:
+def credit(
+    groups: Mapping[str, Mapping[str, float]], normalise: Normalise = "std", *, delta: float = 0.0
+) -> dict[str, float]:
     """Advantage of each episode. `groups` maps a problem to the rewards of its episodes; flat groups are left out.
 
-    ValueError that names the group, if it is empty or a reward is not a number.
+    `delta` and ValueError as of `advantages`; the error names the group.
     """
     found: dict[str, float] = {}
     for name, rewards in groups.items():
         try:
-            of_group = advantages(list(rewards.values()), normalise)
+            of_group = advantages(list(rewards.values()), normalise, delta=delta)
         except ValueError as error:
             raise ValueError(f"group {name}: {error}") from error
         found |= zip(rewards, of_group, strict=True) if of_group is not None else ()

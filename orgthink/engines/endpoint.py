@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import httpx2
 
-from orgthink.engines import wire
+from orgthink.engines import native_calls, wire
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
-from orgthink.engines.retry import Patience, retry_after
+from orgthink.engines.fields import Fields
+from orgthink.engines.retry import Patience, busy, retry_after
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
@@ -48,6 +49,7 @@ class EndpointEngine:
         self.mode = Mode.CHAT
         self.models: dict[str, int | None] = {}
         """Models of the server and the tokens of their contexts, as far as it tells."""
+        self.native_calls = False
         self.requests = 0
         """HTTP requests made, again ones included."""
         self.retries = 0
@@ -55,8 +57,7 @@ class EndpointEngine:
         self._key, self._tokenizer, self._patience = api_key or "", tokenizer, patience or Patience()
         self._keeps_stops = False
         """Whether the server can leave a stop text in its answer. Those that cut it off are not told any."""
-        self._refused: set[str] = set()
-        """Fields that the server does not take."""
+        self._fields = Fields()
         self._places = asyncio.Semaphore(concurrency)
         timeout = httpx2.Timeout(self._patience.read, connect=self._patience.connect, pool=None)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency)
@@ -111,6 +112,14 @@ class EndpointEngine:
     def injection(self, text: str) -> tuple[str, tuple[int, ...] | None]:
         return text, self._tokenizer.encode(text) if self.mode is Mode.TOKENS and self._tokenizer else None
 
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
+        """By the chat template in `tokens` and `completions` mode; a server that chats makes turns itself."""
+        if self._tokenizer is None or self.mode is Mode.CHAT:
+            return text, None
+        if self.mode is Mode.TOKENS:
+            return self._tokenizer.turn(text, context)
+        return self._tokenizer.turn(text)[0], None  # what ended the reply is no text
+
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         if self.mode is Mode.TOKENS and (room := self.models.get(self.model)):
             left = room - len(context.token_ids)
@@ -120,7 +129,7 @@ class EndpointEngine:
                 yield Chunk((), (), (), Finish.LENGTH)
                 return
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-        body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops)
+        body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops, tools=self.native_calls)
         reader = wire.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
         last: Chunk | None = None
         async with self._places, aclosing(self._answer(body)) as answer:
@@ -170,18 +179,35 @@ class EndpointEngine:
             context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
             body = wire.request(mode, self.model, context, Sampling(1), stops=False) | {"stream": False}
             body.pop("stream_options", None)
-            response = await self._ask("POST", mode.path, sent := self._fit(body))
-            while self._learn(response, sent):
-                response = await self._ask("POST", mode.path, sent := self._fit(body))
+            response = await self._try(mode, body)
             if response.status_code != 200:
                 refusal = refusal or self._refusal(response)
                 continue
             choice = wire.choice(response.text)
             self._keeps_stops = "stop_reason" in choice  # vLLM's sign: it takes include_stop_str_in_output
+            if mode is Mode.CHAT:
+                self.native_calls = await self._takes_tools(body, response)
             if mode is not Mode.TOKENS or choice.get("token_ids"):
                 return mode
             refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat or completions")
         raise EngineUnavailable(str(refusal))
+
+    async def _takes_tools(self, body: dict[str, Any], without: httpx2.Response) -> bool:
+        """Whether the server takes tools, and counts more tokens in the prompt then: some just leave them out."""
+        try:
+            response = await self._try(Mode.CHAT, body | native_calls.offer((native_calls.NOOP,)))
+        except EngineError:  # llama.cpp's way to refuse them is to fail
+            return False
+        tokens = [wire.prompt_tokens(each.text) for each in (without, response)]
+        return response.status_code == 200 and (None in tokens or tokens[0] != tokens[1])
+
+    async def _try(self, mode: Mode, body: dict[str, Any]) -> httpx2.Response:
+        """A plain request, without the fields that turn out not to be taken."""
+        while True:
+            sent = self._fields.fit(body)
+            response = await self._ask("POST", mode.path, sent)
+            if not self._fields.learn(response.status_code, response.text, sent):
+                return response
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx2.Response:
         """A plain request, made again while the server is busy."""
@@ -193,7 +219,7 @@ class EndpointEngine:
                 raise EngineUnavailable(f"{self.url} is not a URL with http:// or https://") from error
             except httpx2.RequestError as error:
                 raise EngineUnavailable(str(self._failure(error))) from error
-            if not _busy(response):
+            if not busy(response.status_code):
                 return response
             await self._wait(attempt, self._refusal(response), retry_after(response.headers.get("retry-after")))
         raise AssertionError
@@ -206,21 +232,21 @@ class EndpointEngine:
             if self._client.is_closed:
                 raise EngineError("the engine was closed")
             self.requests += 1
-            sent = self._fit(body)
+            sent = self._fields.fit(body)
             try:
                 async with self._client.stream("POST", self.mode.path, json=sent) as response:
                     if response.status_code == 200:
-                        _check_stream(response)
+                        wire.check_stream(response.url.host, response.headers.get("content-type"))
                         async for event in httpx2.EventSource(response):
                             begun = True
                             if event.data.strip() != "[DONE]":  # the last; reading on lets the connection be used again
                                 yield wire.event(event.data)
                         return
                     await response.aread()
-                if self._learn(response, sent):
+                if self._fields.learn(response.status_code, response.text, sent):
                     continue
                 failure = self._refusal(response)
-                if not _busy(response):
+                if not busy(response.status_code):
                     raise failure
                 asked = retry_after(response.headers.get("retry-after"))
             except httpx2.RequestError as error:
@@ -238,24 +264,6 @@ class EndpointEngine:
         self.retries += 1
         log.warning("%s (attempt %d of %d); again in %.1f s", failure, attempt, self._patience.attempts, delay)
         await asyncio.sleep(delay)
-
-    def _fit(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body without the fields that the server does not take."""
-        fit = {name: value for name, value in body.items() if name not in self._refused}
-        if "max_tokens" in self._refused:
-            fit["max_completion_tokens"] = body["max_tokens"]
-        return fit
-
-    def _learn(self, response: httpx2.Response, sent: dict[str, Any]) -> bool:
-        """Whether the server refused what was sent for fields that we can do without; they are left out from now on."""
-        said = response.text if response.status_code in (400, 403, 422) else ""
-        named = {name for name in wire.OPTIONAL if name in said and name in sent}
-        if "max_completion_tokens" in said and "max_tokens" in sent:
-            named.add("max_tokens")
-        if named - self._refused:
-            log.info("%s takes no %s", self.url, ", ".join(sorted(named)))
-        self._refused |= named
-        return bool(named)
 
     def _refusal(self, response: httpx2.Response) -> EngineError:
         said = self._clean(wire.complaint(response.text))
@@ -287,13 +295,3 @@ class EndpointEngine:
     def _clean(self, text: str) -> str:
         """Text without the key, which some servers repeat."""
         return text.replace(self._key, "…") if self._key else text
-
-
-def _busy(response: httpx2.Response) -> bool:
-    return response.status_code in (408, 429) or response.status_code >= 500
-
-
-def _check_stream(response: httpx2.Response) -> None:
-    kind = response.headers.get("content-type", "nothing")
-    if not kind.startswith("text/event-stream"):
-        raise EngineError(f"{response.url.host} does not stream: it sent {kind}")

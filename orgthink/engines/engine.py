@@ -98,6 +98,9 @@ class Engine(Protocol):
 
     model: str
     """Name of the model, for the record."""
+    native_calls: bool
+    """Whether it tells the model of a context's tools itself, and says the model's calls as text. Else the prompt has
+    to name the tools, and how they are called."""
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of these turns, as the model will see it."""
@@ -105,6 +108,11 @@ class Engine(Protocol):
 
     def injection(self, text: str) -> tuple[str, tuple[int, ...] | None]:
         """Text to append to a context, as the model will see it, and its ids."""
+        ...
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
+        """The same for text that is the user's next turn, after a reply: with what ends the reply's turn, unless the
+        model said that itself, and with what begins the next reply. Engines that know no turns put just the text."""
         ...
 
     def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:

@@ -71,6 +71,8 @@ class _Stream(Request):
 class LocalEngine:
     """Decodes a Qwen3-architecture model on the CPU. The counters only grow."""
 
+    native_calls = False
+
     def __init__(
         self,
         model: Qwen3,
@@ -137,6 +139,9 @@ class LocalEngine:
 
     def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
         return text, self._tokenizer.encode(text)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self._tokenizer.turn(text, context)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids

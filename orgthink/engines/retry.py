@@ -35,6 +35,11 @@ class Patience:
         return min(self.first_delay * 2 ** (attempt - 1), self.longest_delay) * random.uniform(0.5, 1.0)
 
 
+def busy(status: int) -> bool:
+    """Whether an HTTP status says that the same request may be answered later."""
+    return status in (408, 429) or status >= 500
+
+
 def retry_after(header: str | None) -> float | None:
     """Seconds that a Retry-After header asks for, given as seconds or as an HTTP date; `None` if it does not."""
     if header is None:

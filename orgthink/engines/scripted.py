@@ -52,6 +52,8 @@ def pieces(text: str) -> list[str]:
 class ScriptedEngine:
     """Says what its script says. `sampled` logs the time and text of every token."""
 
+    native_calls = False
+
     def __init__(self, turns: Sequence[Turn], *, model: str = "scripted") -> None:
         self.model = model
         self.sampled: list[tuple[float, str]] = []
@@ -65,6 +67,9 @@ class ScriptedEngine:
 
     def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
         return text, self._encode(text)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self.injection(text)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         turn = self._next(context.text)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from orgthink.engines.engine import Context
 
 
+_REPLY, _TEXT = "\ue000", "\ue001"
+"""Stand for a reply and for what is said next where the chat template is asked what it puts between: for private use,
+so no template looks for them."""
+
+
 class Tokenizer:
     """The tokenizer of a model folder: `tokenizer.json`, and a chat template if there is one."""
 
@@ -28,7 +33,7 @@ class Tokenizer:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the library raises nothing more special
             raise ValueError(f"{folder / 'tokenizer.json'} cannot be read: {error}") from error
-        self._template = _chat_template(folder)
+        self._template, self._marks = _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids at which a text ends."""
 
@@ -54,6 +59,26 @@ class Tokenizer:
         ids = self.encode(text)
         return Span(Origin.PROMPT, text, len(ids), ids)
 
+    def turn(self, text: str, context: Context | None = None) -> tuple[str, tuple[int, ...]]:
+        """What stands between a reply and the next one if the user says `text` in between: by the chat template, or
+        else just the text.
+
+        A reply that came to its end has the token that ends its turn: with the `context` it is not put a second time.
+        A text that spells special tokens does not get them: only the template begins and ends turns.
+        """
+        if self._template is None:
+            return text, self.encode(text)
+        before, after = self._frame
+        between = self._between(text)
+        shown = between[len(before) : len(between) - len(after)]  # some templates strip it
+        end = self._end(context)
+        before = before.partition(end)[2] if end and end in before else before
+        if any(token in shown for token in self._special):
+            ids = (*self.encode(before), *self._plain.encode(shown, add_special_tokens=False).ids, *self.encode(after))
+        else:
+            ids = self.encode(before + shown + after)
+        return before + shown + after, ids
+
     def pieces(self, context: Context | None = None) -> PieceStream:
         """A decoder for one stream of sampled ids. If the context ends with sampled ones they are gone on from: the
         last of them may have ended inside a character."""
@@ -70,7 +95,37 @@ class Tokenizer:
 
     def _render(self, messages: tuple[Message, ...]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        return self._template.render(messages=turns, add_generation_prompt=True)
+        return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
+
+    def _between(self, text: str) -> str:
+        """What the template puts after a reply, up to the next one."""
+        turns = (Message("user", "?"), Message("assistant", _REPLY), Message("user", text))
+        return self._render(turns).partition(_REPLY)[2]
+
+    @cached_property
+    def _frame(self) -> tuple[str, str]:
+        """Of this, what stands before the user's text and what after it."""
+        before, _, after = self._between(_TEXT).partition(_TEXT)
+        return before, after
+
+    def _end(self, context: Context | None) -> str:
+        """The token with which the last reply came to its end; empty if it did not."""
+        last = context.spans[-1] if context is not None and context.spans else None
+        if last is None or last.origin is not Origin.SAMPLED or not last.token_ids:
+            return ""
+        return self.decode(last.token_ids[-1:]) if last.token_ids[-1] in self.eos_ids else ""
+
+    @cached_property
+    def _special(self) -> list[str]:
+        """Texts of the special tokens."""
+        return [token.content for token in self._tokenizer.get_added_tokens_decoder().values() if token.special]
+
+    @cached_property
+    def _plain(self) -> tokenizers.Tokenizer:
+        """Reads the text of a special token as any other text."""
+        plain = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
+        plain.encode_special_tokens = True
+        return plain
 
 
 class PieceStream:
@@ -93,6 +148,13 @@ def _chat_template(folder: Path) -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(source)
+
+
+def _marks(folder: Path) -> dict[str, str]:
+    """Texts of the tokens that templates name: at the beginning and the end of a text."""
+    config = _json(folder / "tokenizer_config.json")
+    found = {name: config.get(name) for name in ("bos_token", "eos_token")}
+    return {name: mark["content"] if isinstance(mark, dict) else mark for name, mark in found.items() if mark}
 
 
 def _eos_ids(folder: Path) -> frozenset[int]:

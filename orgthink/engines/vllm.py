@@ -65,6 +65,8 @@ _process = threading.Lock()
 class VllmEngine:
     """Any model folder that vLLM opens."""
 
+    native_calls = False
+
     def __init__(
         self, model: str, tokenizer: Tokenizer, build: Callable[[], Any], version: str, weights: frozenset[str]
     ) -> None:
@@ -123,6 +125,9 @@ class VllmEngine:
 
     def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
         return text, self._tokenizer.encode(text)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self._tokenizer.turn(text, context)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from orgthink.engines import native_calls
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
-
-OPTIONAL = frozenset({"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs"})
-"""Fields that a request can do without, where a server refuses them."""
 
 MOST_STOPS = 4
 """Stop texts that a request may name, by OpenAI's rules and vLLM's. At the others the client hangs up."""
@@ -35,8 +33,11 @@ class Mode(StrEnum):
         return "chat/completions" if self is Mode.CHAT else "completions"
 
 
-def request(mode: Mode, model: str, context: Context, sampling: Sampling, *, stops: bool) -> dict[str, Any]:
-    """The body of a request. `stops`: name stop texts, to a server that leaves them in its answer."""
+def request(
+    mode: Mode, model: str, context: Context, sampling: Sampling, *, stops: bool, tools: bool = False
+) -> dict[str, Any]:
+    """The body of a request. `stops`: name stop texts, to a server that leaves them in its answer. `tools`: offer the
+    context's, to a server that has native calls."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": sampling.max_tokens,
@@ -55,6 +56,8 @@ def request(mode: Mode, model: str, context: Context, sampling: Sampling, *, sto
         case Mode.CHAT:
             body["messages"] = [{"role": turn.role, "content": turn.content} for turn in context.turns]
             body["stream_options"] = {"include_usage": True}
+            if tools and context.tools:
+                body |= {"messages": native_calls.messages(context.turns), **native_calls.offer(context.tools)}
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     if stops and sampling.stop:
@@ -76,6 +79,8 @@ class Event:
     """Set on the last event with text."""
     tokens: int | None = None
     """Tokens of the whole answer by the server's count, on the last event of all."""
+    calls: tuple[native_calls.Fragment, ...] = ()
+    """What it adds to native calls."""
 
 
 def event(data: str) -> Event:
@@ -88,7 +93,8 @@ def event(data: str) -> Event:
         if not raw["choices"]:
             return Event(tokens=usage)
         choice = raw["choices"][0]
-        text = choice["text"] if "text" in choice else choice["delta"].get("content")
+        delta = choice if "text" in choice else choice["delta"]
+        text = delta["text"] if "text" in choice else delta.get("content")
         tokens, logprobs = _logprobs(choice.get("logprobs"))
         ids = choice.get("token_ids")
         known = len(tokens) if tokens else len(ids or ())
@@ -98,9 +104,16 @@ def event(data: str) -> Event:
             logprobs if tokens else None,
             _finish(choice),
             usage,
+            native_calls.fragments(delta.get("tool_calls")),
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise EngineError(f"the server sent what is not an event of an answer: {data[:80]!r}") from error
+
+
+def check_stream(host: str, kind: str | None) -> None:
+    """EngineError if an answer of this content type is not a stream of events."""
+    if not (kind or "").startswith("text/event-stream"):
+        raise EngineError(f"{host} does not stream: it sent {kind or 'nothing'}")
 
 
 def models(body: str) -> dict[str, int | None]:
@@ -109,6 +122,14 @@ def models(body: str) -> dict[str, int | None]:
         return {model["id"]: model.get("max_model_len") for model in json.loads(body)["data"]}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def prompt_tokens(body: str) -> int | None:
+    """Tokens of the prompt, where an answer without streaming tells them."""
+    try:
+        return json.loads(body)["usage"]["prompt_tokens"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def choice(body: str) -> dict[str, Any]:
@@ -147,6 +168,8 @@ def _finish(choice: dict[str, Any]) -> Finish | None:
             return Finish.LENGTH
         case "stop":
             return Finish.STOP if choice.get("stop_reason") is not None else Finish.EOS
+        case "tool_calls":
+            return Finish.EOS
         case other:
             raise EngineError(f"the server ended the answer: {other}")
 
@@ -163,17 +186,25 @@ def complaint(body: str) -> str:
 
 
 class Reader:
-    """Turns the events of one answer into chunks, up to the token that completes a stop text."""
+    """Turns the events of one answer into chunks, up to the token that completes a stop text.
+
+    Native calls become text at the end, whatever has been said of them by then.
+    """
 
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
         """`tokenizer` in `tokens` mode, where the text is that of the ids."""
         self.read = 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
+        self._calls: list[native_calls.Fragment] = []
+        self._said = "\n"
+        """The last text."""
         # Servers give log-probabilities from before temperature and top-p; these are the same only so.
         self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
 
     def chunk(self, event: Event) -> Chunk:
+        if event.calls or self._calls:
+            event = self._with_calls(event)
         pieces, finish = event.pieces, event.finish
         logprobs = event.logprobs if self._trusted else None
         if self._pieces is not None:
@@ -190,5 +221,17 @@ class Reader:
                 finish = Finish.STOP
                 break
         self.read += len(pieces)
+        self._said = "".join(pieces) or self._said
         n = len(pieces)
         return Chunk(pieces, event.token_ids and event.token_ids[:n], logprobs and logprobs[:n], finish)
+
+    def _with_calls(self, event: Event) -> Event:
+        """The last event with the text of all calls. A fragment whose tokens are not told counts as one, as a piece of
+        text does; in place of the first there is that text."""
+        pieces = event.pieces or ("",) * bool(event.calls and self._calls)
+        self._calls += event.calls
+        if event.finish is None:
+            return replace(event, pieces=pieces)
+        within_line = not ("".join(pieces) or self._said).endswith("\n")
+        text = "\n" * within_line + native_calls.spoken(self._calls)
+        return replace(event, pieces=(*pieces, text), token_ids=None, logprobs=None)

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from orgthink.episode import Episode, FormatError, StopReason
+from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import all_correct, at_least
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
 from orgthink.measure.latency import critical_path
+from orgthink.measure.orchestration import (
+    calls,
+    calls_per_round,
+    cost,
+    managed,
+    models,
+    rounds,
+    statuses,
+    tools,
+    trajectory_tokens,
+)
 from orgthink.measure.usage import Usage, sampled_tokens, usage
 from orgthink.measure.verification import solver_grade
 
@@ -27,14 +39,23 @@ QUANTITIES: dict[str, Measure] = {
 }
 """Measures that are averaged."""
 
+OF_MANAGERS: dict[str, Measure] = {
+    "rounds": lambda episode: len(rounds(episode)),
+    "calls_per_round": calls_per_round,
+    "calls": lambda episode: len(calls(episode)),
+    "manager_tokens": trajectory_tokens,
+}
+"""Measures that are averaged where a manager calls tools in rounds."""
+
 
 def summarise(episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
 
     Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share, `ungraded`
     the number that no accuracy knows of, `usage` what each role used. Organizations with a solver have
-    `solver_correct` too. Shares have Wilson intervals, quantities t-intervals, both over problems (see
-    `orgthink.measure.estimate`).
+    `solver_correct` too, those whose cost is known `cost_units`, and those with a manager `OF_MANAGERS` and what share
+    of the calls went to each tool, to each model and to each status. Shares have Wilson intervals, quantities
+    t-intervals, both over problems (see `orgthink.measure.estimate`).
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -81,7 +102,9 @@ def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
         "all_correct": share(all_correct),
         **({"solver_correct": share(solver_correct)} if solved else {}),
         "at_least": [share(lambda episode, a=a: at_least(episode, a)) for a in range(1, required + 1)],
-        **{name: asdict(average(_values(episodes, measure))) for name, measure in QUANTITIES.items()},
+        **{name: _mean(episodes, measure) for name, measure in QUANTITIES.items()},
+        **({"cost_units": _mean(episodes, cost)} if any(cost(episode) is not None for episode in episodes) else {}),
+        **(_orchestration(episodes) if any(map(managed, episodes)) else {}),
         "format_error_rate": share(has_format_error),
         "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
         "truncated_rate": share(was_truncated),
@@ -90,10 +113,34 @@ def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
     }
 
 
+def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """What managers did; each share is of the calls of a problem, and the problems weigh the same."""
+    led = [episode for episode in episodes if managed(episode)]
+    return {
+        **{name: _mean(led, measure) for name, measure in OF_MANAGERS.items()},
+        "tool_shares": _shares(led, tools),
+        "model_shares": _shares(led, models),
+        "call_statuses": _shares(led, statuses, CallStatus),
+    }
+
+
+def _shares(
+    episodes: Iterable[Episode], count: Callable[[Episode], Counter[Any]], names: Iterable[str] = ()
+) -> dict[str, Any]:
+    """What share of everything counted each name has: the given names first, then the others, frequent ones first."""
+    counted = [(episode.problem.id, name) for episode in episodes for name in count(episode).elements()]
+    every = dict.fromkeys([*names, *(name for name, _ in Counter(name for _, name in counted).most_common())])
+    return {name: asdict(proportion((problem, name == other) for problem, other in counted)) for name in every}
+
+
 def _used(row: Usage, episodes: int) -> dict[str, float | None]:
     """What a role used, as a mean over the episodes; its share of the critical path is that of all episodes."""
     used = {field.name: getattr(row, field.name) for field in fields(row) if field.name != "role"}
     return {name: value if value is None or name == "share" else value / episodes for name, value in used.items()}
+
+
+def _mean(episodes: Iterable[Episode], measure: Measure) -> dict[str, Any]:
+    return asdict(average(_values(episodes, measure)))
 
 
 def _values(episodes: Iterable[Episode], measure: Measure) -> Values:

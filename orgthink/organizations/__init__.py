@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
 from orgthink.runtime.attempt import Organization
@@ -14,4 +16,6 @@ ORGANIZATIONS: dict[str, type[Organization]] = {
     "asyncthink": AsyncThink,
     "verifier_corrector": VerifierCorrector,
     "huang-yang": HuangYang,
+    "majority-vote": MajorityVote,
+    "self-refine": SelfRefine,
 }

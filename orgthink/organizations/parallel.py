@@ -11,6 +11,7 @@ from orgthink.episode import Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import think
+from orgthink.organizations.speech import caller
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tasks import TASKS
@@ -29,15 +30,19 @@ class Parallel:
 
     roles: ClassVar[tuple[str, ...]] = ("thinker",)
 
+    def alike(self, capacity: int) -> int:
+        """How many are asked the same and vote."""
+        return capacity
+
     async def run(self, problem: Problem, session: Session) -> str | None:
         controller = session.controller()
 
         async def work(thinker: Agent) -> str | None:
             return await think(thinker, session, self.dialect)
 
-        keys = [str(i) for i in range(1, session.capacity + 1)]
+        keys = [str(i) for i in range(1, self.alike(session.capacity) + 1)]
         for key in keys:
-            thinker = session.agent("thinker", prompt(self.prompts, "sequential", problem))
+            thinker = caller(session, "thinker", prompt(self.prompts, "sequential", problem))
             session.fork(controller, key, thinker, work)
         results = [await session.join(controller, key) for key in keys]
         return vote(problem, [result.text for result in results if result.status is Status.OK])

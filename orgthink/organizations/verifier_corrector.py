@@ -11,33 +11,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from orgthink.episode import Problem, Status, StopReason
-from orgthink.grammar.solution import after_thinking, read_proposal
+from orgthink.episode import Problem
 from orgthink.grammar.verdict import FORMS, Report, Verdict, read_report
 from orgthink.organizations.parallel import vote
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.speech import NOTHING, Said, answered, hear
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
 IMPROVE = "improve"
 """Template of the solver's second look at its own solution."""
-NOTHING = "none"
-"""What a role is shown where there is no solution."""
-
-
-class Said(NamedTuple):
-    """What an agent said once it had thought: a solution or a report."""
-
-    text: str
-    whole: bool
-    """Whether there is a text and it came to its end."""
-    agent: Agent
-
-    @property
-    def answer(self) -> str | None:
-        return read_proposal(self.text, ended=True).answer
 
 
 @dataclass(frozen=True)
@@ -89,7 +74,7 @@ class VerifierCorrector:
                 corrected = await ask(f"correction-{len(drafts)}", "corrector", draft.text, report.findings)
                 draft = corrected if corrected.whole else draft
                 drafts.append(draft)
-        return _answered(_chosen(problem, drafts, believed), draft, session)
+        return answered(_chosen(problem, drafts, believed), draft, session)
 
     async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:
         """The report on a draft. One that was cut off is no verdict, whatever it says so far."""
@@ -101,9 +86,7 @@ class VerifierCorrector:
     ) -> Said:
         """Let a role play its part, which is its own or the solver's second one, with what it is shown."""
         asked = prompt(self.prompts, part, problem, solution=solution or NOTHING, report=report)
-        agent = session.agent("solver" if part == IMPROVE else part, asked)
-        result = await session.call(root, key, agent, _speak)
-        return Said(result.text, result.status is Status.OK, agent)
+        return await hear(session, root, key, "solver" if part == IMPROVE else part, asked)
 
 
 @dataclass(frozen=True)
@@ -119,18 +102,6 @@ class HuangYang(VerifierCorrector):
     name: str = "huang-yang"
 
 
-async def _speak(agent: Agent) -> str | None:
-    text = await agent.complete()
-    return after_thinking(text, ended=agent.stop is StopReason.DONE) or None
-
-
 def _chosen(problem: Problem, drafts: list[Said], believed: list[str]) -> str | None:
     """The answer most often judged correct, the latest among equals; if none ever was, the latest answer of all."""
     return vote(problem, believed[::-1]) or next((d.answer for d in reversed(drafts) if d.answer is not None), None)
-
-
-def _answered(answer: str | None, draft: Said, session: Session) -> str | None:
-    """The answer. A missing one is the fault of whoever wrote the draft that stands, unless the engine failed it."""
-    if answer is None and draft.agent.error is None:
-        session.unanswered(draft.agent)
-    return answer

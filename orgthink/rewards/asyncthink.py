@@ -23,6 +23,14 @@ class Reward:
     format_error: bool
     """Whether R is R_FE."""
 
+    def parts(self) -> dict[str, float]:
+        """By the names of the metrics."""
+        return {
+            "accuracy": self.accuracy,
+            "concurrency_reward": self.concurrency,
+            "penalised": float(self.format_error),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class AsyncThinkReward:
@@ -36,6 +44,7 @@ class AsyncThinkReward:
     """λ. Below 1 / n_s, so that no concurrency is worth a solution."""
     threshold: float = 0.6
     """τ: η / c from which more concurrency earns nothing."""
+    kind: Literal["asyncthink"] = "asyncthink"
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish, Tools
 from orgthink.episode import CancelSource, Edge, FormatFault, Message, Origin, Sampling, Span, Status, StopReason, Trace
-from orgthink.grammar.actions import Action, Answer, Event, Join, Return, Scanner, Think
+from orgthink.grammar.actions import Action, Answer, Join, Return, Scanner, Think
 from orgthink.runtime.budget import Account
 from orgthink.runtime.draft import Draft
+from orgthink.runtime.plain import Plain
 from orgthink.runtime.result import Result, result_of
 
 
@@ -25,18 +26,6 @@ class Backing(NamedTuple):
 
 Watcher = Callable[[str, "Agent", str], None]
 """Called with `start`, `text`, `fork`, `join` or `end`, the agent, and text, a key or a status."""
-
-
-class Plain:
-    """A scanner for agents without protocol: everything is text."""
-
-    stops: tuple[str, ...] = ()
-
-    def feed(self, text: str) -> list[Event]:
-        return []
-
-    def close(self) -> list[Event]:
-        return []
 
 
 class Agent:
@@ -91,6 +80,11 @@ class Agent:
         return self._backing is not None
 
     @property
+    def native_calls(self) -> bool:
+        """Whether its engine tells the model of the agent's tools, so that its prompt need not."""
+        return self._backing is not None and self._backing.engine.native_calls
+
+    @property
     def truncated(self) -> bool:
         """Whether a limit of tokens or of its budget cut it off."""
         return self.stop in (StopReason.LENGTH, StopReason.BUDGET)
@@ -118,18 +112,21 @@ class Agent:
         return "".join(span.text for span in self._context.spans[first:])
 
     def inject(self, text: str, source: str | None = None) -> None:
-        """Append text that the model did not sample. It is never read as protocol.
+        """Append text that the model did not sample, in the middle of what it says. It is never read as protocol.
 
-        An agent that was done may act again after it, in a next round.
+        An agent that was done may act again after it.
         """
-        assert self._backing is not None, "a controller has no context"
-        assert self._draft is None, "an agent that decodes is interrupted first: see interrupt"
-        seen, ids = self._backing.engine.injection(text)
-        now = self._clock()
-        tokens = len(seen.split()) if ids is None else len(ids)
-        span = Span(Origin.INJECTED, seen, tokens, ids, start=now, end=now, source=source)
-        self._context.spans.append(span)
+        self._append(*self._idle_engine.injection(text), source)
         if self.stop is StopReason.DONE:
+            self.stop = None
+
+    def tell(self, text: str, source: str | None = None) -> None:
+        """Append text as the next turn, after a reply that is over: what the agent says next is another reply.
+
+        A reply that the limit of a segment cut off is over as well. The text is never read as protocol.
+        """
+        self._append(*self._idle_engine.turn(self._context, text), source)
+        if self.stop in (StopReason.DONE, StopReason.LENGTH):
             self.stop = None
 
     def resume(self) -> None:
@@ -148,6 +145,18 @@ class Agent:
             await self.rest()
             self.inject(text, source)
             self._paused = True
+
+    @property
+    def _idle_engine(self) -> Engine:
+        """Its engine, while it does not decode."""
+        assert self._backing is not None, "a controller has no context"
+        assert self._draft is None, "an agent that decodes is interrupted first: see interrupt"
+        return self._backing.engine
+
+    def _append(self, seen: str, ids: tuple[int, ...] | None, source: str | None) -> None:
+        now = self._clock()
+        tokens = len(seen.split()) if ids is None else len(ids)
+        self._context.spans.append(Span(Origin.INJECTED, seen, tokens, ids, start=now, end=now, source=source))
 
     async def _segment(self, scanner: Scanner) -> AsyncGenerator[Action]:
         """Decode up to the next pause or end."""

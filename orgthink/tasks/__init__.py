@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orgthink.errors import pick
+from orgthink.errors import pick, user_input
 from orgthink.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink.tasks.ledger import LEDGER_MINI
 from orgthink.tasks.math import MATH, Math
+from orgthink.tasks.mixture import Mixture
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, ARITHMETIC_MINI, MATH)
+    task.name: task
+    for task in (COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, ARITHMETIC_MINI, LEDGER_MINI, MATH)
 }
 """Each grades the problems that name it."""
 
@@ -22,6 +25,12 @@ FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math}
 
 
 def task_named(name: str) -> Task:
-    """The task of a name, or of `NAME:FILE`. UserError without one; the file is read when problems are asked for."""
-    kind, colon, file = name.partition(":")
-    return pick("task with a file", kind, FROM_FILE)(Path(file)) if colon else pick("task", kind, TASKS)
+    """The task of a name, or of `NAME:FILE`; of several names joined by `+`, their mixture, the last with its file.
+
+    UserError if there is no such task; the file is read when problems are asked for.
+    """
+    names, colon, file = name.partition(":")
+    *others, last = names.split("+")
+    own = pick("task with a file", last, FROM_FILE)(Path(file)) if colon else pick("task", last, TASKS)
+    with user_input():
+        return Mixture((*(pick("task", other, TASKS) for other in others), own)) if others else own

@@ -37,10 +37,11 @@ class Arithmetic:
         """Expressions in the order of a seeded generator."""
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
-            part = _expression(rng, rng.randint(*OPERANDS))
+            part = expression(rng, rng.randint(*OPERANDS))
             if part is None:
                 continue
-            problem = self.problem(" ".join(part[0]), part[1])
+            tokens, value = part
+            problem = self.problem(" ".join(tokens), value)
             if (zlib.crc32(problem.id.encode()) % 5 == 0) == (split == "test"):
                 yield problem
 
@@ -66,6 +67,12 @@ class Arithmetic:
 def _number(answer: str) -> int | None:
     text = answer.strip()
     return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def expression(rng: random.Random, operands: int) -> tuple[list[str], int] | None:
+    """The tokens of a random expression and its value; `None` if the draw came to nothing."""
+    part = _expression(rng, operands)
+    return None if part is None else part[:2]
 
 
 def _expression(rng: random.Random, operands: int) -> Part | None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from orgthink.episode import Problem, Status
+from orgthink.episode import Message, Problem, Status
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
@@ -26,10 +26,10 @@ class Desk:
     """Which runs it."""
     problem: Problem
     """What the episode is about."""
-    history: str = ""
-    """Every round so far, as the manager saw it."""
-    answers: tuple[str, ...] = ()
-    """What calls of this episode have returned so far, in order; failed ones are left out."""
+    prompt: Callable[[str, Problem], tuple[Message, ...]]
+    """The prompt of a template for a problem or subtask; it knows what has happened so far."""
+    models: Mapping[str, str]
+    """Names under which the session knows the models, by the ids that the manager calls them by."""
 
 
 class Tool(Protocol):

@@ -38,7 +38,7 @@ class Signals:
     entropy: float = 0.0
     """Of the policy, in nats."""
     clipped: int = 0
-    """Tokens that are not stale and whose ratio lay outside the clip range."""
+    """Tokens that are not stale and whose ratio, or their row's, lay outside the clip range."""
     fresh: int = 0
     """Tokens that the newest weights sampled."""
     stale: int = 0
@@ -134,7 +134,8 @@ class EmbeddedBackend:
         if self._reference is not None:
             with torch.no_grad():
                 reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
-        losses_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N, stale_N)
+        lengths = [sum(row.trained[1:]) for row in pack.rows]
+        losses_N, clipped_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N, stale_N, lengths)
         result = (losses_N * weights_N).sum()
         difference_N = (logprobs_N.detach() - sampled_N).abs()
         ratio_N = (logprobs_N.detach() - sampled_N).exp()
@@ -143,7 +144,6 @@ class EmbeddedBackend:
                 f"{self._worst(pack, difference_N)}: a log-probability is not a number, or its ratio to the sampler's"
             )
         result.backward()
-        clipped_N = ((ratio_N < 1 - loss.clip_low) | (ratio_N > 1 + loss.clip_high)) & ~stale_N
         drift_N = difference_N.where(fresh_N, 0.0)
         away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
         return Signals(

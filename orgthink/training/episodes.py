@@ -1,34 +1,63 @@
-"""Whole episodes as rows: organizer–worker policy optimization (section 3.2 of AsyncThink).
+"""Whole episodes as rows: organizer–worker policy optimization (section 3.2 of AsyncThink), and that of a manager
+beside frozen agents (section 3.3 of ParaManager).
 
 A step attempts each of its problems G times with the organization that is trained, rewards every episode, and gives
-all its sampled tokens one advantage relative to its group.
+all tokens that the policy sampled in it one advantage relative to its group.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Tag
 
 from orgthink.credit.shared import Normalise, credit
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, FormatError, Origin, Problem
+from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import broken, grade, trouble
+from orgthink.grammar.toolcall import TAGS
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.concurrency import concurrency
-from orgthink.measure.latency import critical_path
-from orgthink.measure.summary import has_format_error
-from orgthink.measure.usage import forks, sampled_tokens
-from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
+from orgthink.training.episode_metrics import Reward, rollout_metrics
+from orgthink.training.frozen import frozen
+from orgthink.training.kept import keep, kept
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.rl import Batch, Clock, Optimization
-from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
+from orgthink.training.rl import Batch, Clock, Optimization, took
+from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
+
+
+def _kind(reward: Any) -> str:
+    """Which reward it is, as an object or as JSON values. Runs from when there was but one do not say."""
+    return reward.get("kind", "asyncthink") if isinstance(reward, dict) else reward.kind
+
+
+EpisodeReward = Annotated[
+    Annotated[AsyncThinkReward, Tag("asyncthink")] | Annotated[ParaManagerReward, Tag("paramanager")],
+    Discriminator(_kind),
+]
+
+TOLD = {
+    "reward": "reward {:.3f}",
+    "all_correct": "all correct {:.0%}",
+    "penalised": "penalised {:.0%}",
+    "rounds": "rounds {:.1f}",
+    "calls_per_round": "calls a round {:.2f}",
+    "cost_units": "cost {:.1f}",
+    "concurrency_pool": "η {:.2f}",
+    "critical_path_steps": "path {:.0f}",
+}
+"""Metrics that a user watches, of those that a step has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +66,16 @@ class RlSettings(Optimization):
 
     rollout: Rollout
     """What is attempted."""
-    reward: AsyncThinkReward = field(default_factory=AsyncThinkReward)
+    reward: EpisodeReward = field(default_factory=AsyncThinkReward)
     """R of an episode."""
     normalise: Normalise = "std"
     """Whether advantages are divided by their group's standard deviation."""
+    delta: float = 0.0
+    """δ, added to that standard deviation (Eq. 19 of ParaManager)."""
+    mixed: bool = False
+    """Only groups of which some episodes are right, and not all, are trained on."""
+    redraw: int = 0
+    """Times a step may draw further problems, while it has fewer mixed groups than problems."""
     shuffled: bool = False
     """Rewards are dealt out at random within each group: a control, which must not learn."""
 
@@ -48,50 +83,116 @@ class RlSettings(Optimization):
         Optimization.__post_init__(self)
         if self.minibatches > self.rollout.problems:
             raise ValueError(f"{self.rollout.problems} groups cannot be cut into {self.minibatches} minibatches")
+        if not 0 <= self.delta < float("inf"):
+            raise ValueError(f"delta is {self.delta}: it must be a number from 0 on")
+        if self.redraw < 0 or (self.redraw and not self.mixed):
+            raise ValueError(f"redraw is {self.redraw}: it must be 0, or with mixed=true a number from 0 on")
 
     def require(self, context: int | None) -> None:
-        self.rollout.organization.named(self.rollout.organization.organization)
+        self.rollout.require()
         next(task_named(self.rollout.task).problems("train", self.seed))
 
     def source(self) -> Episodes:
         return Episodes(self)
 
+    def bounds(self) -> dict[str, int | None]:
+        """`None` where nothing but the model ends episodes."""
+        plan = self.rollout
+        episodes, turns = plan.problems * plan.group * (1 + self.redraw), plan.limits.budget.turns
+        longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
+        return {
+            "episodes_a_step": episodes,
+            "sampled_tokens_a_step": None if turns is None else episodes * turns * longest,
+            "optimizer_steps_a_step": self.minibatches,
+        }
+
+    def told(self, line: Mapping[str, Any]) -> str:
+        said = [form.format(line[name] or 0) for name, form in TOLD.items() if name in line]
+        return "  ".join([*said, f"{took(line):.0f} s"])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is kept between steps."""
+
+    drawn: int
+    """Problems of the task's stream so far."""
+
 
 class Episodes:
-    """Rows of the episodes of a step; nothing is kept between steps."""
+    """Rows of the episodes of a step. Between steps it keeps its place in the problems."""
 
     def __init__(self, settings: RlSettings) -> None:
-        self._settings = settings
-        self._problems: Iterator[list[Problem]] = batches_of_problems(settings.rollout, settings.seed)
+        self._settings, self._plan = settings, settings.rollout
+        self._problems = Problems(self._plan, settings.seed)
+        self._models: dict[str, Backing] = {}
+        organization = self._plan.organization.named(self._plan.organization.organization)
+        self._tags = getattr(organization, "tags", TAGS)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        async with frozen(self._plan.models) as self._models:
+            yield
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         settings = self._settings
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
-        problems = next(self._problems)
-        clock.lap("problems")
-        attempted = await roll_out(settings.rollout, problems, sampler, seed)
-        clock.lap("rollout")
-        episodes = whole_groups(attempted, settings.rollout.task)
+        drawn, episodes = await self._attempted(sampler, seed, clock)
+        chosen, dropped = self._chosen(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
-        groups = grouped(episodes, rewards, random.Random(seed) if settings.shuffled else None)
-        require_version(episodes, str(step))
+        groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
+        require_version(episodes, str(step), self._plan.trains)
         with user_input():
-            advantages = credit(groups, settings.normalise)
-            rows = [row for e in episodes if e.id in advantages for row in policy_rows(e, advantages[e.id])]
-        kept = {episode.problem.id for episode in episodes if episode.id in advantages}
+            advantages = credit(groups, settings.normalise, delta=settings.delta)
+            rewarded = [episode for episode in chosen if episode.id in advantages]
+            rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains)]
         metrics = {
-            **rollout_metrics(episodes, rewards),
-            "groups": len(problems),
-            "broken_groups": len(problems) - len(groups),
-            "flat_groups": len(groups) - len(kept),
+            **rollout_metrics(episodes, rewards, self._tags),
+            "drawn_groups": drawn,
+            "mixed_groups": len(mixed(episodes)),
+            "groups": drawn - dropped,
+            "broken_groups": drawn - dropped - len(groups),
+            "flat_groups": len(groups) - len({episode.problem.id for episode in rewarded}),
         }
-        return Batch(rows, metrics, sampled_entropy(trace for episode in episodes for trace in episode.traces))
+        sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
+        return Batch(rows, metrics, sampled_entropy(sampled))
+
+    async def _attempted(self, sampler: Engine, seed: int, clock: Clock) -> tuple[int, list[Episode]]:
+        """How many groups were drawn, and the graded episodes of those that are whole."""
+        drawn: list[Problem] = []
+        episodes: list[Episode] = []
+        for _ in range(1 + self._settings.redraw):
+            problems = self._problems.batch({problem.id for problem in drawn})
+            clock.lap("problems")
+            if not problems:
+                break
+            attempted = await roll_out(self._plan, problems, sampler, seed, self._models)
+            clock.lap("rollout")
+            drawn += problems
+            episodes += whole_groups(attempted, self._plan.task)
+            if len(mixed(episodes)) >= self._plan.problems:
+                break
+        return len(drawn), episodes
+
+    def _chosen(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
+        """The episodes to train on, as many groups as a step has problems, and how many other groups there are."""
+        if not self._settings.mixed:
+            return episodes, 0
+        groups, wanted = {episode.problem.id for episode in episodes}, mixed(episodes)[: self._plan.problems]
+        return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
     def save(self, folder: Path) -> None:
-        """Nothing: problems and seeds follow from the step."""
+        keep(folder / "problems.json", Place(self._problems.drawn))
 
     def load(self, folder: Path, step: int) -> None:
-        self._problems = batches_of_problems(self._settings.rollout, self._settings.seed, step)
+        """Checkpoints from before there was `redraw` have no place: there, every step drew one batch."""
+        file = folder / "problems.json"
+        if file.exists():
+            self._problems = Problems(self._plan, self._settings.seed, kept(file, Place).drawn)
+        else:
+            self._problems = Problems(self._plan, self._settings.seed)
+            for _ in range(step):
+                self._problems.batch()
 
 
 def whole_groups(episodes: Sequence[Episode], task: str) -> list[Episode]:
@@ -106,16 +207,31 @@ def whole_groups(episodes: Sequence[Episode], task: str) -> list[Episode]:
     return [grade(episode, task_named(task)) for episode in episodes if episode.problem.id not in failed]
 
 
-def require_version(episodes: Sequence[Episode], version: str) -> None:
-    """UserError that names the first trace that other weights sampled than the newest."""
+def mixed(episodes: Sequence[Episode]) -> list[str]:
+    """Problems that some of their episodes answer all correctly, and not all: only there outcomes differ."""
+    outcomes: defaultdict[str, set[bool]] = defaultdict(set)
+    for episode in episodes:
+        outcomes[episode.problem.id].add(bool(all_correct(episode)))
+    return [problem for problem, seen in outcomes.items() if len(seen) > 1]
+
+
+def require_version(
+    episodes: Sequence[Episode], version: str, trained: Callable[[Trace], bool] = lambda trace: True
+) -> None:
+    """UserError that names the first trained trace that other weights sampled than the newest, or the first other
+    trace that the newest sampled."""
     for episode in episodes:
         for trace in episode.traces:
             for span in trace.spans:
-                if span.origin is Origin.SAMPLED and span.policy_version != version:
-                    raise UserError(
-                        f"episode {episode.id}, {trace.agent}: sampled by version {span.policy_version}, not by "
-                        f"{version}: the sampler did not take the new weights"
-                    )
+                if span.origin is Origin.SAMPLED and (span.policy_version == version) != trained(trace):
+                    said = _mistaken(trace, span.policy_version, version)
+                    raise UserError(f"episode {episode.id}, {trace.agent}: {said}")
+
+
+def _mistaken(trace: Trace, sampled_by: str | None, version: str) -> str:
+    if sampled_by == version:
+        return f"sampled by the policy, but nobody trains a {trace.role}: give it a model of its own in rollout.models"
+    return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
 
 
 def grouped(
@@ -130,26 +246,3 @@ def grouped(
             dealt = shuffle.sample(list(group.values()), len(group))
             group.update(zip(group, dealt, strict=True))
     return dict(groups)
-
-
-def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Reward]) -> dict[str, Any]:
-    """What a step's episodes say on average."""
-
-    def mean(values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if known else None
-
-    made = [{fault.kind for fault in episode.format_faults} for episode in episodes]
-    return {
-        "reward": mean([reward.total for reward in rewards.values()]),
-        "accuracy": mean([reward.accuracy for reward in rewards.values()]),
-        "all_correct": mean([all_correct(episode) for episode in episodes]),
-        "concurrency_reward": mean([reward.concurrency for reward in rewards.values()]),
-        "penalised": mean([reward.format_error for reward in rewards.values()]),
-        "format_error_rate": mean([has_format_error(episode) for episode in episodes]),
-        "format_errors": {kind.value: mean([kind in kinds for kinds in made]) for kind in FormatError},
-        "concurrency_pool": mean([concurrency(episode) for episode in episodes]),
-        "critical_path_steps": mean([critical_path(episode) for episode in episodes]),
-        "forks": mean([forks(episode) for episode in episodes]),
-        "sampled_tokens": mean([sampled_tokens(episode) for episode in episodes]),
-    }

@@ -16,7 +16,7 @@ from orgthink.store import RunFolder
 from orgthink.training import role_lessons
 from orgthink.training.embedded import embedded
 from orgthink.training.episodes import RlSettings
-from orgthink.training.marsrl.schedule import MarsSettings
+from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, chosen, open_trainable, precision
 from orgthink.training.rl import Optimization, train_policy
 from orgthink.training.rows import Row, row_of
@@ -147,6 +147,39 @@ class Roles(FromModel):
         return train(course, self.settings, folder, report)
 
 
+@dataclass(frozen=True, slots=True)
+class Calls(FromModel):
+    """A pocket model with the vocabulary of calls, taught to use tools, or to manage those who do: ParaManager's."""
+
+    settings: SftSettings
+    """How."""
+    lessons: Literal["tools", "manager"] = "manager"
+    """Whose."""
+    kind: Literal["calls"] = "calls"
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.engines.tokenizer import Tokenizer
+        from orgthink.training import pocket, pocket_tools, rehearsals, tool_lessons
+
+        pocket_tools.write_folder(folder.path / "tokenizer")
+        tokenizer = Tokenizer(folder.path / "tokenizer")
+
+        def managing(seed: int, pool: int) -> Iterator[Row]:
+            return map(row_of, rehearsals.lessons(seed, pool, tokenizer))
+
+        def using(seed: int, pool: int) -> Iterator[Row]:
+            return tool_lessons.lessons(seed, pool, tokenizer)
+
+        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(chosen(self.device))
+        rows = managing if self.lessons == "manager" else using
+        course = Course(model, rows, pocket_tools.write_folder, pocket.vocabulary().index(pocket.PAD))
+        return train(course, self.settings, folder, report)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reinforced(FromModel):
     """What reinforcement learning has in common, wherever its rows come from."""
@@ -183,7 +216,8 @@ class Reinforced(FromModel):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Reinforced):
-    """An organization whose agents share one reward an episode (AsyncThink)."""
+    """An organization with one reward an episode: of all its agents (AsyncThink), or of those that are trained beside
+    frozen ones (ParaManager)."""
 
     settings: RlSettings
     """How."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +45,15 @@ def vocabulary() -> list[str]:
     return list(dict.fromkeys([PAD, EOS, UNK, *SYMBOLS, *tags, *words, *reserved, *integers]))
 
 
-def build_tokenizer() -> Tokenizer:
+def build_tokenizer(words: Sequence[str]) -> Tokenizer:
     """One token a word. Each token's text starts with its space, so texts concatenate as tokens do."""
     special = (PAD, EOS, UNK)
-    ids = {word if word in special else f"▁{word}": i for i, word in enumerate(vocabulary())}
+    ids = {word if word in special else f"▁{word}": i for i, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
-    words = Regex(r"</?[A-Za-z]+(?:-\d+)?>|\d+|[a-z]+|[^\s]")
+    pattern = Regex(r"</?[A-Za-z]+(?:-\d+)?>|\d+|[a-z]+|[^\s]")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(words, "removed", invert=True),
+            pre_tokenizers.Split(pattern, "removed", invert=True),
             pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False),
         ]
     )
@@ -75,12 +75,12 @@ CONFIG = Qwen3Config(
 """Head size 32 is the smallest that vLLM decodes."""
 
 
-def write_folder(folder: Path) -> None:
-    """Everything of a model folder but the weights."""
+def write_folder(folder: Path, config: Qwen3Config = CONFIG, tokenizer: Tokenizer | None = None) -> None:
+    """Everything of a model folder but the weights; a larger vocabulary begins with this one."""
     folder.mkdir(parents=True, exist_ok=True)
-    build_tokenizer().save(str(folder / "tokenizer.json"))
     words = vocabulary()
-    CONFIG.save(folder, eos_token_id=words.index(EOS), pad_token_id=words.index(PAD))
+    (tokenizer or build_tokenizer(words)).save(str(folder / "tokenizer.json"))
+    config.save(folder, eos_token_id=words.index(EOS), pad_token_id=words.index(PAD))
     special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})

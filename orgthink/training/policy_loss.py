@@ -1,22 +1,29 @@
-"""The loss of organizer–worker policy optimization, as pure functions of flat tensors (section 3.2 of AsyncThink).
+"""The loss of policy optimization, as pure functions of flat tensors (AsyncThink, section 3.2; ParaManager, Eq. 20–22).
 
 A token's loss is PPO's clipped surrogate with the advantage of its episode; that of a token past the bound of
-staleness is the policy gradient with a truncated importance weight. How tokens are averaged is said once, as a
-weight for each token, with one denominator over all micro-batches.
+staleness is the policy gradient with a truncated importance weight. The importance ratio is the token's own, or that
+of its whole row. How tokens are averaged is said once, as a weight for each token, with one denominator over all
+micro-batches.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
+
+Ratio = Literal["token", "sequence", "sequence-mean"]
+
+FARTHEST = 20.0
+"""Log-ratio of a row past which its ratio, 5e8 by then, grows no more. No clip range reaches so far: what is good was
+clipped long before, and what is bad still pulls back, with this ratio."""
 
 # Shapes: N trained tokens of all rows of a (micro-)batch.
 
@@ -34,12 +41,31 @@ class PolicyLoss:
     reduction: Literal["token-mean", "episode-mean"] = "token-mean"
     """Every token weighs the same, or every episode, however many traces it has."""
     staleness: Staleness = field(default_factory=Staleness)
-    """What becomes of tokens that were sampled many updates ago."""
+    """What becomes of tokens that were sampled many updates ago; under a ratio of rows, of rows with such a token."""
+    ratio: Ratio = "token"
+    """Importance ratio of each token; or of its row: the product over the row's trained tokens, injected ones left
+    out (Eq. 20 of ParaManager), or their geometric mean (GSPO, arXiv 2507.18071). The product leaves the clip range
+    sooner the longer a row is."""
 
     def __post_init__(self) -> None:
         for name in ("clip_low", "clip_high", "kl"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
+        if self.ratio not in get_args(Ratio):
+            raise ValueError(f"ratio is {self.ratio!r}: it must be one of {', '.join(get_args(Ratio))}")
+        if self.ratio != "token" and self.reduction != "episode-mean":
+            raise ValueError(f"ratio {self.ratio!r} gives a row one loss, however long: it needs the episode-mean")
+        if self.ratio != "token" and self.staleness.beyond == "mask":
+            raise ValueError(f"ratio {self.ratio!r} is of all tokens of a row: stale ones cannot be masked alone")
+
+
+class TokenLosses(NamedTuple):
+    """What the loss makes of each trained token."""
+
+    losses_N: Tensor
+    """Its loss; under a ratio of rows, that of its row."""
+    clipped_N: Tensor
+    """Whether its ratio, or its row's, lay outside the clip range; never of what is stale."""
 
 
 def token_losses(
@@ -49,27 +75,52 @@ def token_losses(
     loss: PolicyLoss,
     reference_N: Tensor | None = None,
     stale_N: Tensor | None = None,
-) -> Tensor:
-    """Loss of each token [N] from its log-probability now, when it was sampled, and under the reference.
+    lengths: Sequence[int] | None = None,
+) -> TokenLosses:
+    """Loss of each token from its log-probability now, when it was sampled, and under the reference.
 
     A clipped token teaches nothing, and a stale one's ratio is outside the clip range whatever it is worth: its
     weight, a constant, is capped instead. The divergence is the k3 estimate, exp(r) - r - 1 with
     r = log(reference / policy).
+
+    Tokens come row by row, and `lengths` says how many each row has. Under a ratio of rows, which needs them, a row
+    counts as one token of which all of its tokens tell; it is stale if one of them is. The divergence stays that of
+    tokens.
     """
-    ratio = (logprobs_N - sampled_N).exp()
+    log_ratio_N, told_N = logprobs_N - sampled_N, logprobs_N
+    if loss.ratio != "token":
+        if lengths is None:
+            raise ValueError(f"ratio {loss.ratio!r} is one for each row: say how many tokens each has")
+        total = torch.sum if loss.ratio == "sequence" else torch.mean
+        log_ratio_N = _of_rows(total, log_ratio_N, lengths)
+        log_ratio_N = log_ratio_N - (log_ratio_N.detach() - FARTHEST).clamp(min=0)  # a clamp that lets gradients pass
+        told_N = _of_rows(total, logprobs_N, lengths)
+        stale_N = None if stale_N is None else _of_rows(torch.any, stale_N, lengths)
+    ratio = log_ratio_N.exp()
     clipped = ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high)
     losses = -torch.minimum(ratio * advantages_N, clipped * advantages_N)
+    outside = (ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)
     if stale_N is not None:
         weight = ratio.detach().clamp(max=loss.staleness.cap)
-        losses = torch.where(stale_N, -weight * advantages_N * logprobs_N, losses)
+        losses = torch.where(stale_N, -weight * advantages_N * told_N, losses)
+        outside = outside & ~stale_N
     if reference_N is not None:
         away = reference_N - logprobs_N
         losses = losses + loss.kl * (away.exp() - away - 1)
-    return losses
+    return TokenLosses(losses, outside)
+
+
+def _of_rows(total: Callable[[Tensor], Tensor], values_N: Tensor, lengths: Sequence[int]) -> Tensor:
+    """[N]: one value a row, that of all its tokens' values, repeated for each of its tokens."""
+    return torch.cat([total(values).expand(len(values)) for values in values_N.split(list(lengths))])
 
 
 def token_weights(rows: Sequence[PolicyRow], reduction: Literal["token-mean", "episode-mean"]) -> list[float]:
-    """Weight of each trained token of each row; over all rows they sum to 1. `rows` are the whole minibatch."""
+    """Weight of each trained token of each row; over all rows they sum to 1. `rows` are the whole minibatch.
+
+    An episode of one row, such as a manager's trace, thus enters the episode-mean once, as in Eq. 21 of ParaManager;
+    of several rows, each weighs as much as it has tokens.
+    """
     tokens: Counter[str] = Counter()
     for row in rows:
         tokens[row.episode] += sum(row.trained)

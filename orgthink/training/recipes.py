@@ -18,16 +18,16 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.episodes import RlSettings
-from orgthink.training.jobs import Mars, Pairs, Pocket, Policy, Report, Roles
+from orgthink.training.jobs import Calls, Mars, Pairs, Pocket, Policy, Report, Roles
 from orgthink.training.marsrl.choose import Strategy
-from orgthink.training.marsrl.schedule import MarsRollout, MarsSettings
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.mastered import Mastered
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
-KnownJob = Pocket | Pairs | Roles | Policy | Mars
+KnownJob = Pocket | Pairs | Roles | Calls | Policy | Mars
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,8 @@ RECIPES: dict[str, KnownJob] = {
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
     "pocket-skills": Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket"),
     "pocket-roles": Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50)),
+    "pocket-tools": Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles"),
+    "pocket-rehearsed": Calls(SftSettings(steps=2_000, learning_rate=2e-3), model="pocket-roles"),
     "asyncthink-countdown-mini": mini(),
     "asyncthink-countdown-mini-sequential": mini("sequential"),
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),

@@ -1,7 +1,8 @@
 """Reinforcement learning: collect rows, train on them, sync the sampler; again.
 
-Where rows come from is a `Source`: attempts of an organization whose traces share one reward (AsyncThink,
-`orgthink.training.episodes`), or chains of agents each with its own (MarsRL, `orgthink.training.marsrl`). However
+Where rows come from is a `Source`: attempts of an organization whose traces share one reward (AsyncThink and
+ParaManager, `orgthink.training.episodes`), or chains of agents each with its own (MarsRL, `orgthink.training.marsrl`).
+However
 many rows there are, a step takes `minibatches` optimizer steps. The loop saves as it goes, stops cleanly at Ctrl-C,
 and resumes exactly.
 """
@@ -12,10 +13,11 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.errors import UserError
@@ -37,9 +39,10 @@ class Clock:
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """What has passed since the last lap is this part's."""
+        """What has passed since the last lap is this part's too."""
         now = time.perf_counter()
-        self.seconds[name], self._last = round(now - self._last, 4), now
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + now - self._last, 4)
+        self._last = now
 
 
 class Batch(NamedTuple):
@@ -55,6 +58,10 @@ class Batch(NamedTuple):
 
 class Source(Protocol):
     """Where rows come from. What it keeps between steps is saved beside the weights."""
+
+    def working(self) -> AbstractAsyncContextManager[None]:
+        """Within it rows are collected: engines of its own are open. UserError if one cannot be opened."""
+        ...
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         """The rows of a step, counted from 0; `step` is the version of the sampler's weights as well.
@@ -99,6 +106,9 @@ class Optimization(ABC):
     save_every: int = 10
     """Steps between checkpoints."""
 
+    told_every: ClassVar[int] = 1
+    """Steps between two lines for a user without a terminal."""
+
     def __post_init__(self) -> None:
         for name in ("steps", "minibatches", "save_every"):
             if getattr(self, name) < 1:
@@ -118,6 +128,19 @@ class Optimization(ABC):
     @abstractmethod
     def source(self) -> Source:
         """Where rows come from, at the first step."""
+
+    @abstractmethod
+    def bounds(self) -> Mapping[str, int | None]:
+        """What a step takes at most, for who thinks of a run; `None` where there is no bound."""
+
+    @abstractmethod
+    def told(self, line: Mapping[str, Any]) -> str:
+        """Of the metrics of a step, those that a user watches."""
+
+
+def took(line: Mapping[str, Any]) -> float:
+    """Seconds of a step, from its metrics."""
+    return sum(line["seconds"].values())
 
 
 def train_policy(
@@ -145,16 +168,17 @@ def train_policy(
 
         async def go_on() -> Path:
             nonlocal step, folder
-            await backend.sync_sampler(str(step))
-            while step < settings.steps:
-                line = await _step(backend, settings, source, step)
-                step += 1
-                journal.log(**line)
-                report(line)
-                if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
-                    folder = checkpoint.put(run.path, step, save)
-                if interrupted.is_set() and step < settings.steps:
-                    raise KeyboardInterrupt
+            async with source.working():
+                await backend.sync_sampler(str(step))
+                while step < settings.steps:
+                    line = await _step(backend, settings, source, step)
+                    step += 1
+                    journal.log(**line)
+                    report(line)
+                    if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
+                        folder = checkpoint.put(run.path, step, save)
+                    if interrupted.is_set() and step < settings.steps:
+                        raise KeyboardInterrupt
             return folder
 
         if step < settings.steps:

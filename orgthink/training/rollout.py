@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, Problem, Sampling
+from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import MOST_REPEATS, OrganizationSpec
+from orgthink.evaluate import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
+from orgthink.training.frozen import require_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Rollout:
     """What is attempted at each step, by whom, and within which budgets."""
 
     task: str
-    """Name of the task."""
+    """Name of the task, or of several joined by `+`."""
     organization: OrganizationSpec
     """Who works on its problems."""
     limits: Limits = field(default_factory=Limits)
@@ -35,6 +36,10 @@ class Rollout:
     """Different problems a step."""
     group: int = 8
     """G: attempts at each."""
+    models: dict[str, RoleSpec] = field(default_factory=dict)
+    """Frozen models of roles and members of a pool, by name. Their sampling is seeded as the policy's is."""
+    roles: tuple[str, ...] = ()
+    """Who is trained; nobody named: every role without a model in `models`."""
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "problems"):
@@ -44,37 +49,66 @@ class Rollout:
             raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
+        for name, model in self.models.items():
+            if name in self.roles:
+                raise ValueError(f"roles and models both name {name}: who is trained has no frozen model")
+            require_sampling(model.sampling)
+
+    def require(self) -> None:
+        """UserError for an organization that cannot be, roles it does not have, or models that are not there."""
+        organization = self.organization.named(self.organization.organization)
+        require_roles([organization], [*self.roles, *self.models])
+        require_models(self.models)
+
+    def trains(self, trace: Trace) -> bool:
+        """Whether what a trace sampled is the policy's."""
+        return trace.role in self.roles if self.roles else trace.role not in self.models
 
 
-def batches_of_problems(plan: Rollout, seed: int, done: int = 0) -> Iterator[list[Problem]]:
-    """The problems of each step, different within a step; `done` steps are passed over.
+class Problems:
+    """The problems of a rollout, in the order of its task's stream."""
 
-    UserError if the task has too few.
-    """
-    stream = task_named(plan.task).problems("train", seed)
+    def __init__(self, plan: Rollout, seed: int, drawn: int = 0) -> None:
+        """So many of the stream are passed over."""
+        self._plan = plan
+        self._stream = islice(task_named(plan.task).problems("train", seed), drawn, None)
+        self.drawn = drawn
+        """Place in the stream."""
 
-    def draw() -> Iterator[list[Problem]]:
-        while True:
-            chosen: dict[str, Problem] = {}
-            repeats = 0
-            while len(chosen) < plan.problems:
-                problem = next(stream)
-                repeats = repeats + 1 if problem.id in chosen else 0
-                if repeats == MOST_REPEATS:
-                    raise UserError(f"{plan.task} has only {len(chosen)} different problems, not {plan.problems}")
-                chosen.setdefault(problem.id, problem)
-            yield list(chosen.values())
+    def batch(self, known: Container[str] = ()) -> list[Problem]:
+        """The next problems, different from each other and from those with the known ids.
 
-    return islice(draw(), done, None)
+        UserError if the task has too few; fewer if others are known, down to none.
+        """
+        chosen: dict[str, Problem] = {}
+        repeats = 0
+        while len(chosen) < self._plan.problems and repeats < MOST_REPEATS:
+            problem = next(self._stream)
+            self.drawn += 1
+            repeats = repeats + 1 if problem.id in chosen or problem.id in known else 0
+            if not repeats:
+                chosen[problem.id] = problem
+        if repeats and not known:
+            task, wanted = self._plan.task, self._plan.problems
+            raise UserError(f"{task} has only {len(chosen)} different problems, not {wanted}")
+        return list(chosen.values())
 
 
-async def roll_out(plan: Rollout, problems: Sequence[Problem], engine: Engine, seed: int) -> list[Episode]:
-    """Episodes, G for each problem; not graded yet."""
+async def roll_out(
+    plan: Rollout,
+    problems: Sequence[Problem],
+    engine: Engine,
+    seed: int,
+    models: Mapping[str, Backing] | None = None,
+) -> list[Episode]:
+    """Episodes, G for each problem; not graded yet. `models` stand behind those of the plan."""
     organization = plan.organization.named(plan.organization.organization)
-    backing = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
+    policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
+    others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
+    assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
     return await asyncio.gather(
         *(
-            attempt(organization, problem, backing, limits=plan.limits, sample=sample)
+            attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
             for problem in problems
             for sample in range(plan.group)
         )

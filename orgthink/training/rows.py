@@ -64,12 +64,14 @@ class PolicyRow(Row):
     """One for each token: how many updates of the sampler ago it was drawn; 0 where nothing is trained."""
 
 
-def policy_rows(episode: Episode, advantage: float) -> list[PolicyRow]:
-    """One row for each trace that sampled anything. ValueError as `policy_row` says."""
+def policy_rows(
+    episode: Episode, advantage: float, trained: Callable[[Trace], bool] = lambda trace: True
+) -> list[PolicyRow]:
+    """One row for each trained trace that sampled anything. ValueError as `policy_row` says."""
     return [
         policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage)
         for trace in episode.traces
-        if any(span.origin is Origin.SAMPLED for span in trace.spans)
+        if trained(trace) and any(span.origin is Origin.SAMPLED for span in trace.spans)
     ]
 
 

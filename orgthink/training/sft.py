@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 
@@ -46,6 +47,9 @@ class SftSettings:
     save_every: int = 500
     """Steps between checkpoints."""
 
+    told_every: ClassVar[int] = 100
+    """Steps between two lines for a user without a terminal."""
+
     def __post_init__(self) -> None:
         for name in ("steps", "batch_tokens", "save_every"):
             if getattr(self, name) < 1:
@@ -59,6 +63,10 @@ class SftSettings:
             return self.learning_rate * (step + 1) / self.warmup
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+
+    def told(self, line: Mapping[str, Any]) -> str:
+        """Of the metrics of a step, those that a user watches."""
+        return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import pstdev
 
 import pytest
 from hypothesis import assume, given, settings
@@ -63,6 +64,37 @@ def test_a_scale_changes_nothing_if_they_are_divided_by_the_spread(rewards: list
     found = advantages(rewards, "none")
     assert found is not None
     assert advantages(scaled, "none") == pytest.approx([scale * advantage for advantage in found], abs=1e-8)
+
+
+def test_delta_by_hand() -> None:
+    """Eq. 19 of ParaManager: mean 1, population standard deviation sqrt(1.5), and a quarter beside it."""
+    expected = tuple(apart / (1.5**0.5 + 0.25) for apart in (-1, -1, 0, 2))
+    assert advantages([0, 0, 1, 3], delta=0.25) == pytest.approx(expected)
+    assert credit({"p": dict(zip("abcd", (0, 0, 1, 3), strict=True))}, delta=0.25) == pytest.approx(
+        dict(zip("abcd", expected, strict=True))
+    )
+    assert advantages([0, 0, 1, 3], "none", delta=0.25) == advantages([0, 0, 1, 3], "none")
+
+
+@given(REWARDS, st.floats(0, 10))
+def test_delta_shrinks_all_advantages_alike(rewards: list[float], delta: float) -> None:
+    assume(spread(rewards) > 1e-3)
+    apart = pstdev(rewards)
+    expected = [advantage * apart / (apart + delta) for advantage in advantages(rewards) or ()]
+    assert advantages(rewards, delta=delta) == pytest.approx(expected)
+    assert advantages(rewards, delta=0.0) == advantages(rewards), "to the bit"
+
+
+def test_a_group_without_spread_has_none_whatever_delta_is() -> None:
+    assert advantages([0.5, 0.5], delta=1.0) is None
+
+
+@pytest.mark.parametrize("delta", [-1e-6, *STRANGE])
+def test_what_delta_cannot_be(delta: float) -> None:
+    with pytest.raises(ValueError, match=f"^delta is {delta}"):
+        advantages([0, 1], delta=delta)
+    with pytest.raises(ValueError, match=f"^group p: delta is {delta}"):
+        credit({"p": {"a": 0.0, "b": 1.0}}, delta=delta)
 
 
 @pytest.mark.parametrize("reward", [0.0, -0.5, 0.1, 1 / 3, 1e6])

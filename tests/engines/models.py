@@ -16,11 +16,13 @@ TAGS = ["<ANSWER>", "</ANSWER>", "<RETURN>", "</RETURN>"]
 TAGS += [tag for i in range(1, 9) for tag in (f"<FORK-{i}>", f"</FORK-{i}>", f"<JOIN-{i}>", f"</JOIN-{i}>")]
 WORDS = ["organizer", "worker", "sequential", "subtask", "scan", *"+-*/()=;!"]
 EOS = "<eos>"
+TURN, END = "<|im_start|>", "<|im_end|>"
+"""Begin and end a turn in ChatML, the format of Qwen's models; the latter ends the text, too."""
 
 
 def tiny_model(
     folder: Path,
-    tokenizer: Literal["words", "bytes"] = "words",
+    tokenizer: Literal["words", "bytes", "chat"] = "words",
     *,
     seed: int = 0,
     hidden: int = 32,
@@ -32,10 +34,12 @@ def tiny_model(
 ) -> Path:
     """Write a random model with its tokenizer and return the folder. Its greedy output varies.
 
-    `words` has one token for each tag, integer and word; in `bytes` most tags span several tokens.
+    `words` has one token for each tag, integer and word; in `bytes` most tags span several tokens; `chat` is `bytes`
+    with the special tokens of ChatML.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    texts = _words() if tokenizer == "words" else _bytes()
+    special = [TURN, END] if tokenizer == "chat" else [EOS]
+    texts = _words() if tokenizer == "words" else _bytes(special)
     texts.save(str(folder / "tokenizer.json"))
     size = texts.get_vocab_size()
     config = Qwen3Config(
@@ -48,7 +52,7 @@ def tiny_model(
         head_dim=head_dim,
         max_position_embeddings=context,
     )
-    eos = texts.token_to_id(EOS)
+    eos = texts.token_to_id(special[-1])
     config.save(folder, eos_token_id=eos, pad_token_id=eos)
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
     random_model(config, seed).save(folder)
@@ -75,14 +79,14 @@ def _words() -> Tokenizer:
     return tokenizer
 
 
-def _bytes() -> Tokenizer:
+def _bytes(special: list[str]) -> Tokenizer:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("J", "O"), ("JO", "I"), ("JOI", "N"), (">", "Ċ"), ("<", "/")]
-    vocabulary = [EOS, *alphabet, *(left + right for left, right in merges)]
+    vocabulary = [*special, *alphabet, *(left + right for left, right in merges)]
     tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(vocabulary)}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in special])
     return tokenizer
 
 

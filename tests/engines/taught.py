@@ -34,9 +34,13 @@ def vllm_model(folder: Path, *, seed: int = 0) -> Path:
 
 def taught_model(folder: Path) -> Path:
     """Solves `PROBLEM` with one worker, greedy, when the join goes on in the text and when it is a user's turn."""
-    vllm_model(folder)
+    return teach(vllm_model(folder), _lessons(Tokenizer(folder)))
+
+
+def teach(folder: Path, lessons: list[tuple[list[int], list[int]]]) -> Path:
+    """Train until the model says each lesson by heart: ids of a context, and of these what it says, or -100."""
     torch.manual_seed(0)
-    model, lessons = Qwen3.load(folder), _lessons(Tokenizer(folder))
+    model = Qwen3.load(folder)
     width = max(len(ids) for ids, _ in lessons)
     ids = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in lessons])
     target = torch.tensor([target[1:] + [-100] * (width - len(target) + 1) for _, target in lessons])

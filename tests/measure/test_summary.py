@@ -6,9 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from manager_episodes import WRONG, Call
+from manager_episodes import episode_of as managed_episode
 from random_episodes import Fork, Join, Think, episode_of
 
 from orgthink.episode import Episode, FormatError, FormatFault, Grade, Problem, StopReason
+from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import compare, has_format_error, summarise, was_truncated
 
@@ -16,6 +19,9 @@ BASE = {
     "asyncthink": episode_of((Think(2), Fork("1", (Think(9),)), Think(5), Join("1"), Think(1))),
     "sequential": episode_of((Think(20),)),
 }
+
+
+SHARES = ("tool_shares", "model_shares", "call_statuses")
 
 
 def attempt(organization: str, problem: int, correct: int | None = 4, faults: tuple[FormatError, ...] = ()) -> Episode:
@@ -134,6 +140,55 @@ def test_the_solvers_own_answer_is_a_share_beside_the_systems() -> None:
     assert 0 < ours["solver_correct"]["low"] < 1 / 3 < ours["solver_correct"]["high"] < 1
     assert summarise(system[3:])["sequential"]["solver_correct"]["mean"] is None
     assert not any("solver_correct" in numbers for numbers in summarise(EPISODES).values())
+
+
+MANAGED = [
+    managed_episode([[Call(), Call("reasoner", cost=1.0, model="large")], [Call(status=CallStatus.EXEC_ERR)]]),
+    managed_episode([[Call(), Call(), Call("reasoner", CallStatus.PARSE_ERR)]], "direct", WRONG),
+    managed_episode([[Call("reasoner", cost=1.0, model="small")]], "cut off", None),
+]
+"""Rounds, calls, cost: 3, 4, 1; 2, 3, 0; 1, 1, 1."""
+MANAGED = [replace(one, problem=replace(one.problem, id=str(i))) for i, one in enumerate(MANAGED)]
+
+
+def test_what_managers_did_stands_beside_the_rest() -> None:
+    ours = json.loads(json.dumps(summarise([*MANAGED, *EPISODES]), allow_nan=False))["paramanager"]
+    means = {name: ours[name]["mean"] for name in ("rounds", "calls_per_round", "calls", "cost_units")}
+    assert means == pytest.approx(
+        {"rounds": 2, "calls_per_round": (4 / 3 + 1 + 1) / 3, "calls": 8 / 3, "cost_units": 2 / 3}
+    )
+    lengths = [sum(span.tokens for span in episode.root.spans) for episode in MANAGED]
+    assert ours["manager_tokens"]["mean"] == pytest.approx(sum(lengths) / 3)
+    assert ours["rounds"]["low"] < 2 < ours["rounds"]["high"]
+
+
+def test_shares_of_calls_are_of_each_problem_and_add_up_to_one() -> None:
+    """Two thirds and all of the calls of two problems are python's, and none of the third's."""
+    ours = summarise(MANAGED)["paramanager"]
+    means = {name: {of: share["mean"] for of, share in ours[name].items()} for name in SHARES}
+    assert means["tool_shares"] == pytest.approx({"python": 5 / 9, "reasoner": 4 / 9})
+    assert means["model_shares"] == pytest.approx({"large": 1 / 2, "small": 1 / 2})
+    assert means["call_statuses"] == pytest.approx({"OK": 7 / 9, "PARSE_ERR": 1 / 9, "EXEC_ERR": 1 / 9, "TIMEOUT": 0})
+    assert list(means["tool_shares"]) == ["python", "reasoner"]
+    assert list(means["call_statuses"]) == list(CallStatus)
+    assert {of: share["n"] for of, share in ours["tool_shares"].items()} == {"python": 6, "reasoner": 6}
+    assert all(share["low"] <= share["mean"] <= share["high"] for name in SHARES for share in ours[name].values())
+
+
+def test_a_manager_without_calls_has_no_shares() -> None:
+    ours = summarise([managed_episode([], "direct")])["paramanager"]
+    assert (ours["tool_shares"], ours["model_shares"]) == ({}, {})
+    assert [share["mean"] for share in ours["call_statuses"].values()] == [None] * 4
+    assert (ours["rounds"]["mean"], ours["calls_per_round"]["mean"], ours["cost_units"]["mean"]) == (1, 0, 0)
+
+
+def test_others_have_none_of_it_but_a_cost_if_it_is_known() -> None:
+    names = {"rounds", "calls_per_round", "calls", "manager_tokens", "cost_units", *SHARES}
+    assert not any(names & set(numbers) for numbers in summarise(EPISODES).values())
+    spent = replace(EPISODES[4], traces=(replace(EPISODES[4].root, cost=8.0),))
+    ours = summarise([spent, *EPISODES[5:]])["sequential"]
+    assert names & set(ours) == {"cost_units"}
+    assert ours["cost_units"] == {"mean": 8.0, "low": None, "high": None, "n": 1}
 
 
 def test_errors_are_shown() -> None:

@@ -208,6 +208,12 @@ def test_the_honest_earn_what_they_should() -> None:
     assert lone.total < honest.total < lone.total + DEFAULT.weight
 
 
+def test_parts_are_metrics() -> None:
+    earned, broken = DEFAULT(played(LONE)), DEFAULT(played(ERRORS["no answer"][0]))
+    assert earned.parts() == {"accuracy": 0.5, "concurrency_reward": pytest.approx(0.5 / 0.6), "penalised": 0.0}
+    assert broken.parts()["penalised"] == 1.0
+
+
 def cheats(*parts: str) -> list[str]:
     """Names of cheats that contain one of these words."""
     return [name for name in CHEATS if any(part in name for part in parts)]

@@ -1,4 +1,4 @@
-"""Random rows of a policy, and of none, and the loss written once more: a loop over tokens in Python's floats."""
+"""Random rows of a policy, and of none, and the losses written once more: loops in Python's floats."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Plain(NamedTuple):
     """Of all rows."""
     gradient: list[float]
     """Of the loss with respect to each trained token's log-probability, row by row."""
+    clipped: list[bool]
+    """Whether each trained token's ratio, or its row's, is outside the clip range and not stale, row by row."""
 
 
 def policy(seed: int = 0) -> Qwen3:
@@ -64,6 +66,13 @@ def random_rows(model: Qwen3, seed: int = 0, spread: float = 0.6) -> list[Policy
             rows.append(replace(row, logprobs=tuple(then)))
     rng.shuffle(rows)
     return rows
+
+
+def near(model: Qwen3, row: PolicyRow, spread: float, rng: random.Random) -> PolicyRow:
+    """The row drawn by a policy whose log-probabilities lie `spread` about the model's, off alike in all of the row."""
+    now, off = iter(logprobs(model, [replace(row, logprobs=())]).tolist()), rng.gauss(0, spread)
+    then = tuple(next(now) + off + rng.gauss(0, spread) if trained else 0.0 for trained in row.trained)
+    return replace(row, logprobs=then)
 
 
 def aged(row: PolicyRow, rng: random.Random, oldest: int = 9) -> PolicyRow:
@@ -107,6 +116,11 @@ def advantages(rows: Sequence[PolicyRow]) -> list[float]:
     return [row.advantage for row in rows for _ in range(sum(row.trained))]
 
 
+def lengths(rows: Sequence[PolicyRow]) -> list[int]:
+    """Trained tokens of each row."""
+    return [sum(row.trained) for row in rows]
+
+
 def stale(rows: Sequence[PolicyRow], loss: PolicyLoss) -> list[bool]:
     """Whether each trained token is past the bound, row by row."""
     ages = [age for row in rows for age, trained in zip(row.age, row.trained, strict=True) if trained]
@@ -116,11 +130,13 @@ def stale(rows: Sequence[PolicyRow], loss: PolicyLoss) -> list[bool]:
 def plain_loss(
     rows: Sequence[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: Sequence[float] | None = None
 ) -> Plain:
-    """The loss and its derivative, token by token, from log-probabilities of the trained tokens."""
+    """The loss and its derivative, token by token or row by row, from log-probabilities of the trained tokens."""
+    if loss.ratio != "token":
+        return _row_by_row(rows, now, loss, reference)
     episodes = [row.episode for row in rows for _ in range(sum(row.trained))]
     lengths = Counter(episodes)
     losses: defaultdict[str, list[float]] = defaultdict(list)
-    gradient = []
+    gradient, clipped = [], []
     known = zip(episodes, sampled(rows), advantages(rows), stale(rows, loss), strict=True)
     for i, (episode, then, advantage, old) in enumerate(known):
         ratio = math.exp(now[i] - then)
@@ -138,8 +154,41 @@ def plain_loss(
             value += loss.kl * (odds - 1 - math.log(odds))
             slope += loss.kl * (1 - odds)
         losses[episode].append(value)
+        clipped.append(not old and not 1 - loss.clip_low <= ratio <= 1 + loss.clip_high)
         share = 1 / len(episodes) if loss.reduction == "token-mean" else 1 / lengths[episode] / len(lengths)
         gradient.append(share * slope)
     if loss.reduction == "token-mean":
-        return Plain(sum(map(sum, losses.values())) / len(episodes), gradient)
-    return Plain(sum(sum(values) / len(values) for values in losses.values()) / len(losses), gradient)
+        return Plain(sum(map(sum, losses.values())) / len(episodes), gradient, clipped)
+    return Plain(sum(sum(values) / len(values) for values in losses.values()) / len(losses), gradient, clipped)
+
+
+def _row_by_row(
+    rows: Sequence[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: Sequence[float] | None
+) -> Plain:
+    """Eq. 20 to 22 of ParaManager, or the same with a geometric mean; rows of an episode weigh as they have tokens."""
+    total, gradient, clipped, start = 0.0, [], [], 0
+    tokens = Counter(row.episode for row in rows for trained in row.trained if trained)
+    for row in rows:
+        length = sum(row.trained)
+        told = now[start : start + length]
+        apart = told if reference is None else reference[start : start + length]
+        start += length
+        part = 1 / length if loss.ratio == "sequence-mean" else 1.0
+        log_ratio = part * math.fsum(p - q for p, q in zip(told, sampled([row]), strict=True))
+        ratio = math.exp(min(log_ratio, 20.0))
+        outside = not 1 - loss.clip_low <= ratio <= 1 + loss.clip_high
+        slope = -ratio * row.advantage
+        value = max(slope, -min(max(ratio, 1 - loss.clip_low), 1 + loss.clip_high) * row.advantage)
+        old = any(stale([row], loss))
+        if old:
+            slope = -min(ratio, loss.staleness.cap) * row.advantage
+            value = slope * part * math.fsum(told)
+        elif outside and value != slope:
+            slope = 0.0
+        odds = [math.exp(q - p) for p, q in zip(told, apart, strict=True)]
+        value += loss.kl * math.fsum(each - 1 - math.log(each) for each in odds) / length
+        share = length / tokens[row.episode] / len(tokens)
+        total += share * value
+        gradient.extend(share * (slope * part + loss.kl * (1 - each) / length) for each in odds)
+        clipped.extend([outside and not old] * length)
+    return Plain(total, gradient, clipped)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from engines.models import random_model, tiny_model
-from plain_policy import CONFIG, aged, policy, random_rows
+from plain_policy import CONFIG, aged, near, policy, random_rows
 from torch import Tensor
 
 from orgthink.engines import MODELS
@@ -29,7 +29,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
-from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
+from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
 
@@ -82,13 +82,19 @@ def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, 
         fresh, old = ages == 0, ages > loss.staleness.bound
         apart = None if reference is None else alone(reference, row)[0].detach()
         advantages = torch.full_like(now, row.advantage)
-        result = result + weight * token_losses(now, then, advantages, loss, apart, old).sum()
-        ratio, difference = (now.detach() - then).exp(), (now.detach() - then).abs() * fresh
+        losses_N, _ = token_losses(now, then, advantages, loss, apart, old, [len(now)])
+        result = result + weight * losses_N.sum()
+        log_ratio, difference = now.detach() - then, (now.detach() - then).abs() * fresh
+        if loss.ratio == "token":
+            ratio, too_old = log_ratio.exp(), old
+        else:
+            whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
+            ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
         away = torch.zeros(()) if apart is None else apart - now.detach()
         total += Signals(
             tokens=len(now),
             entropy=entropy.sum().item(),
-            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~old].sum()),
+            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~too_old].sum()),
             fresh=int(fresh.sum()),
             stale=int(old.sum()),
             difference=difference.sum().item(),
@@ -142,6 +148,57 @@ def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tm
     assert (found.loss, found.largest) == pytest.approx((expected.loss, expected.largest), abs=TOLERANCE)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+
+
+ROW_RATIOS = {
+    "product": PolicyLoss(reduction="episode-mean", ratio="sequence"),
+    "mean, kl": PolicyLoss(kl=0.5, reduction="episode-mean", ratio="sequence-mean", staleness=Staleness(bound=0)),
+}
+
+
+def for_ratios_of_rows(loss: PolicyLoss) -> list[PolicyRow]:
+    """Rows of which some are clipped and some have a stale token, and their beginnings shared."""
+    rng, spread = random.Random(5), 0.02 if loss.ratio == "sequence" else 0.3
+    rows = [near(MODEL, row, spread, rng) for row in group()]
+    return [row if i % 3 else aged(row, rng) for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("loss", ROW_RATIOS.values(), ids=ROW_RATIOS)
+@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+def test_packed_rows_have_the_ratios_that_rows_alone_have(pack_tokens, loss, tmp_path):
+    """However rows share tokens, and wherever a pack ends, a ratio is that of all of a row's tokens."""
+    rows = for_ratios_of_rows(loss)
+    expected, gradients = one_by_one(tuple(rows), loss)
+    reference = policy(seed=7).float() if loss.kl else None
+    backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens, reference=reference)
+    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    for name in ("tokens", "fresh", "stale", "clipped", "where"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert 0 < found.clipped < found.tokens and found.stale > 0
+    assert found.kl / found.tokens == pytest.approx(expected.kl / found.tokens, abs=TOLERANCE)
+    assert found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
+    for weight, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp_path):
+    rng, rows = random.Random(seed), for_ratios_of_rows(loss)
+
+    def stray(row: PolicyRow) -> PolicyRow:
+        logprobs = tuple(p if trained else rng.gauss(-3, 3) for p, trained in known(row))
+        ages = zip(row.age, row.trained, strict=True)
+        return replace(row, logprobs=logprobs, age=tuple(age if t else rng.randint(0, 9) for age, t in ages))
+
+    found = []
+    for each in (rows, [stray(row) for row in rows]):
+        backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
+        signals = backend.forward_backward(each, token_weights(each, loss.reduction), loss)
+        found.append((signals, [weight.grad for weight in model.parameters()]))
+    (plain, gradients), (strayed, others) = found
+    assert plain == strayed
+    assert all(map(torch.equal, gradients, others))
 
 
 @pytest.mark.parametrize("pack_tokens", [1, 10_000])
@@ -229,7 +286,7 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
         problems=problems,
         group=3,
     )
-    return await roll_out(plan, next(batches_of_problems(plan, seed=3)), engine, seed=5)
+    return await roll_out(plan, Problems(plan, seed=3).batch(), engine, seed=5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

@@ -6,25 +6,51 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_policy import advantages, aged, any_rows, logprobs, plain_loss, policy, random_rows, sampled, stale
+from plain_policy import (
+    Plain,
+    advantages,
+    aged,
+    any_rows,
+    lengths,
+    logprobs,
+    near,
+    plain_loss,
+    policy,
+    random_rows,
+    sampled,
+    stale,
+)
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
 
 REDUCTIONS = ("token-mean", "episode-mean")
 MODEL = policy()
 
+RATIOS: tuple[Ratio, ...] = ("sequence", "sequence-mean")
+"""Those of rows."""
+
 finite = st.floats(-2, 2)
 bounds = st.floats(0, 0.9)
 stalenesses = st.builds(Staleness, st.integers(0, 9), cap=st.floats(0.5, 3))
+
+
+def of_rows(ratio: Ratio, *settings: Any, **more: Any) -> PolicyLoss:
+    """A loss whose ratio is that of rows."""
+    return PolicyLoss(*settings, **more, reduction="episode-mean", ratio=ratio)
+
+
+def fresh(row: PolicyRow) -> PolicyRow:
+    return replace(row, age=(0,) * len(row))
 
 
 def doubles(values: Sequence[float]) -> torch.Tensor:
@@ -37,20 +63,23 @@ def weights(rows: list[PolicyRow], reduction: str) -> torch.Tensor:
     return doubles([w for row, w in zip(rows, each, strict=True) for _ in range(sum(row.trained))])
 
 
-def loss_and_gradient(rows, now, loss, reference=None):
-    """Ours, with respect to the log-probabilities."""
-    now = doubles(now).requires_grad_()
+def ours(rows: list[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: list[float] | None = None) -> Plain:
+    """By our code, in double precision."""
+    at = doubles(now).requires_grad_()
     then, advantage = _known(rows)
     old = torch.tensor(stale(rows, loss))
-    losses = token_losses(now, then, advantage, loss, reference and doubles(reference), old)
-    result = (losses * weights(rows, loss.reduction)).sum()
-    return result.item(), torch.autograd.grad(result, now)[0].tolist()
+    found = token_losses(at, then, advantage, loss, reference and doubles(reference), old, lengths(rows))
+    result = (found.losses_N * weights(rows, loss.reduction)).sum()
+    return Plain(result.item(), torch.autograd.grad(result, at)[0].tolist(), found.clipped_N.tolist())
 
 
 @given(
     any_rows(),
     st.integers(0, 2**32),
-    st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS), stalenesses),
+    st.one_of(
+        st.builds(PolicyLoss, bounds, bounds, st.floats(0, 1), st.sampled_from(REDUCTIONS), stalenesses),
+        st.builds(of_rows, st.sampled_from(RATIOS), bounds, bounds, st.floats(0, 1), staleness=stalenesses),
+    ),
     st.booleans(),
 )
 def test_loss_and_gradient_are_those_of_a_plain_loop(rows, seed, loss, referred):
@@ -58,9 +87,10 @@ def test_loss_and_gradient_are_those_of_a_plain_loop(rows, seed, loss, referred)
     now = [then + rng.gauss(0, 0.5) for then in sampled(rows)]
     reference = [p + rng.gauss(0, 0.5) for p in now] if referred else None
     expected = plain_loss(rows, now, loss, reference)
-    result, gradient = loss_and_gradient(rows, now, loss, reference)
-    assert result == pytest.approx(expected.loss, abs=1e-12)
-    assert gradient == pytest.approx(expected.gradient, abs=1e-12)
+    found = ours(rows, now, loss, reference)
+    assert found.loss == pytest.approx(expected.loss, abs=1e-12)
+    assert found.gradient == pytest.approx(expected.gradient, abs=1e-12)
+    assert found.clipped == expected.clipped
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -72,7 +102,7 @@ def test_micro_batches_add_up_to_the_gradient_of_the_whole(reduction):
     def gradients(start: int, end: int) -> list[torch.Tensor]:
         some = rows[start:end]
         share = [w for row, w in zip(some, each[start:end], strict=True) for _ in range(sum(row.trained))]
-        values = token_losses(logprobs(MODEL, some), *_known(some), loss) * doubles(share)
+        values = token_losses(logprobs(MODEL, some), *_known(some), loss).losses_N * doubles(share)
         return list(torch.autograd.grad(values.sum(), list(MODEL.parameters())))
 
     parts = [gradients(0, 2), gradients(2, 3), gradients(3, len(rows))]
@@ -100,7 +130,7 @@ def _known(rows: list[PolicyRow]) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_ratio_past_its_bound_gains_nothing_more(advantage, ratio, expected, moves):
     then = doubles([-3.0])
     now = (then + math.log(ratio)).requires_grad_()
-    result = token_losses(now, then, doubles([advantage]), PolicyLoss(clip_low=0.2, clip_high=0.28))
+    result, _ = token_losses(now, then, doubles([advantage]), PolicyLoss(clip_low=0.2, clip_high=0.28))
     assert result.item() == pytest.approx(expected)
     gradient = torch.autograd.grad(result.sum(), now)[0].item()
     assert gradient == pytest.approx(-ratio * advantage if moves else 0, abs=1e-12)
@@ -120,7 +150,7 @@ def test_a_ratio_past_its_bound_gains_nothing_more(advantage, ratio, expected, m
 def test_a_stale_token_always_moves_and_never_by_more_than_the_cap(advantage, ratio, slope):
     now = doubles([math.log(ratio) - 3]).requires_grad_()
     known = now, doubles([-3.0]), doubles([advantage])
-    result = token_losses(*known, PolicyLoss(staleness=Staleness(cap=2.0)), stale_N=torch.tensor([True]))
+    result, _ = token_losses(*known, PolicyLoss(staleness=Staleness(cap=2.0)), stale_N=torch.tensor([True]))
     assert torch.autograd.grad(result.sum(), now)[0].item() == pytest.approx(slope)
     assert result.item() == pytest.approx(slope * now.item())
 
@@ -130,7 +160,7 @@ def test_stale_neighbours_change_no_bit_of_a_fresh_token(tokens):
     *known, old = (torch.tensor(values) for values in zip(*tokens, strict=True))
     now, then, advantages = (values.float() for values in known)
     now.requires_grad_()
-    losses = [token_losses(now, then, advantages, PolicyLoss(), stale_N=stale_N) for stale_N in (None, old)]
+    losses = [token_losses(now, then, advantages, PolicyLoss(), stale_N=stale_N).losses_N for stale_N in (None, old)]
     slopes = [torch.autograd.grad(each.sum(), now)[0] for each in losses]
     for without, beside in (losses, slopes):
         assert torch.equal(without[~old], beside[~old])
@@ -139,14 +169,14 @@ def test_stale_neighbours_change_no_bit_of_a_fresh_token(tokens):
 @given(finite, finite, finite, bounds, bounds)
 def test_clipping_never_promises_more_than_the_plain_ratio(now, then, advantage, low, high):
     values = (doubles([value]) for value in (now, then, advantage))
-    assert token_losses(*values, PolicyLoss(low, high)).item() >= -math.exp(now - then) * advantage - 1e-12
+    assert token_losses(*values, PolicyLoss(low, high)).losses_N.item() >= -math.exp(now - then) * advantage - 1e-12
 
 
 @given(finite, finite, st.floats(0, 3))
 def test_the_divergence_is_positive_and_nothing_at_the_reference(now, reference, weight):
     def divergence(at: float) -> float:
         one, zero = doubles([now]), doubles([0])
-        return token_losses(one, one, zero, PolicyLoss(kl=weight), doubles([at])).item()
+        return token_losses(one, one, zero, PolicyLoss(kl=weight), doubles([at])).losses_N.item()
 
     assert divergence(now) == 0
     assert divergence(reference) >= -1e-12
@@ -155,7 +185,7 @@ def test_the_divergence_is_positive_and_nothing_at_the_reference(now, reference,
 
 def test_without_a_reference_there_is_no_divergence():
     known = torch.tensor([-1.0]), torch.tensor([-1.0]), torch.tensor([2.0])
-    assert token_losses(*known, PolicyLoss(kl=5.0)).item() == -2
+    assert token_losses(*known, PolicyLoss(kl=5.0)).losses_N.item() == -2
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -210,12 +240,20 @@ def test_injected_tokens_weigh_nothing(rows, injected):
         assert token_weights(joined, reduction) == token_weights(rows, reduction)
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+SPREADS = {"sequence": 0.02, "sequence-mean": 0.3}
+"""In nats a token, with which rows of random length are clipped on both sides, and not all."""
+
+TRAINED = {name: PolicyLoss(reduction=name) for name in REDUCTIONS} | {name: of_rows(name) for name in RATIOS}
+
+
+@pytest.mark.parametrize("loss", TRAINED.values(), ids=TRAINED)
 @pytest.mark.parametrize("pack_tokens", [1, 100, 1000])
-def test_the_trainer_s_gradient_is_that_of_a_plain_loop(reduction, pack_tokens, tmp_path):
+def test_the_trainer_s_gradient_is_that_of_a_plain_loop(loss, pack_tokens, tmp_path):
     """Packed in one go or row by row, in single precision; what is stored where nothing was sampled is not read."""
     rng = random.Random(2)
-    rows, loss = [aged(row, rng) for row in random_rows(MODEL)], PolicyLoss(reduction=reduction)
+    rows = [aged(row, rng) for row in random_rows(MODEL)]
+    if loss.ratio != "token":  # some of them stale as a whole
+        rows = [near(MODEL, row if i % 3 else fresh(row), SPREADS[loss.ratio], rng) for i, row in enumerate(rows)]
     assert 0 < sum(stale(rows, loss)) < sum(sum(row.trained) for row in rows)
     now = logprobs(MODEL, rows)
     expected = plain_loss(rows, now.tolist(), loss)
@@ -230,10 +268,12 @@ def test_the_trainer_s_gradient_is_that_of_a_plain_loop(reduction, pack_tokens, 
         )
         for row in rows
     ]
-    signals = backend.forward_backward(stray, token_weights(rows, reduction), loss)
-    assert signals.loss == pytest.approx(expected.loss, abs=1e-6)
+    signals = backend.forward_backward(stray, token_weights(rows, loss.reduction), loss)
+    assert signals.clipped == sum(expected.clipped) > 0
+    assert signals.loss == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
+    close = max(1e-6, 2e-6 * max(gradient.abs().max().item() for gradient in gradients))
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=1e-6)
+        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=close)
 
 
 @pytest.mark.parametrize("name", ["clip_low", "clip_high", "kl"])

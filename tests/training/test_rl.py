@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -45,7 +44,7 @@ from orgthink.training.episodes import RlSettings, grouped, require_version, who
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.recipes import Training, go_on, mini, start
 from orgthink.training.rl import minibatches, train_policy
-from orgthink.training.rollout import Rollout, batches_of_problems, roll_out
+from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
 
 POCKET = MODELS / "pocket"
@@ -106,9 +105,14 @@ def same(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) 
 @pytest.mark.parametrize("done", [0, 1, 7])
 def test_the_problems_of_a_step_do_not_depend_on_where_a_run_began(done):
     plan = replace(ROLLOUT, problems=9)
-    whole = list(islice(batches_of_problems(plan, seed=5), 10))
-    assert list(islice(batches_of_problems(plan, seed=5, done=done), 10 - done)) == whole[done:]
-    assert next(batches_of_problems(plan, seed=6)) != whole[0]
+    problems = Problems(plan, seed=5)
+    whole, places = [], [0]
+    for _ in range(10):
+        whole.append(problems.batch())
+        places.append(problems.drawn)
+    again = Problems(plan, seed=5, drawn=places[done])
+    assert [again.batch() for _ in range(10 - done)] == whole[done:]
+    assert Problems(plan, seed=6).batch() != whole[0]
     for batch in whole:
         assert len({problem.id for problem in batch}) == 9
         assert not {problem.data["target"] for problem in batch} & COUNTDOWN_MINI.test_targets
@@ -119,8 +123,11 @@ def test_too_few_problems_are_said_and_not_waited_for(tmp_path):
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     plan = replace(ROLLOUT, task=f"math:{tmp_path / 'few.jsonl'}", problems=4)
     with pytest.raises(UserError, match="only 3 different problems, not 4"):
-        next(batches_of_problems(plan, seed=0))
-    assert len(next(batches_of_problems(replace(plan, problems=3), seed=0))) == 3
+        Problems(plan, seed=0).batch()
+    enough = Problems(replace(plan, problems=3), seed=0)
+    first = {problem.id for problem in enough.batch()}
+    assert len(first) == 3
+    assert len(enough.batch(set(list(first)[:1]))) == 2 and enough.batch(first) == [], "the rest of the task"
 
 
 def test_the_learning_rate_warms_up_and_then_goes_down_or_stays():
@@ -134,7 +141,7 @@ def test_the_learning_rate_warms_up_and_then_goes_down_or_stays():
 
 async def test_a_group_is_one_problem_attempted_by_different_luck():
     plan, engine = ROLLOUT, LocalEngine.open(POCKET, threaded=False)
-    problems = next(batches_of_problems(plan, seed=1))
+    problems = Problems(plan, seed=1).batch()
     episodes = await roll_out(plan, problems, engine, seed=2)
     assert Counter(e.problem.id for e in episodes) == {problem.id: 3 for problem in problems}
     assert len({e.id for e in episodes}) == 6 and len({e.root.text for e in episodes}) > 3
@@ -145,7 +152,7 @@ async def test_a_group_is_one_problem_attempted_by_different_luck():
 async def scripted(failures: int) -> list[Episode]:
     """Three groups of three; so many requests fail, from the first on."""
     plan = replace(ROLLOUT, organization=OrganizationSpec("sequential"), problems=3)
-    problems = next(batches_of_problems(plan, seed=0))
+    problems = Problems(plan, seed=0).batch()
     turns = [Turn("1 +", when=problem.text, fails="out of memory") for problem in problems for _ in range(3)][:failures]
     turns += [Turn("1 + 2</ANSWER>") for _ in range(9 - failures)]
     return await roll_out(plan, problems, ScriptedEngine(turns), seed=0)
@@ -262,7 +269,7 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
 
     plan, engine = ROLLOUT, LocalEngine.open(POCKET, threaded=False)
     seed = random.Random("0/0").getrandbits(31)
-    attempted = asyncio.run(roll_out(plan, next(batches_of_problems(plan, 0)), engine, seed))
+    attempted = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), engine, seed))
     episodes = whole_groups(attempted, plan.task)
     rewards = [SETTINGS.reward(episode) for episode in episodes]
     expected = {
@@ -300,7 +307,7 @@ def test_one_flat_group_leaves_the_others(tmp_path):
     def only_one(episode: Episode) -> Reward:
         return Reward(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
 
-    first = next(batches_of_problems(ROLLOUT, 0))[0].id
+    first = Problems(ROLLOUT, 0).batch()[0].id
     backend = pocket()
     (line,) = trained(tmp_path, replace(SETTINGS, steps=1, reward=only_one), backend)
     assert (line["groups"], line["flat_groups"], backend.updates) == (2, 1, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +13,10 @@ import pytest
 pytest.importorskip("verl")
 
 import torch
-from plain_policy import advantages, logprobs, plain_loss, policy, random_rows, sampled
+from plain_policy import advantages, lengths, logprobs, near, plain_loss, policy, random_rows, sampled
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_vanilla, kl_penalty
+from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_gspo, compute_policy_loss_vanilla, kl_penalty
 from verl.workers.config import FSDPActorConfig
 
 from orgthink.engines.qwen3 import Qwen3
@@ -43,7 +45,8 @@ def by_us(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Tensor:
     each = zip(rows, token_weights(rows, loss.reduction), strict=True)
     weights_N = _doubles([weight for row, weight in each for _ in range(sum(row.trained))])
     known = _doubles(sampled(rows)), _doubles(advantages(rows))
-    return (token_losses(logprobs(model, rows), *known, loss) * weights_N).sum()
+    losses_N, _ = token_losses(logprobs(model, rows), *known, loss, lengths=lengths(rows))
+    return (losses_N * weights_N).sum()
 
 
 def by_verl(
@@ -52,7 +55,13 @@ def by_verl(
     """verl's loss and metrics of a padded batch. `tokens` are those of the minibatch it is a part of."""
     mask_BT = _padded([row.trained for row in rows])
     advantages_BT = mask_BT * _doubles([row.advantage for row in rows])[:, None]
-    config = FSDPActorConfig(
+    old_BT = _padded([row.logprobs for row in rows])
+    compute = compute_policy_loss_vanilla if loss.ratio == "token" else compute_policy_loss_gspo
+    return compute(old_BT, _padded_logprobs(model, rows), advantages_BT, mask_BT, mode, config(loss, tokens))
+
+
+def config(loss: PolicyLoss, tokens: int | None = None) -> FSDPActorConfig:
+    return FSDPActorConfig(
         strategy="fsdp",
         rollout_n=1,
         ppo_micro_batch_size_per_gpu=1,
@@ -61,8 +70,6 @@ def by_verl(
         clip_ratio_c=NEVER,
         global_batch_info={"batch_num_tokens": tokens},
     )
-    old_BT = _padded([row.logprobs for row in rows])
-    return compute_policy_loss_vanilla(old_BT, _padded_logprobs(model, rows), advantages_BT, mask_BT, mode, config)
 
 
 def by_loop(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> tuple[float, list[Tensor]]:
@@ -159,12 +166,79 @@ def test_the_divergence_is_verl_s():
     with torch.no_grad():
         reference_N, reference_BT = logprobs(reference, rows), _padded_logprobs(reference, rows)
     now_N = logprobs(model, rows)
-    ours = token_losses(now_N, now_N.detach(), torch.zeros_like(now_N), loss, reference_N).mean()
+    ours = token_losses(now_N, now_N.detach(), torch.zeros_like(now_N), loss, reference_N).losses_N.mean()
     away_BT = kl_penalty(_padded_logprobs(model, rows), reference_BT, "low_var_kl")
     theirs = loss.kl * agg_loss(away_BT, _padded([row.trained for row in rows]), "token-mean")
     assert ours.item() > 1e-3
     assert ours.item() == pytest.approx(theirs.item(), abs=EXACT)
     check(gradients(model, ours), gradients(model, theirs), EXACT)
+
+
+def for_ratios_of_rows(model: Qwen3, loss: PolicyLoss, seed: int = 0) -> list[PolicyRow]:
+    """Rows that are clipped on both sides, and others that are not; each is an episode, as verl's sequences are."""
+    rng, spread = random.Random(seed), 0.02 if loss.ratio == "sequence" else 0.3
+    return [replace(near(model, row, spread, rng), episode=row.agent) for row in random_rows(model, seed)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_geometric_means_are_those_of_verl_s_gspo(seed):
+    """Of sequences, with their mean: verl's GSPO lets any aggregation follow, and then weighs a row by its length.
+
+    verl multiplies each token's gradient by a ratio that it holds fixed, we derive the ratio itself: it is the same.
+    Lengths have 1e-8 added by verl. Past e^10 verl's gradient is zero, ours goes on to e^20.
+    """
+    model, loss = policy(seed), PolicyLoss(ratio="sequence-mean", reduction="episode-mean")
+    rows = for_ratios_of_rows(model, loss, seed)
+    ours, (plain, slopes) = by_us(model, rows, loss), by_loop(model, rows, loss)
+    theirs, metrics = by_verl(model, rows, loss, "seq-mean-token-mean")
+    assert ours.item() == pytest.approx(plain, abs=EXACT)
+    assert ours.item() == pytest.approx(theirs.item(), abs=CLOSE)
+    found = gradients(model, ours)
+    check(found, slopes, EXACT)
+    check(found, gradients(model, theirs), CLOSE)
+    assert max(gradient.abs().max() for gradient in found) > 0.01
+    assert 0 < metrics["actor/pg_clipfrac"] < 1
+
+
+def test_episodes_of_several_rows_weigh_the_same_but_not_in_verl_s_gspo():
+    model, loss = policy(), PolicyLoss(ratio="sequence-mean", reduction="episode-mean")
+    rows = [replace(row, episode=row.agent[:2]) for row in for_ratios_of_rows(model, loss)]
+    ours, (plain, slopes) = by_us(model, rows, loss), by_loop(model, rows, loss)
+    assert ours.item() == pytest.approx(plain, abs=EXACT)
+    check(gradients(model, ours), slopes, EXACT)
+    assert abs(ours.item() - by_verl(model, rows, loss, "seq-mean-token-mean")[0].item()) > 0.01
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_product_is_verl_s_ratio_of_one_token_that_sums_its_row(seed):
+    """verl has no ratio of Eq. 20. Its plain loss has, of a batch with one column: each row's log-probability."""
+    model, loss = policy(seed), PolicyLoss(ratio="sequence", reduction="episode-mean")
+    rows = for_ratios_of_rows(model, loss, seed)
+    now_B = torch.stack([of_row.sum() for of_row in logprobs(model, rows).split(lengths(rows))])
+    then_B = _doubles([math.fsum(sampled([row])) for row in rows])
+    advantages_B = _doubles([row.advantage for row in rows])
+    columns = (each[:, None] for each in (then_B, now_B, advantages_B, torch.ones_like(now_B)))
+    theirs, metrics = compute_policy_loss_vanilla(*columns, "token-mean", config(loss))
+    ours, (plain, slopes) = by_us(model, rows, loss), by_loop(model, rows, loss)
+    assert ours.item() == pytest.approx(plain, abs=EXACT)
+    assert ours.item() == pytest.approx(theirs.item(), abs=EXACT)
+    found = gradients(model, ours)
+    check(found, slopes, EXACT)
+    check(found, gradients(model, theirs), EXACT)
+    assert 0 < metrics["actor/pg_clipfrac"] < 1
+
+
+@pytest.mark.parametrize("pack_tokens", [1, 100, 1000])
+def test_the_trainer_s_packed_gradient_of_geometric_means_is_verl_s(pack_tokens: int, tmp_path: Path):
+    model, loss = policy(), PolicyLoss(ratio="sequence-mean", reduction="episode-mean")
+    rows = for_ratios_of_rows(model, loss)
+    rows += [replace(row, advantage=-row.advantage, episode=f"again {row.episode}") for row in rows[:3]]
+    theirs, _ = by_verl(model, rows, loss, "seq-mean-token-mean")
+    single = policy().float()
+    trainer = EmbeddedBackend(single, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
+    signals = trainer.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    assert signals.loss == pytest.approx(theirs.item(), abs=CLOSE)
+    check([weight.grad for weight in single.parameters()], gradients(model, theirs), CLOSE)
 
 
 def _padded(values: Sequence[Sequence[float]]) -> Tensor:

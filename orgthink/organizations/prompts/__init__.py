@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
 from functools import cache
 from importlib.resources import files
 
@@ -19,23 +20,14 @@ def _templates(style: str) -> dict[str, str]:
     return tomllib.loads((files(__name__) / f"{style}.toml").read_text())
 
 
-def prompt(
-    style: str, role: str, problem: Problem, *, capacity: int = 1, query: str = "", solution: str = "", report: str = ""
-) -> tuple[Message, ...]:
-    """The prompt of a role for a problem. What is filled in is not searched for placeholders.
+def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **values: object) -> tuple[Message, ...]:
+    """The prompt of a role for a problem, whose template takes from the values what it has placeholders for.
 
-    ValueError if the style has no template for the role.
+    A placeholder without a value is left empty. What is filled in is not searched for placeholders. ValueError if the
+    style has no template for the role.
     """
     templates = _templates(style)
     if role not in templates:
         raise ValueError(f"prompt style {style} has no template {role!r}")
-    values = {
-        "question": problem.text,
-        "terse": problem.terse,
-        "query": query,
-        "solution": solution,
-        "report": report,
-        "capacity": str(capacity),
-        "workers": str(capacity - 1),
-    }
-    return (Message("user", templates[role].strip().format_map(values)),)
+    known = {"question": problem.text, "terse": problem.terse, "capacity": capacity, "workers": capacity - 1}
+    return (Message("user", templates[role].strip().format_map(defaultdict(str, known | values))),)

@@ -8,118 +8,34 @@ end before anything of them is trained, the schedule that the pipeline is compar
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
 from itertools import chain as chained
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from orgthink.credit.per_role import per_role
 from orgthink.credit.shared import Normalise
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Problem, Status, StopReason
-from orgthink.errors import UserError, pick, user_input
+from orgthink.errors import UserError, user_input
 from orgthink.evaluate import MOST_REPEATS
-from orgthink.grammar.verdict import FORMS
-from orgthink.organizations.prompts import prompt
-from orgthink.rewards.marsrl import MarsReward
-from orgthink.store import plain, typed, write_whole
 from orgthink.tasks import task_named
+from orgthink.training.kept import keep, kept
 from orgthink.training.marsrl.chain import Asked, Chain, Group, Member, Rules
-from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.metrics import Finished, rollout_metrics
 from orgthink.training.marsrl.segment import Lengths, go_on
-from orgthink.training.marsrl.streams import ROLES, Role, last_stage, role_of
+from orgthink.training.marsrl.streams import last_stage, role_of
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.rl import Batch, Clock, Optimization
+from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, policy_row
 
-
-@dataclass(frozen=True, slots=True)
-class MarsRollout:
-    """What is attempted, by whom, in which order."""
-
-    task: str
-    """Name of the task."""
-    prompts: str = "paper"
-    """Prompt style."""
-    max_tokens: int = 512
-    """Tokens of an output, the thinking included."""
-    max_input: int = 512
-    """Tokens of an input; longer ones are not handed on, and longer problems are passed over."""
-    segment: int | None = None
-    """Tokens that are decoded at a tick of the pipeline; `None`: all of an output."""
-    temperature: float = 1.0
-    """Of the sampling; nothing else truncates it, so importance ratios are unbiased."""
-    problems: int = 8
-    """New problems a step."""
-    group: int = 8
-    """G: outputs for one input."""
-    take: int = 2
-    """Outputs of an agent that the next one takes."""
-    strategy: Strategy = "adaptive"
-    """Which of them."""
-    schedule: Literal["pipeline", "whole"] = "pipeline"
-    """Whether groups are trained on as they finish, or chains when they have come to their end."""
-    live: int = 4096
-    """No problem is begun while as many outputs are under way: derived groups pile up."""
-    roles: tuple[Role, ...] = ROLES
-    """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
-
-    def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_input", "problems", "take"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
-            raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
-        if self.schedule == "whole" and self.segment is not None:
-            raise ValueError("segment is of the pipeline: whole trajectories are decoded in one go")
-        if self.group < 2:
-            raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
-        if self.strategy == "balanced" and self.take % 2:
-            raise ValueError(f"take is {self.take}: balanced sampling takes as many right as wrong, so an even number")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
-        if self.live < self.group:
-            raise ValueError(f"live is {self.live}: not even one group of {self.group} would fit")
-        if not self.roles or len(set(self.roles)) < len(self.roles):
-            raise ValueError(f"roles is {list(self.roles)}: name one or more of {', '.join(ROLES)}, each once")
-
-    @property
-    def lengths(self) -> Lengths:
-        return Lengths(self.max_tokens, self.segment or self.max_tokens, self.temperature)
-
-
-@dataclass(frozen=True, slots=True)
-class MarsSettings(Optimization):
-    """What decides the result of MarsRL, beside the model."""
-
-    rollout: MarsRollout
-    """What is attempted."""
-    reward: MarsReward = field(default_factory=MarsReward)
-    """Of each role."""
-    normalise: Normalise = "std"
-    """Whether advantages are divided by their group's standard deviation."""
-
-    def require(self, context: int | None) -> None:
-        plan = self.rollout
-        problem = next(task_named(plan.task).problems("train", self.seed))
-        pick("prompt style with verdicts", plan.prompts, FORMS)
-        with user_input():
-            for role in ROLES:
-                prompt(plan.prompts, role, problem)
-        if context is not None and plan.max_input + plan.max_tokens > context:
-            raise UserError(
-                f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "
-                f"{context}: lower rollout.max_input or rollout.max_tokens"
-            )
-
-    def source(self) -> Chains:
-        return Chains(self)
+if TYPE_CHECKING:
+    from orgthink.training.marsrl.settings import MarsSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +64,9 @@ class Chains:
         self._chains: list[Chain] = []
         self._since = time.time()
 
+    def working(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         work = Work(sampler, self._rules, self._plan.lengths, self._plan.max_input)
         self._begin(work)
@@ -160,9 +79,9 @@ class Chains:
         with user_input():
             rows = _rows(trained, self._settings.normalise, step)
         metrics = rollout_metrics(finished, rows, len(trained))
-        kept = {"broken_groups": broken, "chains": len(self._chains), "live": sum(one.live for one in self._chains)}
+        going = {"broken_groups": broken, "chains": len(self._chains), "live": sum(one.live for one in self._chains)}
         entropy = sampled_entropy(member.trace for one in finished for member in one.group.members)
-        return Batch(rows, {**metrics, **kept, "wait": _wait(trained, self._since)}, entropy)
+        return Batch(rows, {**metrics, **going, "wait": _wait(trained, self._since)}, entropy)
 
     def _begin(self, work: Work) -> None:
         """Let new problems in, as far as there is room."""
@@ -179,18 +98,12 @@ class Chains:
 
     def save(self, folder: Path) -> None:
         """Chains under way with what they have sampled, unfinished outputs included."""
-        kept = Underway(self._begun, tuple(self._chains))
-        write_whole(folder / "chains.json", json.dumps(plain(kept)).encode())
+        keep(folder / "chains.json", Underway(self._begun, tuple(self._chains)))
 
     def load(self, folder: Path, step: int) -> None:
-        file = folder / "chains.json"
-        try:
-            data = json.loads(file.read_bytes())
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} cannot be read: {error}") from error
-        kept = typed(Underway, data, file)
-        self._begun, self._chains = kept.begun, list(kept.chains)
-        self._problems = islice(self._rules.task.problems("train", self._settings.seed), kept.begun, None)
+        underway = kept(folder / "chains.json", Underway)
+        self._begun, self._chains = underway.begun, list(underway.chains)
+        self._problems = islice(self._rules.task.problems("train", self._settings.seed), underway.begun, None)
 
 
 @dataclass(frozen=True, slots=True)

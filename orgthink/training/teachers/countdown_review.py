@@ -51,10 +51,10 @@ def near_miss(numbers: Sequence[int], target: int, rng: random.Random) -> str:
             x = rng.choice([y, rng.choice([n for n in range(1, LARGEST_NUMBER + 1) if n not in numbers])])
         first, second = rng.choice(OPERATORS), rng.choice(OPERATORS)
         expression = f"( {x} {first} {y} ) {second} {z}" if rng.random() < 0.8 else f"{z} {second} ( {x} {first} {y} )"
-        worked = _worked(expression)
-        if worked is None:
+        found = worked(expression)
+        if found is None:
             continue
-        away = abs(worked[-1] - target)
+        away = abs(found[-1] - target)
         if away <= AWAY and (strange or away > 0):
             return expression
 
@@ -71,10 +71,10 @@ def report(numbers: Sequence[int], target: int, answer: str, *, values: bool = T
         if bad is not None:
             return reported(lines, used[bad])
     if values:
-        worked = _worked(answer)
-        if worked is None:
+        found = worked(answer)
+        if found is None:
             raise ValueError(f"no expression of three numbers with values from 1 to {LARGEST}: {answer}")
-        inner, outer, value = worked
+        inner, outer, value = found
         if value != target:
             return reported([*lines, inner, f"{outer} {target} bad"], outer)
         lines += [inner, f"{outer} {target} ok"]
@@ -98,7 +98,7 @@ def _looked(used: Sequence[str], bad: int | None) -> str:
     return " ".join(marks if bad is None else [*marks, f"{used[bad]} bad"])
 
 
-def _worked(expression: str) -> tuple[str, str, int] | None:
+def worked(expression: str) -> tuple[str, str, int] | None:
     """The two operations of an expression of three numbers with their values, as a verifier writes them, and the last
     value; `None` if it leaves the models' integers, or is 0."""
     tokens = expression.split()

@@ -13,7 +13,8 @@ from mars_words import Habits, WordEngine, problems_file
 
 from orgthink.errors import UserError
 from orgthink.training.jobs import Mars
-from orgthink.training.marsrl.schedule import Chains, MarsRollout, MarsSettings
+from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.outlook import outlook, require
 from orgthink.training.recipes import RECIPES, adjusted
 from orgthink.training.rl import Clock

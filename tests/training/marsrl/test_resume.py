@@ -27,7 +27,8 @@ from orgthink.organizations import prompts
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.marsrl.schedule import Chains, MarsRollout, MarsSettings
+from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.recipes import RECIPES
 from orgthink.training.rl import Batch, Clock, train_policy
 

@@ -13,7 +13,8 @@ from mars_words import Habits, WordEngine, problems_file
 
 from orgthink.engines.engine import EngineError
 from orgthink.errors import UserError
-from orgthink.training.marsrl.schedule import Chains, MarsRollout, MarsSettings
+from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow

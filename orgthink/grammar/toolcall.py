@@ -1,0 +1,258 @@
+r"""A manager's reply ↔ its thoughts and its calls, and what comes back (Table 7 and Appendix F of ParaManager).
+
+    <reasoning> … </reasoning>
+    <tool_call>
+    {"name": "python", "arguments": {"code": "print(1)"}}
+    </tool_call>
+
+An element begins at its opening tag and ends at the first closing tag of its own, wherever that stands; nothing inside
+it is an element, so what a call quotes or a thought mentions is never run. A string that holds the text of a tag has
+`\u003c` for its `<`, which is how it is rendered here. Each call is judged alone: one that cannot be read becomes a
+`BadCall`, its siblings stay as they are. Only one slip is mended: where a whole JSON value is followed by the next
+opening tag, the closing tag was forgotten, and the next call is its own again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any, NamedTuple
+
+from orgthink.errors import UserError
+from orgthink.grammar.strict_json import dump, escaped, kind, parse, shown
+
+_TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
+_TAG_LIKE = re.compile(r"<(?![\s\d=])")
+"""Where a tag may begin, of this grammar or another. `1 < 2`, `x<3` and `n<=4` stay as they are."""
+_NAME = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,64})"')
+
+
+class CallStatus(StrEnum):
+    """What became of a call: σ of section 3.1."""
+
+    OK = "OK"
+    PARSE_ERR = "PARSE_ERR"
+    EXEC_ERR = "EXEC_ERR"
+    TIMEOUT = "TIMEOUT"
+
+
+@dataclass(frozen=True, slots=True)
+class CallTags:
+    """How the elements are marked: six different tags `<…>`, with neither a digit, a space nor a `=` after the `<`."""
+
+    reasoning: tuple[str, str] = ("<reasoning>", "</reasoning>")
+    """Around the thoughts."""
+    call: tuple[str, str] = ("<tool_call>", "</tool_call>")
+    """Around each call."""
+    response: tuple[str, str] = ("<tool_response>", "</tool_response>")
+    """Around each response."""
+
+    def __post_init__(self) -> None:
+        wrong = next((tag for tag in self.all if not _TAG.fullmatch(tag)), None)
+        if wrong is not None:
+            raise UserError(f"{wrong!r} is no tag: write it as <name> or </name>")
+        if len(set(self.all)) < len(self.all):
+            raise UserError(f"two of the tags are alike: {' '.join(self.all)}")
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All six."""
+        return (*self.reasoning, *self.call, *self.response)
+
+
+TAGS = CallTags()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that can be read. Whether there is such a tool, and whether it takes this, is not the grammar's."""
+
+    name: str
+    """Of the tool."""
+    arguments: dict[str, Any]
+    """By parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A call that cannot be read."""
+
+    text: str
+    """What stands between its tags."""
+    problem: str
+    """What is wrong and where, on one line, so that the model can repair it."""
+    name: str | None = None
+    """Of the tool, where it can still be made out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a manager wrote in a round."""
+
+    reasoning: str | None
+    """Its thoughts; `None` without an element that holds them."""
+    calls: tuple[ToolCall | BadCall, ...]
+    """In the order of the text."""
+    well_formed: bool
+    """Fmt(y_t) of Eq. 12: the thoughts, then one call or more, all of them readable, and nothing else but space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a call came to."""
+
+    name: str
+    """Of the tool."""
+    status: CallStatus
+    """σ."""
+    value: str
+    """What it returned, or what went wrong."""
+
+
+class _Element(NamedTuple):
+    """A piece of a reply."""
+
+    tag: str
+    """Its opening tag."""
+    body: str
+    """What stands between its tags."""
+    closed: bool
+    """Whether its closing tag is there."""
+
+
+def read_reply(text: str, tags: CallTags = TAGS) -> Reply:
+    """The thoughts and calls of any text, in time linear in its length. Never raises."""
+    elements, outside = _elements(text, tags)
+    thoughts = [element.body.strip() for element in elements if element.tag == tags.reasoning[0]]
+    calls = tuple(_judge(element, tags) for element in elements if element.tag == tags.call[0])
+    well_formed = (
+        not outside.strip()
+        and len(thoughts) == 1
+        and elements[0].tag == tags.reasoning[0]
+        and bool(calls)
+        and all(isinstance(call, ToolCall) for call in calls)
+    )
+    return Reply(thoughts[0] if thoughts else None, calls, well_formed)
+
+
+def read_call(text: str, tags: CallTags = TAGS) -> ToolCall | BadCall:
+    """The call in the JSON between two tags, or of a native `tool_calls` entry written like it. Never raises."""
+    return _judge(_Element(tags.call[0], text, closed=True), tags)
+
+
+def render_reply(reasoning: str | None, calls: Iterable[ToolCall], tags: CallTags = TAGS) -> str:
+    """The text of a reply. Thoughts that hold their own closing tag, which no text can say, get `&lt;` for its `<`."""
+    opening, closing = tags.reasoning
+    thoughts = "" if reasoning is None else reasoning.replace(closing, "&lt;" + closing[1:])
+    element = "" if reasoning is None else f"{opening}\n{thoughts}\n{closing}\n"
+    return element + "".join(render_call(call, tags) for call in calls)
+
+
+def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
+    """The text of a call, which reads back as the same call."""
+    text = dump({"name": call.name, "arguments": call.arguments})
+    for tag in tags.all:
+        text = text.replace(tag, escaped("<") + tag[1:])
+    return _wrap(text, tags.call)
+
+
+def render_responses(responses: Iterable[Response], tags: CallTags = TAGS) -> str:
+    """What the manager is shown. No value can close its element or look like a tag of any grammar."""
+    fields = [{"name": each.name, "status": str(each.status), "value": each.value} for each in responses]
+    return "".join(_wrap(_TAG_LIKE.sub(lambda _: escaped("<"), dump(each)), tags.response) for each in fields)
+
+
+def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
+    """The responses in a text that `render_responses` wrote; whatever else stands in it is left out."""
+    opening, closing = tags.response
+    bodies = [piece.partition(closing) for piece in text.split(opening)[1:]]
+    found = [_response(body) for body, closed, _ in bodies if closed]
+    return tuple(response for response in found if response is not None)
+
+
+def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
+    """The elements in order, and the text outside of them. Thoughts that are never closed are outside."""
+    elements: list[_Element] = []
+    outside: list[str] = []
+    closings = dict((tags.reasoning, tags.call))
+    last_thought = text.rfind(tags.reasoning[1])
+    begin, end, nested = None, 0, False
+    for mark in _marks(tags).finditer(text):
+        if begin is None:
+            if mark[0] == tags.call[0] or (mark[0] == tags.reasoning[0] and mark.start() < last_thought):
+                outside.append(text[end : mark.start()])
+                begin, nested = mark, False
+        elif mark[0] == closings[begin[0]]:
+            elements.append(_Element(begin[0], text[begin.end() : mark.start()], closed=True))
+            begin, end = None, mark.end()
+        elif mark[0] == begin[0] == tags.call[0] and not nested:
+            nested = True  # only the first is looked at: to try each would take quadratic time
+            body = text[begin.end() : mark.start()]
+            if _is_json(body):
+                elements.append(_Element(begin[0], body, closed=False))
+                begin, nested = mark, False
+    if begin is None:
+        return elements, "".join([*outside, text[end:]])
+    return [*elements, _Element(begin[0], text[begin.end() :], closed=False)], "".join(outside)
+
+
+@cache
+def _marks(tags: CallTags) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, (*tags.reasoning, *tags.call))))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _judge(element: _Element, tags: CallTags) -> ToolCall | BadCall:
+    """A call, or what is wrong with it."""
+    text = element.body.strip()
+    try:
+        if not element.closed:
+            raise ValueError(f"the call is not closed: write {tags.call[1]} after its JSON object")
+        return _call(parse(text))
+    except ValueError as error:
+        nested = f"; close a call before the next {tags.call[0]}, and write a tag's < inside a string as \\u003c"
+        problem = str(error) + (nested if tags.call[0] in text else "")
+    named = _NAME.match(text)
+    return BadCall(text, problem, named[1] if named else None)
+
+
+def _call(value: Any) -> ToolCall:
+    """The call that a JSON value is; ValueError says why it is none."""
+    form = 'a call is one object {"name": …, "arguments": {…}}'
+    if not isinstance(value, dict):
+        raise ValueError(f"{form}, not {kind(value)}")
+    missing = [key for key in ("name", "arguments") if key not in value]
+    unknown = [key for key in value if key not in ("name", "arguments")]
+    if missing or unknown:
+        wrong = [f'"{key}" is missing' for key in missing] + [f"{shown(key)} does not belong" for key in unknown[:3]]
+        raise ValueError(f"{form}; {', '.join(wrong)}")
+    name, arguments = value["name"], value["arguments"]
+    if not isinstance(name, str) or not name:
+        raise ValueError(f'"name" is the name of a tool, not {kind(name)}')
+    if not isinstance(arguments, dict):
+        raise ValueError(f'"arguments" is an object {{"parameter": value}}, not {kind(arguments)}')
+    return ToolCall(name, arguments)
+
+
+def _response(body: str) -> Response | None:
+    try:
+        fields = json.loads(body)
+        response = Response(fields["name"], CallStatus(fields["status"]), fields["value"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return response if isinstance(response.name, str) and isinstance(response.value, str) else None
+
+
+def _wrap(text: str, pair: tuple[str, str]) -> str:
+    return f"{pair[0]}\n{text}\n{pair[1]}\n"

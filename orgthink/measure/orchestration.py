@@ -1,0 +1,150 @@
+"""What a manager did in its rounds (section 3.1 of ParaManager), read off an episode's record.
+
+A round is a reply of the manager and the responses to its calls. A reply is what it decoded between two injections, in
+one span or in several. The rounds end with the one that calls `final_answer`; what the manager writes after that, or
+after an injection that ends without a response, such as the word that its rounds are used up, is its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, groupby, pairwise
+
+from orgthink.episode import Episode, Origin, Trace
+from orgthink.grammar.toolcall import (
+    TAGS,
+    BadCall,
+    CallStatus,
+    CallTags,
+    Reply,
+    Response,
+    ToolCall,
+    read_reply,
+    read_responses,
+)
+
+MANAGER = "manager"
+"""Role of a root that calls tools in rounds."""
+
+FINAL_ANSWER = "final_answer"
+"""The call that ends the rounds. It is a call, but no tool."""
+
+_KEY = re.compile(r"[1-9][0-9]*\.[1-9][0-9]*")
+"""Of the fork that does a call: its round and its place in the reply, such as `2.1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A reply, and what came of its calls."""
+
+    reply: Reply
+    """What the manager wrote: y_t."""
+    responses: tuple[Response, ...]
+    """What it was told, in order of the calls: o_t. Empty where the episode ended before."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it calls `final_answer`; whatever else it calls is not made then."""
+        return any(isinstance(call, ToolCall) and call.name == FINAL_ANSWER for call in self.reply.calls)
+
+
+def managed(episode: Episode) -> bool:
+    """Whether a manager led it."""
+    return episode.root.role == MANAGER
+
+
+def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
+    """Rounds 1 … T, in order; none without a manager."""
+    found: list[Round] = []
+    for reply, heard in _turns(episode.root) if managed(episode) else ():
+        found.append(Round(read_reply(reply, tags), read_responses("".join(heard), tags)))
+        if found[-1].ends or (heard and tags.response[0] not in heard[-1]):
+            break
+    return tuple(found)
+
+
+def _turns(manager: Trace) -> Iterator[tuple[str, list[str]]]:
+    """Each piece that it decoded, and the injections that follow it."""
+    spans = (span for span in manager.spans if span.origin is not Origin.PROMPT)
+    groups = [(origin, [span.text for span in of_one]) for origin, of_one in groupby(spans, lambda span: span.origin)]
+    for (origin, texts), (_, after) in pairwise(chain(groups, [(Origin.INJECTED, list[str]())])):
+        if origin is Origin.SAMPLED:
+            yield "".join(texts), after
+
+
+def ended_by_final_answer(episode: Episode, tags: CallTags = TAGS) -> bool:
+    """Whether the manager itself ended its rounds."""
+    return any(one.ends for one in rounds(episode, tags))
+
+
+def calls(episode: Episode, tags: CallTags = TAGS) -> tuple[ToolCall | BadCall, ...]:
+    """Everything that the manager wrote as a call, whatever came of it, in order."""
+    return tuple(call for one in rounds(episode, tags) for call in one.reply.calls)
+
+
+def executed(episode: Episode) -> list[Trace]:
+    """Who did the calls of tools that were executed, in order.
+
+    These are forks, which no text can forge: neither a call that was refused is among them nor `final_answer`.
+    """
+    traces = {trace.agent: trace for trace in episode.traces}
+    forks = episode.root.forks if managed(episode) else ()
+    return [traces[fork.child] for fork in forks if _KEY.fullmatch(fork.key)]
+
+
+def tools(episode: Episode) -> Counter[str]:
+    """How often each tool was executed."""
+    return Counter(agent.role for agent in executed(episode))
+
+
+def unique_tools(episode: Episode) -> int:
+    """|U(τ)|: different tools that were executed (Eq. 15)."""
+    return len(tools(episode))
+
+
+def models(episode: Episode) -> Counter[str]:
+    """How often each model did a call, the default one included; calls that are done by code are left out.
+
+    By the models' own names: the ids that a manager knows them by may differ from problem to problem.
+    """
+    return Counter(agent.model for agent in executed(episode) if agent.model is not None)
+
+
+def statuses(episode: Episode, tags: CallTags = TAGS) -> Counter[CallStatus]:
+    """How the calls ended, refused ones too, as the manager was told."""
+    return Counter(response.status for one in rounds(episode, tags) for response in one.responses)
+
+
+def calls_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
+    """1/T Σ n_t (Eq. 14); `None` without rounds.
+
+    n_t counts the calls that were executed: a_t holds calls of tools that there are (Eq. 3), and what was refused is
+    none. The final round is one of the T, and its `final_answer` one call.
+    """
+    turns = len(rounds(episode, tags))
+    made = len(executed(episode)) + ended_by_final_answer(episode, tags)
+    return made / turns if turns else None
+
+
+def cost(episode: Episode) -> float | None:
+    """C(τ) in cost units, over all agents that know theirs; `None` if nobody does.
+
+    A manager that forked nobody spent nothing.
+    """
+    known = [trace.cost for trace in episode.traces if trace.cost is not None]
+    idle = managed(episode) and not episode.root.forks
+    return sum(known) if known or idle else None
+
+
+def trajectory_tokens(episode: Episode) -> int:
+    """L(τ): length of the root's context, its prompt and everything that it was told included."""
+    return sum(span.tokens for span in episode.root.spans)
+
+
+def recovered(episode: Episode, tags: CallTags = TAGS) -> bool:
+    """Whether a call failed, the manager went on for another round, and the answer is all correct; no if ungraded."""
+    failed = any(r.status is not CallStatus.OK for one in rounds(episode, tags)[:-1] for r in one.responses)
+    return failed and episode.grade is not None and episode.grade.all_correct

@@ -1,0 +1,23 @@
+"""Majority voting (section 4.4 of ParaManager): a fixed number of samples of one model, the most frequent answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orgthink.organizations.parallel import Parallel
+
+
+@dataclass(frozen=True)
+class MajorityVote(Parallel):
+    """So many thinkers whatever the pool holds: those that find no place in it wait until another one is done."""
+
+    samples: int = 8
+    """Thinkers that vote."""
+    name: str = "majority-vote"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples is {self.samples}: it must be at least 1")
+
+    def alike(self, capacity: int) -> int:
+        return self.samples

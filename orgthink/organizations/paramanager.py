@@ -1,0 +1,271 @@
+"""ParaManager (section 3.1): a manager calls agents and tools alike, in rounds whose calls run side by side.
+
+    decode a reply → check every call by itself → fork the valid ones → join them all → tell the manager → …
+
+A call that cannot be made is answered with PARSE_ERR, one that fails with EXEC_ERR or TIMEOUT: the manager sees it in
+the next round, and its siblings run. `final_answer` ends the rounds.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from orgthink.episode import FormatError, Message, Problem, StopReason
+from orgthink.grammar.solution import read_proposal
+from orgthink.grammar.toolcall import (
+    TAGS,
+    BadCall,
+    CallStatus,
+    CallTags,
+    Reply,
+    Response,
+    ToolCall,
+    read_reply,
+    render_responses,
+)
+from orgthink.organizations.prompts import prompt
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.result import Result
+from orgthink.runtime.session import Session
+from orgthink.tools.faults import Broken, Faults
+from orgthink.tools.tool import Desk, Tool, status_of
+from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
+
+
+class Order(NamedTuple):
+    """A call that can be made."""
+
+    key: str
+    """Of its fork: round and place, such as `2.1`."""
+    tool: Tool
+    arguments: dict[str, object]
+
+
+@dataclass(frozen=True)
+class ParaManager:
+    """At most `rounds` rounds of at most `calls` calls; then the answer is written from everything that was found."""
+
+    prompts: str = "paper"
+    """Prompt style."""
+    pool: Mapping[str, str] = field(default_factory=dict)
+    """Models that agents can be asked for, the default first: the name of an engine, and what the manager is told."""
+    aliases: bool = False
+    """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
+    by what it is told of them."""
+    tools: tuple[str, ...] = TOOLS
+    """Which of the suite."""
+    suite: Suite = field(default_factory=Suite)
+    """What they work with."""
+    rounds: int = 12
+    """H."""
+    calls: int = 4
+    """n_max: a round's further calls are not made."""
+    call_seconds: float = 120.0
+    """Deadline of a call."""
+    response_tokens: int = 4096
+    """What comes back is cut after so many."""
+    brief: bool = False
+    """Agents hand back their answers only, not how they found them: for managers with a short context."""
+    synthesis: Literal["manager", "summarizer"] = "manager"
+    """Who writes the final answer: the manager itself, or a summarizer that sees the history (M_s of Eq. 7)."""
+    faults: Faults = field(default_factory=Faults)
+    """Calls that are made to fail."""
+    tags: CallTags = TAGS
+    """Spelling of calls and responses."""
+    name: str = "paramanager"
+
+    def __post_init__(self) -> None:
+        for setting in ("rounds", "calls", "response_tokens"):
+            if getattr(self, setting) < 1:
+                raise ValueError(f"{setting} is {getattr(self, setting)}: it must be at least 1")
+        if not self.call_seconds > 0:
+            raise ValueError(f"call_seconds is {self.call_seconds}: it must be a number above 0")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
+        agents = [tool for tool in self.tools if tool in AGENTS]
+        return ("manager", *(["summarizer"] if self.synthesis == "summarizer" else []), *agents, *self.pool)
+
+    def toolbox(self, models: tuple[str, ...]) -> dict[str, Tool]:
+        """The tools over models that the manager knows by these ids."""
+        return toolbox(self.tools, models, *self.resources(), brief=self.brief)
+
+    def resources(self) -> tuple[Tool, Tool]:
+        """What runs programs, and what searches."""
+        return resources(self.suite)
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        return await _Work(self, problem, session).done()
+
+    def known(self, problem: Problem) -> dict[str, str]:
+        """Names of the models by the ids that the manager calls them by; the default comes first."""
+        names = list(self.pool)
+        if not self.aliases:
+            return {name: name for name in names}
+        ids = [f"m{i}" for i in range(1, len(names) + 1)]
+        random.Random(problem.id).shuffle(ids)
+        return dict(zip(ids, names, strict=True))
+
+
+AGENTS = ("standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner")
+"""Tools that are an agent with a model; the ensemble's thinkers are standard reasoners."""
+
+
+class _Work:
+    """One episode of a manager."""
+
+    def __init__(self, settings: ParaManager, problem: Problem, session: Session) -> None:
+        self.settings, self.problem, self.session = settings, problem, session
+        self.models = settings.known(problem)
+        self.tools = settings.toolbox(tuple(self.models))
+        self.told = described(self.tools)
+        self.history: list[str] = []
+        """Every round so far: the manager's reply, and what came back."""
+        self.found: list[str] = []
+        """What calls have returned; failed ones are left out."""
+        self.desk = Desk(session, problem, self._prompt, self.models)
+        self.manager = session.agent("manager", self._prompt("manager", problem), tools=self.told)
+
+    def _prompt(self, template: str, problem: Problem) -> tuple[Message, ...]:
+        native = template == "manager" and getattr(getattr(self, "manager", None), "native_calls", False)
+        shown = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
+        return prompt(
+            self.settings.prompts,
+            template,
+            problem,
+            tools="" if native else listed(self.told),
+            models=pool_text(shown),
+            rounds=self.settings.rounds,
+            calls=self.settings.calls,
+            history="\n".join(self.history),
+            answers=" ; ".join(self.found),
+        )
+
+    async def done(self) -> str | None:
+        """Rounds until the manager ends them, or there are none left; then the answer."""
+        for n in range(1, self.settings.rounds + 1):
+            text = await self.manager.complete()
+            if self.manager.stop is StopReason.BUDGET:
+                self.session.unanswered(self.manager)
+                return None
+            reply = read_reply(text, self.settings.tags)
+            self.history.append(text)
+            if any(isinstance(call, ToolCall) and call.name == FINAL for call in reply.calls):
+                break
+            if not reply.calls and self.manager.stop is StopReason.DONE:
+                return self._answered(text)  # it answers by itself: no call, no further round
+            await self._round(n, reply)
+        return await self._answer()
+
+    def _answered(self, text: str) -> str | None:
+        """The answer of a reply without a call."""
+        self.session.fault(self.manager, FormatError.NO_CALL)
+        answer = read_proposal(text, ended=True).answer
+        if answer is None:
+            self.session.unanswered(self.manager)
+        return answer
+
+    async def _round(self, n: int, reply: Reply) -> None:
+        """Make the calls of a reply, all at once, and tell the manager what came back."""
+        judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
+        orders = [order for order in judged if isinstance(order, Order)]
+        for order in orders:
+            self._send(order)
+        results = {order.key: await self.session.join(self.manager, order.key) for order in orders}
+        responses = [
+            self._response(order.tool.name, results[order.key]) if isinstance(order, Order) else order
+            for order in judged
+        ]
+        if not responses:
+            responses = [Response("", CallStatus.PARSE_ERR, "the reply was cut off before a call was complete")]
+        self.found += [response.value for response in responses if response.status is CallStatus.OK]
+        told = render_responses(responses, self.settings.tags)
+        self.history.append(told)
+        left = prompt(self.settings.prompts, "rounds", self.problem, rounds=self.settings.rounds - n)[0].content
+        self.manager.tell(f"{told}{left}")
+
+    def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
+        """A call as it can be made, or what is told of one that cannot."""
+        problem = call.problem if isinstance(call, BadCall) else ""
+        name = call.name or ""
+        if isinstance(call, ToolCall):
+            try:
+                if place > self.settings.calls:
+                    raise ValueError(f"a round has at most {self.settings.calls} calls")
+                if name not in self.tools:
+                    raise ValueError(f"there is no tool {name!r}: it is one of {', '.join((*self.tools, FINAL))}")
+                tool, fault = self.tools[name], self._fault(key)
+                arguments = tool.parameters.check(call.arguments)
+                if fault is None:
+                    return Order(key, tool, arguments)
+                if fault is not CallStatus.PARSE_ERR:
+                    return Order(key, Broken(tool, fault), arguments)
+                problem = "injected fault"
+            except ValueError as error:
+                problem = str(error)
+        if problem != "injected fault":
+            self.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {problem}")
+        return Response(name, CallStatus.PARSE_ERR, problem)
+
+    def _fault(self, key: str) -> CallStatus | None:
+        return self.settings.faults.of(f"{self.problem.id}|{self.session.sample}", key)
+
+    def _send(self, order: Order) -> None:
+        """Set a call to work."""
+        agent = order.tool.agent(order.arguments, self.desk)
+
+        async def work(agent: Agent) -> Result | str | None:
+            agent.spend(order.tool.cost)
+            return await order.tool.work(agent, order.arguments, self.desk)
+
+        self.session.fork(self.manager, order.key, agent, work, seconds=self.settings.call_seconds)
+
+    def _response(self, name: str, result: Result) -> Response:
+        """What the manager is told of a call that was made."""
+        status = status_of(result)
+        text = result.text or (result.error or result.status if status is not CallStatus.OK else "")
+        return Response(name, status, _cut(text.strip(), self.settings.response_tokens))
+
+    async def _answer(self) -> str | None:
+        """The final answer, written from everything that was found."""
+        self.manager.spend(1.0)  # of `final_answer`
+        if self.settings.synthesis == "summarizer":
+            writer = self.session.agent("summarizer", self._prompt("summarizer", self.problem))
+            result = await self.session.call(self.manager, "answer", writer, _write)
+            answer = result.text or None
+        else:
+            writer = self.manager
+            self.manager.tell(self._prompt("final", self.problem)[0].content)
+            answer = await _write(self.manager)
+        if answer is None and writer.error is None:
+            self.session.unanswered(writer)
+        return answer
+
+
+def _cut(text: str, words: int) -> str:
+    """The first words of a text."""
+    end = [match.end() for match in re.finditer(r"\S+", text)][words - 1 : words]
+    return text[: end[0]] if end else text
+
+
+async def _write(agent: Agent) -> str | None:
+    return read_proposal(await agent.complete(), ended=agent.stop is StopReason.DONE).answer
+
+
+@dataclass(frozen=True)
+class ToolUse(ParaManager):
+    """One model that uses tools itself (base+tool of Table 1): the same rounds, without anyone to delegate to."""
+
+    tools: tuple[str, ...] = ("python", "search")
+    """Which of the suite."""
+    name: str = "tool-use"
+
+
+def serial(settings: ParaManager) -> ParaManager:
+    """The same manager with one call a round (ParaManager-Serial)."""
+    return replace(settings, calls=1)

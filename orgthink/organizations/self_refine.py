@@ -1,0 +1,65 @@
+"""Self-Refine (Madaan et al., 2023): a model mends its own answer along its own feedback. A baseline of ParaManager.
+
+    draft → feedback-1 → refinement-1 → feedback-2 → refinement-2 → …
+
+Each step is a call of its own, named after its work, and sees of the others what follows their thinking.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from orgthink.episode import Problem
+from orgthink.grammar.verdict import FORMS, Verdict, read_report
+from orgthink.organizations.prompts import prompt
+from orgthink.organizations.speech import NOTHING, Said, answered, hear
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.budget import BudgetExhausted
+from orgthink.runtime.session import Session
+
+STEPS = {"sequential": "thinker", "feedback": "critic", "refine": "thinker"}
+"""Who takes which step, by the template that asks for it. All are one model, unless they are given others."""
+
+
+@dataclass(frozen=True)
+class SelfRefine:
+    """Refines an answer until its own feedback finds nothing to mend in it."""
+
+    prompts: str = "paper"
+    """Prompt style."""
+    rounds: int = 2
+    """Refinements at most."""
+    name: str = "self-refine"
+
+    roles: ClassVar[tuple[str, ...]] = ("thinker", "critic")
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ValueError(f"rounds is {self.rounds}: it must be at least 1")
+        for template in STEPS:
+            prompt(self.prompts, template, Problem("", "", "", ""))
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        ask = partial(self._ask, problem, session, session.controller())
+        draft = await ask("draft", "sequential")
+        with suppress(BudgetExhausted):  # then the draft stands as it is
+            for i in range(1, self.rounds + 1):
+                feedback = await ask(f"feedback-{i}", "feedback", draft.text)
+                if not feedback.whole:
+                    continue  # there is nothing to go by
+                report = read_report(feedback.text, FORMS[self.prompts])
+                if report.verdict is Verdict.CORRECT and draft.answer is not None:
+                    break
+                refined = await ask(f"refinement-{i}", "refine", draft.text, report.findings)
+                draft = refined if refined.whole and refined.answer is not None else draft
+        return answered(draft.answer, draft, session)
+
+    async def _ask(
+        self, problem: Problem, session: Session, root: Agent, key: str, step: str, solution: str = "", report: str = ""
+    ) -> Said:
+        """Have a step taken, with what it is shown."""
+        asked = prompt(self.prompts, step, problem, solution=solution or NOTHING, report=report)
+        return await hear(session, root, key, STEPS[step], asked)

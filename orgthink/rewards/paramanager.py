@@ -1,0 +1,126 @@
+"""The reward of ParaManager (section 3.3): R_task + R_fmt + R_div + R_eff (Eq. 10), of a manager's episode.
+
+As printed it is ungated, so that a wrong but tidy episode earns 3 of 4. The gate and the weights are settings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from orgthink.episode import Episode
+from orgthink.grammar.toolcall import TAGS, CallTags
+from orgthink.measure.orchestration import (
+    calls_per_round,
+    cost,
+    managed,
+    rounds,
+    trajectory_tokens,
+    unique_tools,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """The reward of one episode, and what it is made of. The parts are neither weighted nor gated."""
+
+    total: float
+    """R."""
+    task: float
+    """R_task, 0 or 1."""
+    format: float
+    """R_fmt, 0 to 1."""
+    parallel: float
+    """R_par, 0 or 1."""
+    tools: float
+    """R_tool, 0 or 1."""
+    length: float
+    """R_len, 0 to 1."""
+    cost: float
+    """R_cost, 0 to 1."""
+
+    @property
+    def diversity(self) -> float:
+        """R_div (Eq. 13)."""
+        return (self.parallel + self.tools) / 2
+
+    @property
+    def efficiency(self) -> float:
+        """R_eff (Eq. 18)."""
+        return (self.length + self.cost) / 2
+
+    def parts(self) -> dict[str, float]:
+        """By the names of the metrics."""
+        names = ("task", "format", "diversity", "efficiency", "parallel", "tools", "length", "cost")
+        return {f"{name}_reward": getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class ParaManagerReward:
+    """R of an episode. The defaults are the paper's."""
+
+    task: float = 1.0
+    """Weight of R_task."""
+    format: float = 1.0
+    """Weight of R_fmt."""
+    diversity: float = 1.0
+    """Weight of R_div."""
+    efficiency: float = 1.0
+    """Weight of R_eff."""
+    gate: Literal["none", "correct"] = "none"
+    """`correct`: the other terms count only where R_task is 1."""
+    theta_par: float = 1.25
+    """θ_par: calls a round, on average, from which R_par is earned."""
+    theta_tool: int = 3
+    """θ_tool: different tools from which R_tool is earned."""
+    length_target: int = 12288
+    """L_tar in tokens of the manager's context; twice as many earn nothing."""
+    cost_target: float = 8.0
+    """C_tar in cost units; twice as many earn nothing."""
+    tags: CallTags = TAGS
+    """Of the manager whose episodes these are."""
+    kind: Literal["paramanager"] = "paramanager"
+
+    def __post_init__(self) -> None:
+        for name in ("task", "format", "diversity", "efficiency"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}: a weight must be a number from 0 on")
+        for name in ("theta_par", "theta_tool", "length_target", "cost_target"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
+
+    def __call__(self, episode: Episode) -> Reward:
+        """ValueError if the episode is not graded, or its cost not known: an unknown reward is not zero."""
+        if episode.grade is None:
+            raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
+        if not managed(episode):
+            raise ValueError(f"episode {episode.id} has no manager, so it has none of its rewards")
+        spent = cost(episode)
+        if spent is None:
+            raise ValueError(f"nobody knows what the calls of episode {episode.id} cost, so it has no reward")
+        replies = [one.reply for one in rounds(episode, self.tags)]
+        earned = Reward(
+            total=0.0,
+            task=float(episode.grade.all_correct),
+            format=fmean(reply.well_formed for reply in replies) if replies else 0.0,
+            parallel=float((calls_per_round(episode, self.tags) or 0.0) >= self.theta_par),
+            tools=float(unique_tools(episode) >= self.theta_tool),
+            length=_within(trajectory_tokens(episode), self.length_target),
+            cost=_within(spent, self.cost_target),
+        )
+        return replace(earned, total=self._total(earned))
+
+    def _total(self, earned: Reward) -> float:
+        """R (Eq. 10), weighted and gated."""
+        task = self.task * earned.task
+        if self.gate == "correct" and not earned.task:
+            return task
+        diversity, efficiency = self.diversity * earned.diversity, self.efficiency * earned.efficiency
+        return task + self.format * earned.format + diversity + efficiency
+
+
+def _within(used: float, target: float) -> float:
+    """1 up to the target, and from there straight down to 0 at twice the target (Eq. 16 and 17)."""
+    return 1.0 if used <= target else max(0.0, (2 * target - used) / target)

@@ -1,0 +1,17 @@
+"""No protocol."""
+
+from __future__ import annotations
+
+from orgthink.grammar.actions import Event
+
+
+class Plain:
+    """A scanner for agents without protocol: everything is text."""
+
+    stops: tuple[str, ...] = ()
+
+    def feed(self, text: str) -> list[Event]:
+        return []
+
+    def close(self) -> list[Event]:
+        return []

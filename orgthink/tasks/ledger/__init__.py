@@ -1,0 +1,99 @@
+"""`ledger-mini`: expressions in which some numbers are prices that have to be looked up.
+
+The prices stand in the text files beside this module, one file a town, which are also the project's own small corpus
+for search. Nobody can know a price without it: `test` problems are about prices that no `train` problem mentions.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from orgthink.episode import Problem
+from orgthink.tasks.arithmetic import OPERANDS, Arithmetic, expression
+from orgthink.tasks.task import Split
+
+FOLDER = Path(__file__).parent
+"""Where the prices stand."""
+LOOKED_UP = (1, 3)
+"""Fewest and most prices of a problem."""
+
+_LINE = re.compile(r"([a-z]+) in ([a-z]+) costs (\d+) coins")
+
+
+class Entry(NamedTuple):
+    """A price."""
+
+    item: str
+    town: str
+    coins: int
+
+    @property
+    def name(self) -> str:
+        """As problems name it."""
+        return f"{self.item} {self.town}"
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Every price of the corpus."""
+    lines = (line for file in sorted(FOLDER.glob("*.txt")) for line in file.read_text().splitlines() if line)
+    found = (_LINE.fullmatch(line) for line in lines)
+    return tuple(Entry(match[1], match[2], int(match[3])) for match in found if match)
+
+
+@cache
+def _by_coins(split: Split) -> dict[int, list[Entry]]:
+    """The prices of a split, by their coins: a fifth, by a hash of their names, is held out for `test`."""
+    prices: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in entries():
+        if (zlib.crc32(entry.name.encode()) % 5 == 0) == (split == "test"):
+            prices[entry.coins].append(entry)
+    return prices
+
+
+class Ledger(Arithmetic):
+    """Graded like arithmetic: the answer is a number and nothing else."""
+
+    name = "ledger-mini"
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        rng = random.Random(f"{self.name} {split} {seed}")
+        prices = _by_coins(split)
+        while True:
+            found = expression(rng, rng.randint(*OPERANDS))
+            if found is None:
+                continue
+            tokens, value = found
+            priced = [at for at, token in enumerate(tokens) if token.isdigit() and prices.get(int(token))]
+            count = rng.randint(*LOOKED_UP)
+            if len(priced) < count:
+                continue
+            chosen = {at: rng.choice(prices[int(tokens[at])]) for at in rng.sample(priced, count)}
+            yield self.ledger_problem(tokens, chosen, value)
+
+    def ledger_problem(self, tokens: list[str], prices: dict[int, Entry], value: int) -> Problem:
+        """The expression of these tokens, some of which are named as prices; `value` is what it is worth."""
+        terse = [prices[at].name if at in prices else token for at, token in enumerate(tokens)]
+        told = [f"(price of {p.item} in {p.town})" if (p := prices.get(at)) else tok for at, tok in enumerate(tokens)]
+        return Problem(
+            id=f"{self.name}/{'-'.join(terse).replace(' ', '_')}",
+            task=self.name,
+            text=f"Compute {' '.join(told)} with the prices of the ledger, in coins.\n"
+            "Write only the number in the answer.",
+            terse=f"ledger {' '.join(terse)}",
+            data={
+                "expression": " ".join(tokens),
+                "value": value,
+                "prices": [[prices[at].item, prices[at].town] for at in sorted(prices)],
+            },
+        )
+
+
+LEDGER_MINI = Ledger()

@@ -1,0 +1,30 @@
+"""A vote about answers: the most frequent solutions of all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from orgthink.episode import Problem
+from orgthink.tasks import TASKS
+from orgthink.tasks.task import Solution
+
+
+def vote(problem: Problem, answers: Sequence[str]) -> str | None:
+    """The n_s most frequent solutions of all answers; among equals the one that was offered first."""
+    votes: Counter[Hashable] = Counter()
+    texts: dict[Hashable, str] = {}
+    for answer in answers:
+        offered: dict[Hashable, str] = {}  # one vote for each from each answer
+        for solution in _solutions(problem, answer):
+            offered.setdefault(solution.identity, solution.text)
+        votes.update(offered.keys())
+        texts = offered | texts
+    winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
+    return "\n".join(winners) if winners else None
+
+
+def _solutions(problem: Problem, answer: str) -> list[Solution]:
+    """What an answer offers; all of it, if the problem is no task's."""
+    task = TASKS.get(problem.task)
+    return [Solution(answer, answer)] if task is None else task.solutions(problem, answer)

@@ -1,0 +1,218 @@
+"""Agents as tools: those of Table 7 of ParaManager. Each is asked for a subtask and answers in one go.
+
+What they are told stands in prompt templates that bear their names. Some use a tool themselves, as code that they fork.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal, Protocol
+
+from orgthink.episode import Status, StopReason
+from orgthink.grammar.solution import after_thinking, read_proposal
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.result import Result
+from orgthink.tasks.vote import vote
+from orgthink.tools.schema import Parameters
+from orgthink.tools.tool import Desk, Tool
+
+SAMPLES = 4
+"""Solutions that the ensemble samples."""
+
+REASONER = "standard_reasoner"
+"""Whose prompt the ensemble's thinkers have."""
+
+
+@cache
+def task_parameters(models: tuple[str, ...]) -> Parameters:
+    """Of a tool that works on a subtask with a model of the pool."""
+
+    def ask(subtask, model_id):  # type: ignore[no-untyped-def]
+        """Ask an agent.
+
+        Args:
+            subtask: What to do, in words that can be understood without the rest; the whole problem by default.
+            model_id: Which model does it.
+        """
+
+    ask.__annotations__ = {"subtask": str, "model_id": Literal[models] if models else str}
+    ask.__defaults__ = ("", models[0] if models else "")
+    return Parameters.of(ask)
+
+
+@cache
+def no_parameters() -> Parameters:
+    """Of a tool that takes nothing."""
+
+    def ask() -> None:
+        """Ask."""
+
+    return Parameters.of(ask)
+
+
+class Finish(Protocol):
+    """What becomes of an agent's reply."""
+
+    async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A model of the pool with a prompt of its own, as a tool."""
+
+    name: str
+    """What it is called by; also the name of its prompt template."""
+    description: str
+    """What it does, for the manager."""
+    finish: Finish
+    """Makes a result of its reply."""
+    models: tuple[str, ...] = ()
+    """Ids of the models that can do it, the default first; none: the session's own."""
+    brief: bool = False
+    """Only the answer comes back, not how it was found."""
+    cost: float = 1.0
+    """Cost units of a call."""
+
+    @property
+    def parameters(self) -> Parameters:
+        return task_parameters(self.models)
+
+    def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
+        return asked(self.name, arguments, desk)
+
+    async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
+        text = await agent.complete()
+        if agent.stop is not StopReason.DONE:
+            return None
+        return await self.finish(agent, text, desk, self.brief)
+
+
+def asked(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
+    """The agent that is asked for a subtask, or for the whole problem if none is named."""
+    subtask, model = arguments.get("subtask") or "", arguments.get("model_id") or ""
+    problem = replace(desk.problem, text=subtask, terse=subtask) if subtask else desk.problem
+    return desk.session.agent(name, desk.prompt(name, problem), model=desk.models.get(model, model) or None)
+
+
+async def said(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
+    """What the agent said after its thoughts, or its answer alone. Nothing said is a failure."""
+    proposal = read_proposal(text, ended=True)
+    return (proposal.answer if brief else proposal.text) or Result("", Status.NO_RETURN, error="no answer in the reply")
+
+
+_CODE = re.compile(r"<code>(.*?)</code>|```(?:python|py)?\n(.*?)```", re.DOTALL)
+_QUERY = re.compile(r"<query>(.*?)</query>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Runs the code of a reply; what it prints comes back."""
+
+    python: Tool
+    """The sandbox."""
+
+    async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
+        blocks = _CODE.findall(text)
+        if not blocks:
+            return Result("", Status.ERROR, error="no <code> in the reply")
+        result = await subtool(agent, self.python, {"code": blocks[-1][0] or blocks[-1][1]}, desk)
+        if brief:
+            return result
+        shown = f"{after_thinking(text, ended=True)}\n<execution_result>\n{result.text}\n</execution_result>"
+        return replace(result, text=shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Searches for the queries of a reply, one a line; what is found comes back."""
+
+    search: Tool
+    """Which finds it."""
+
+    async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
+        lines = [line.strip(" -*\"'") for block in _QUERY.findall(text) for line in re.split(r"[\n;]", block)]
+        queries = [line for line in lines if line]
+        if not queries:
+            return Result("", Status.ERROR, error="no <query> in the reply")
+        result = await subtool(agent, self.search, {"query_list": queries}, desk)
+        if brief:
+            return result
+        shown = f"{after_thinking(text, ended=True)}\n<search_result>\n{result.text}\n</search_result>"
+        return replace(result, text=shown)
+
+
+async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Result:
+    """What a tool gives that an agent uses itself."""
+    child = tool.agent(arguments, desk)
+    return await desk.session.call(agent, tool.name, child, lambda child: tool.work(child, arguments, desk))
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Several solutions of the whole problem by one model, side by side, and their vote."""
+
+    model: str = ""
+    """Which model; empty: the session's own."""
+    samples: int = SAMPLES
+    """How many."""
+    cost: float = float(SAMPLES)
+    """Cost units of a call."""
+    name: str = "ensemble_solver"
+    description: str = (
+        "Samples several independent solutions of the whole problem and returns what most of them agree on."
+    )
+    parameters: Parameters = field(default_factory=no_parameters)
+
+    def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
+        return desk.session.code(self.name)
+
+    async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
+        keys = [str(i) for i in range(1, self.samples + 1)]
+        for key in keys:
+            thinker = asked(REASONER, {"model_id": self.model}, desk)
+            desk.session.fork(agent, key, thinker, _think)
+        results = [await desk.session.join(agent, key) for key in keys]
+        return vote(desk.problem, [result.text for result in results if result.status is Status.OK])
+
+
+async def _think(agent: Agent) -> str | None:
+    return read_proposal(await agent.complete(), ended=agent.stop is StopReason.DONE).answer
+
+
+def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:
+    """The agents of Table 7 over a pool of models, the default first."""
+    pool = tuple(models)
+    return [
+        AgentTool(
+            REASONER,
+            "Solves a subtask by reasoning alone, without any tool.",
+            said,
+            pool,
+            brief,
+        ),
+        AgentTool(
+            "critical_reviewer",
+            "Reads everything that was found so far and reports errors, contradictions and gaps in it.",
+            said,
+            pool,
+            brief,
+        ),
+        AgentTool(
+            "knowledge_searcher",
+            "Finds facts for a subtask: it thinks of queries, searches, and returns the evidence.",
+            Searched(search),
+            pool,
+            brief,
+        ),
+        AgentTool(
+            "code_reasoner",
+            "Solves a subtask by writing a Python program, running it, and returning what it prints.",
+            Ran(python),
+            pool,
+            brief,
+        ),
+        Ensemble(pool[0] if pool else ""),
+    ]

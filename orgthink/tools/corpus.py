@@ -1,0 +1,118 @@
+"""A folder of text as something to search: SQLite's full-text index in memory, ranked by BM25."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+import threading
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from orgthink.errors import UserError
+from orgthink.tools.search import Passage
+
+_KINDS = (".txt", ".md", ".jsonl")
+"""Files that are read."""
+
+_INLINE = 5_000
+"""Most passages that are searched without a thread: a query takes about a millisecond."""
+
+_MOST_WORDS = 32
+"""Words of a query that count. Thousands would take seconds."""
+
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+_HEADING = re.compile(r"#+\s+(.*)")
+
+
+def read_passages(folder: Path) -> list[Passage]:
+    """All passages below a folder, by file name; UserError if there are none.
+
+    Of text and Markdown every paragraph is one, titled by the heading above it; of .jsonl every line, whose
+    `contents` are as Search-R1 has them.
+    """
+    if not folder.is_dir():
+        raise UserError(f"no folder {str(folder)!r} to search: name one with .txt, .md or .jsonl files")
+    files = sorted(path for path in folder.rglob("*") if path.suffix in _KINDS and path.is_file())
+    found = [passage for file in files for passage in _read(file)]
+    if not found:
+        raise UserError(f"nothing to search in {str(folder)!r}: put .txt, .md or .jsonl files there")
+    return found
+
+
+def _read(file: Path) -> Iterator[Passage]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is not UTF-8 text: convert it, or take it out of the folder") from error
+    if file.suffix == ".jsonl":
+        yield from _read_jsonl(file, text)
+        return
+    title = ""
+    for paragraph in _PARAGRAPHS.split(text):
+        first, _, rest = paragraph.strip().partition("\n")
+        heading = _HEADING.fullmatch(first) if file.suffix == ".md" else None
+        if heading is not None:
+            title, paragraph = heading[1].strip(), rest
+        if paragraph.strip():
+            yield Passage(title, paragraph.strip(), 0.0)
+
+
+def _read_jsonl(file: Path, text: str) -> Iterator[Passage]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Passage.of(str(json.loads(line)["contents"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f'{file}:{number} is not a passage: write {{"id": …, "contents": …}}') from error
+
+
+class Corpus:
+    """Passages that are found by their words."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._size = len(passages)
+        self._lock = threading.Lock()
+        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        self._index.execute(
+            "CREATE VIRTUAL TABLE passages USING fts5(title, text, tokenize = 'porter unicode61 remove_diacritics 2')"
+        )
+        self._index.executemany("INSERT INTO passages VALUES (?, ?)", ((p.title, p.text) for p in passages))
+
+    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+        """Passages that share a word with the query, the best by BM25 first; of equals, the first in the corpus."""
+        return [await self._find(query, topk) for query in queries]
+
+    async def _find(self, query: str, topk: int) -> list[Passage]:
+        if self._size > _INLINE:
+            return await asyncio.to_thread(self._best, query, topk)
+        await asyncio.sleep(0)  # others have their turn between two queries
+        return self._best(query, topk)
+
+    def _best(self, query: str, topk: int) -> list[Passage]:
+        terms = _terms(query)
+        if not terms:
+            return []
+        with self._lock:
+            # bm25() is less for what fits better.
+            rows = self._index.execute(
+                "SELECT title, text, -bm25(passages) FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?",
+                (terms, topk),
+            )
+            return [Passage(*row) for row in rows]
+
+
+def _terms(query: str) -> str:
+    """The words of a query, each in quotes, where nothing has a meaning to FTS5; any of them may match."""
+    words = dict.fromkeys(re.findall(r"\w+", unicodedata.normalize("NFC", query).casefold()))
+    return " OR ".join(f'"{word}"' for word in list(words)[:_MOST_WORDS])
+
+
+@cache
+def corpus(folder: Path) -> Corpus:
+    """The index of a folder, built once per process; UserError if there is nothing in it."""
+    return Corpus(read_passages(folder))

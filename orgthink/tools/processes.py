@@ -1,0 +1,51 @@
+"""The processes below one of ours: how much memory they hold, and an end to them (Linux's /proc)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def children(pid: int) -> list[int]:
+    """Its direct children; none if it is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []
+
+
+def family(pid: int) -> Iterator[int]:
+    """It and all below it, as they are found one by one."""
+    yield pid
+    for child in children(pid):
+        yield from family(child)
+
+
+def memory(pid: int) -> int:
+    """Bytes in use by it and all below it; pages of files are left out, and what a fork shares counts twice."""
+    held = 0
+    for one in family(pid):
+        with suppress(OSError), open(f"/proc/{one}/statm") as file:
+            resident, shared = file.read().split()[1:3]
+            held += (int(resident) - int(shared)) * _PAGE
+    return held
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that waits for what is below it, from below, so that it is still there to wait for it.
+
+    Its first child is process 1 of a namespace, with which the kernel ends all others. Before there is one, the process
+    itself is killed, and those of its group, in which it is the leader. That the caller must wait for it still holds.
+    """
+    with suppress(ProcessLookupError):
+        below = children(process.pid)
+        for child in below:
+            os.kill(child, signal.SIGKILL)
+        if not below:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,35 @@
+"""What every sandbox does with a program before it runs, and says of it afterwards."""
+
+from __future__ import annotations
+
+import re
+import signal
+from textwrap import dedent
+from typing import Protocol
+
+from orgthink.runtime.result import Result
+
+
+class CodeRunner(Protocol):
+    """Runs a Python program."""
+
+    async def run(self, code: str) -> Result:
+        """What it printed, stdout and stderr verbatim; if it did not end well, the error says in a line how.
+
+        Failure if the program could not be run at all.
+        """
+        ...
+
+
+def unindented(code: str) -> str:
+    """The program without the indentation that all of its lines share, or its first one has alone."""
+    return re.sub(r"\A((?:[ \t]*\n)*)[ \t]+", r"\1", dedent(code))
+
+
+def ending(code: int | None, output: str) -> str:
+    """How a program ended that did not end well: its signal or exit code, and what it said last. One line."""
+    if code is not None and code > 128 and code - 128 in set(signal.Signals):
+        return f"ended by {signal.Signals(code - 128).name}"
+    lines = output.splitlines()
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"exit code {code}" + (f" ({last[:200]})" if last else "")

@@ -1,0 +1,163 @@
+"""Where programs that a model wrote run: alone, for a few seconds, with nothing of this machine in sight."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import IO
+from weakref import WeakKeyDictionary
+
+from orgthink.episode import Status
+from orgthink.errors import Failure, UserError
+from orgthink.runtime.result import Result
+from orgthink.tools import processes, room
+from orgthink.tools.program import CodeRunner, ending, unindented
+from orgthink.tools.sandbox_fusion import SandboxFusion
+
+__all__ = ["Bubblewrap", "CodeRunner", "SandboxFusion", "runner_named"]
+
+LOOK = 0.1
+"""Seconds between two looks at the memory of a program."""
+PATIENCE = 0.5
+"""Seconds for the kernel to clear away what was killed, before the wait for it blocks."""
+
+
+class _Stop(Enum):
+    """Why a program was stopped."""
+
+    TIME = auto()
+    OUTPUT = auto()
+    MEMORY = auto()
+
+
+def runner_named(name: str) -> CodeRunner:
+    """`bubblewrap`, or the URL of a SandboxFusion server; UserError for anything else, or if it cannot work here."""
+    if name == "bubblewrap":
+        return Bubblewrap()
+    if name.startswith(("http://", "https://")):
+        return SandboxFusion(name)
+    raise UserError(f"unknown sandbox {name!r}: bubblewrap, or the http:// URL of a SandboxFusion server")
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """Namespaces of its own for every program, made by bubblewrap. UserError where this machine cannot make them."""
+
+    seconds: float = 5.0
+    """Wall clock of a program, the start of its room included."""
+    memory_mb: int = 256
+    """MiB of memory, for each process and for all of them."""
+    processes: int = 16
+    """Processes and threads at once."""
+    output_bytes: int = 64 * 1024
+    """Bytes of output. Whoever writes more is stopped."""
+    file_mb: int = 16
+    """MiB of all files together."""
+    at_once: int = 2 * (os.cpu_count() or 1)
+    """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
+    _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        room.check()
+
+    async def run(self, code: str) -> Result:
+        """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
+        output = bytearray()
+        async with self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.at_once)):
+            process = self._start(code)
+            try:
+                stopped = await self._watch(process, output)
+                if stopped:
+                    processes.end(process)
+                await _ended(process)
+            finally:
+                if process.poll() is None:  # cancelled
+                    processes.end(process)
+                process.wait()
+                _pipe(process).close()
+        return self._result(output, process.returncode, stopped)
+
+    def _start(self, code: str) -> subprocess.Popen[bytes]:
+        limits = room.Limits(self.seconds, self.memory_mb, self.processes, self.file_mb)
+        try:
+            with room.files(unindented(code).encode(errors="surrogatepass")) as files:
+                return subprocess.Popen(
+                    room.command(limits, *files),
+                    env={},
+                    pass_fds=files,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise Failure(f"the sandbox did not start: {error}") from error
+
+    async def _watch(self, process: subprocess.Popen[bytes], output: bytearray) -> _Stop | None:
+        """Read until nobody can write any more, or a limit is passed; says which."""
+        now = asyncio.get_running_loop().time
+        deadline, look, pipe = now() + self.seconds, now() + LOOK, _pipe(process).fileno()
+        os.set_blocking(pipe, False)
+        while now() < deadline:
+            if now() >= look:
+                if processes.memory(process.pid) > self.memory_mb << 20:
+                    return _Stop.MEMORY
+                look = now() + LOOK
+            if not await _readable(pipe, min(deadline, look) - now()):
+                continue
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                return None
+            output += part
+            if len(output) > self.output_bytes:
+                return _Stop.OUTPUT
+        return _Stop.TIME
+
+    def _result(self, output: bytearray, code: int, stopped: _Stop | None) -> Result:
+        text = output[: self.output_bytes].decode(errors="replace")
+        if stopped is _Stop.TIME:
+            return Result(text, Status.TIMEOUT, error=f"stopped after {self.seconds:g} s")
+        if stopped is _Stop.OUTPUT:
+            return Result(text, Status.ERROR, error=f"stopped, and cut, after {self.output_bytes} bytes of output")
+        if stopped is _Stop.MEMORY:
+            return Result(text, Status.ERROR, error=f"stopped: all its processes held more than {self.memory_mb} MiB")
+        if code == 0:
+            return Result(text)
+        if text.startswith(room.COMPLAINTS):
+            raise Failure(f"the sandbox did not start: {text[:200]}")
+        return Result(text, Status.ERROR, error=ending(code, text))
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait for its end, without blocking the others."""
+    handle = os.pidfd_open(process.pid)
+    try:
+        await _readable(handle, PATIENCE)
+    finally:
+        os.close(handle)
+
+
+async def _readable(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read within so many seconds."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        async with asyncio.timeout(seconds):
+            await ready.wait()
+        return True
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout

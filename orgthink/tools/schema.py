@@ -1,0 +1,224 @@
+"""What a tool takes: one JSON Schema, from type hints and a docstring or written by somebody else, and its check.
+
+Nothing is coerced: `"1"` is no whole number. A whole number is a number, though. What is wrong is said on one line,
+all of it at once, so that a model can repair its call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic.json_schema import GenerateJsonSchema
+
+from orgthink.errors import UserError
+
+_SHOWN = 60
+"""Characters of a name or a value that are shown."""
+_SAID = 240
+"""Characters of what is said of one value."""
+_PROBLEMS = 5
+"""Problems that are spelled out; the others are counted."""
+
+Read = Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]]
+"""Arguments → the same with defaults filled in, and what is wrong with their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a tool takes."""
+
+    schema: dict[str, Any]
+    """JSON Schema of the arguments, an object. Shared: not to be changed."""
+    read: Read
+    """Looks at the values; the names are looked at here."""
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the defaults filled in; ValueError with one line that says all that is wrong."""
+        if not isinstance(arguments, Mapping):
+            raise ValueError(f"the arguments are an object by parameter, not {_shown(arguments)}")
+        filled, wrong = self.read(dict(arguments))
+        problems = [*_wrong_names(arguments, self.schema), *wrong]
+        if problems:
+            more = [f"and {len(problems) - _PROBLEMS} more"] if len(problems) > _PROBLEMS else []
+            raise ValueError("; ".join([*problems[:_PROBLEMS], *more]))
+        return filled
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> Parameters:
+        """Those of a function: types and defaults from its signature, descriptions from `Args:` in its docstring.
+
+        UserError if a parameter cannot be given by name or has no type that JSON can say.
+        """
+        return _of(function)
+
+    @staticmethod
+    def from_schema(schema: Mapping[str, Any]) -> Parameters:
+        """Those of a schema that somebody else wrote, an MCP server for one, who fills in the defaults, too.
+
+        Values are checked where `jsonschema` is installed. A name that the schema does not list is unknown unless it
+        says otherwise. UserError if the schema is none.
+        """
+        if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+            raise UserError('a tool\'s schema is that of an object: {"type": "object", "properties": {…}}')
+        if not isinstance(schema.get("properties", {}), Mapping) or not isinstance(schema.get("required", []), list):
+            raise UserError('a tool\'s schema has "properties" by name and a list "required"')
+        return Parameters(dict(schema), _schema_reader(dict(schema)))
+
+
+class _Untitled(GenerateJsonSchema):
+    """A schema without titles, which only repeat the names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+@lru_cache(maxsize=256)  # bounded: a function made in an episode must not outlive it for ever
+def _of(function: Callable[..., Any]) -> Parameters:
+    said = _descriptions(inspect.getdoc(function) or "")
+    fields: dict[str, Any] = {}
+    for i, (parameter, hint) in enumerate(_typed(function)):
+        default = ... if parameter.default is parameter.empty else parameter.default
+        # The name is an alias: one like `schema` or `_x` would be no field of a model.
+        described = {"description": said[parameter.name]} if parameter.name in said else {}
+        fields[f"p{i}"] = (hint, Field(default, alias=parameter.name, **described))
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    try:
+        model = create_model("Arguments", __config__=config, **fields)
+        schema = model.model_json_schema(schema_generator=_Untitled)
+    except PydanticUserError as error:
+        raise UserError(f"tool {function.__name__}: {error.message.splitlines()[0]}") from error
+    names = {field: info.alias or field for field, info in model.model_fields.items()}
+    schema = {"type": "object", "properties": {}, **schema}
+    return Parameters({key: schema[key] for key in schema if key != "title"}, _model_reader(model, names))
+
+
+def _typed(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any]]:
+    """The parameters of a function and their types."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise UserError(f"tool {function.__name__}: a type hint cannot be resolved: {error}") from error
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise UserError(f"tool {function.__name__}: {parameter} cannot be given by name")
+        if parameter.name not in hints:
+            raise UserError(f"tool {function.__name__}: give {parameter.name} a type hint")
+        yield parameter, hints[parameter.name]
+
+
+def _descriptions(docstring: str) -> dict[str, str]:
+    """What the section `Args:` says of each parameter."""
+    section = re.search(r"^Args:[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z)|[ \t]*\n)+)", docstring, re.MULTILINE)
+    lines = inspect.cleandoc("\n" + section[1]).splitlines() if section else []
+    said: dict[str, str] = {}
+    name = None
+    for line in lines:
+        entry = re.match(r"(\w+)[ ]*(?:\([^)]*\))?:(.*)", line)
+        if entry:
+            name = entry[1]
+            said[name] = entry[2].strip()
+        elif name is not None and line.strip():
+            said[name] = f"{said[name]} {line.strip()}".strip()
+    return said
+
+
+def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
+    """Checks with pydantic; `names` are the parameters by field."""
+
+    def read(arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        known = {name: value for name, value in arguments.items() if name in names.values()}
+        try:
+            checked = model.model_validate(known)
+        except ValidationError as invalid:
+            errors = invalid.errors(include_url=False, include_context=False)
+            wrong = [e for e in errors if e["type"] != "missing" or len(e["loc"]) > 1]  # others: `_wrong_names`
+            return {}, [f"{_path(e['loc'])}: {_said(e['msg'])}, got {_shown(e['input'])}" for e in wrong]
+        return {name: getattr(checked, field) for field, name in names.items()}, []
+
+    return read
+
+
+_LEFT_TO_THE_SERVER = ("pattern", "patternProperties", "unevaluatedProperties")
+"""Keywords with regular expressions: one of a stranger could take for ever."""
+
+
+def _schema_reader(schema: dict[str, Any]) -> Read:
+    """Checks with `jsonschema`; without it everything passes."""
+    if find_spec("jsonschema") is None:
+        return lambda arguments: (arguments, [])
+    from jsonschema import validators
+    from jsonschema.exceptions import SchemaError
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    base = validators.validator_for(schema, default=validators.Draft202012Validator)
+    try:
+        base.check_schema(schema)
+    except SchemaError as error:
+        raise UserError(f"a tool's schema is not valid: {_said(error.message)}") from error
+    skipped = {keyword: lambda *_: () for keyword in _LEFT_TO_THE_SERVER}
+    validator = validators.extend(base, skipped)(schema, registry=Registry())  # nothing is fetched for a `$ref`
+    named = ("required", "additionalProperties") if _is_closed(schema) else ("required",)  # found by `_wrong_names`
+
+    def read(arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        try:
+            errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
+        except (Unresolvable, RecursionError) as error:
+            return {}, [f"the tool's own schema cannot be used: {_said(str(error))}"]
+        wrong = [e for e in errors if len(e.absolute_schema_path) > 1 or e.validator not in named]
+        return arguments, [f"{_path(tuple(e.absolute_path))}: {_said(e.message)}" for e in wrong]
+
+    return read
+
+
+_OPENING = ("patternProperties", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$ref", "$dynamicRef")
+"""Keywords by which a schema may allow names that its properties do not list."""
+
+
+def _is_closed(schema: Mapping[str, Any]) -> bool:
+    """Whether a name that is not listed is unknown. Many a server leaves it open and then drops what is misspelt."""
+    others = schema.get("additionalProperties", "properties" not in schema)
+    return others is False and not any(keyword in schema for keyword in _OPENING)
+
+
+def _wrong_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the names."""
+    known = list(schema.get("properties", {}))
+    if _is_closed(schema):
+        for name in arguments:
+            if name not in known:
+                near = get_close_matches(name[:_SHOWN], known, n=1, cutoff=0.5)
+                takes = f"there is {', '.join(map(_shown, known))}" if known else "there are none"
+                yield f"unknown parameter {_shown(name)}: {f'did you mean {_shown(near[0])}?' if near else takes}"
+    for name in schema.get("required", ()):
+        if name not in arguments:
+            yield f"missing parameter {_shown(name)}"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """`xs[2].name` in quotes."""
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in location]
+    return _shown("".join(steps).removeprefix(".")) if steps else "the arguments"
+
+
+def _shown(value: Any) -> str:
+    return _short(json.dumps(value, ensure_ascii=False, default=str), _SHOWN)
+
+
+def _said(text: str) -> str:
+    return _short(text, _SAID)
+
+
+def _short(text: str, limit: int) -> str:
+    """On one line, without the middle if it is too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit // 2]} … {line[-limit // 2 :]}"

@@ -1,0 +1,105 @@
+"""The `search` tool: many queries at once, over whatever finds passages (section 4.1 and Appendix E of ParaManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orgthink.errors import Failure, UserError
+from orgthink.tools.tool import FunctionTool
+
+LEDGER = Path(__file__).parent.parent / "tasks" / "ledger"
+"""The corpus that this package ships."""
+
+NOTHING = "nothing found"
+"""What a query without a passage gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of text that was found."""
+
+    title: str
+    """What it is about; empty if it has no title."""
+    text: str
+    """What it says."""
+    score: float
+    """How well it fits the query: more is better, by the measure of who found it."""
+
+    @classmethod
+    def of(cls, contents: str, score: float = 0.0) -> Passage:
+        """A passage as Search-R1 writes it: a title in quotes on a line of its own, then the text."""
+        title, newline, text = contents.strip().partition("\n")
+        return cls(title.strip().strip('"'), text, score) if newline else cls("", title, score)
+
+    @property
+    def line(self) -> str:
+        """On one line, with its title."""
+        return " ".join((f"{self.title}: {self.text}" if self.title else self.text).split())
+
+
+class Retriever(Protocol):
+    """Something that finds passages."""
+
+    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+        """At most `topk` passages for each query, most relevant first. Failure if the outside world fails."""
+        ...
+
+
+async def look_up(retriever: Retriever, queries: Sequence[str], topk: int) -> str:
+    """What was found, a passage a line. Where there are several queries, each line begins with its own.
+
+    A query that is asked twice is answered once. Failure if there is none.
+    """
+    asked = list(dict.fromkeys(" ".join(query.split()) for query in queries))
+    if not any(asked):
+        raise Failure("there is nothing to search for: query_list needs at least one query")
+    lines = []
+    for query, passages in zip(asked, await retriever.retrieve(asked, topk), strict=True):
+        head = f"{query}: " if len(asked) > 1 else ""
+        lines += [head + line for line in [passage.line for passage in passages] or [NOTHING]]
+    return "\n".join(lines)
+
+
+def search_tool(retriever: Retriever, topk: int = 3) -> FunctionTool:
+    """`search` of Table 7, which costs nothing."""
+    if topk < 1:
+        raise UserError(f"topk is {topk}: a search has to find at least one passage")
+
+    async def search(query_list: list[str]) -> str:
+        """Finds passages for several queries at once.
+
+        Args:
+            query_list: What to look for, each in a few words.
+        """
+        return await look_up(retriever, query_list, topk)
+
+    return FunctionTool(search)
+
+
+def retriever_named(name: str) -> Retriever:
+    """What the word on the command line means; UserError if there is nothing to search.
+
+    ledger                      the corpus this package ships
+    FOLDER                      a folder of .txt, .md or .jsonl files
+    http://HOST:PORT            a server with Search-R1's `/retrieve`
+    dense:ENCODER[:CORPUS]      an encoder's folder, and what it is to search: `ledger` or a folder
+    """
+    if name.startswith(("http://", "https://")):
+        from orgthink.tools.retriever_client import RetrieverClient
+
+        return RetrieverClient(name)
+    if name.startswith("dense:"):
+        from orgthink.tools.dense import dense_corpus
+
+        encoder, _, folder = name.removeprefix("dense:").partition(":")
+        return dense_corpus(Path(encoder), _folder(folder or "ledger"))
+    from orgthink.tools.corpus import corpus
+
+    return corpus(_folder(name).resolve())
+
+
+def _folder(name: str) -> Path:
+    return LEDGER if name == "ledger" else Path(name)

@@ -1,0 +1,72 @@
+"""The tool suite of ParaManager (Table 7), by the names that a run folder remembers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from orgthink.engines.engine import Tools
+from orgthink.errors import pick
+from orgthink.tools.agents import agents
+from orgthink.tools.python import python_tool
+from orgthink.tools.sandbox import runner_named
+from orgthink.tools.search import retriever_named, search_tool
+from orgthink.tools.tool import Tool
+
+FINAL = "final_answer"
+"""The action that ends the rounds. It takes nothing."""
+
+TOOLS = (
+    "standard_reasoner",
+    "critical_reviewer",
+    "knowledge_searcher",
+    "search",
+    "code_reasoner",
+    "python",
+    "ensemble_solver",
+)
+"""The suite, `final_answer` apart, in the order of the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What tools work with."""
+
+    sandbox: str = "bubblewrap"
+    """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
+    corpus: str = "ledger"
+    """What is searched: `ledger`, a folder of texts, the URL of a Search-R1 server, or `dense:FOLDER`."""
+    topk: int = 1
+    """Passages for each query."""
+
+
+def toolbox(names: Sequence[str], models: Sequence[str], python: Tool, search: Tool, *, brief: bool) -> dict[str, Tool]:
+    """The tools of these names over a pool of models, the default first. UserError for an unknown name."""
+    known = {tool.name: tool for tool in (*agents(models, python, search, brief=brief), search, python)}
+    return {name: pick("tool", name, known) for name in names}
+
+
+@cache
+def resources(suite: Suite) -> tuple[Tool, Tool]:
+    """`python` and `search`, opened once in a process. UserError if there is nothing to run code, or to search."""
+    return python_tool(runner_named(suite.sandbox)), search_tool(retriever_named(suite.corpus), topk=suite.topk)
+
+
+def described(tools: Mapping[str, Tool]) -> Tools:
+    """Tools and `final_answer` as models are told of them."""
+    final = {"type": "object", "properties": {}, "additionalProperties": False}
+    told = [{"name": t.name, "description": t.description, "parameters": t.parameters.schema} for t in tools.values()]
+    end = "Ends the work: the final answer is written from everything that was found."
+    return (*told, {"name": FINAL, "description": end, "parameters": final})
+
+
+def listed(tools: Tools) -> str:
+    """Their descriptions as text, one JSON object a line, as prompts of models without native calls show them."""
+    return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+
+
+def pool_text(models: Sequence[tuple[str, str]]) -> str:
+    """Ids of models and what they are good at, one a line."""
+    return "\n".join(f"{model}: {description}" for model, description in models)

@@ -1,0 +1,86 @@
+"""What a step's episodes say on average, for metrics.jsonl."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from orgthink.episode import Episode, FormatError
+from orgthink.grammar.toolcall import TAGS, CallTags
+from orgthink.measure.accuracy import all_correct
+from orgthink.measure.concurrency import concurrency
+from orgthink.measure.latency import critical_path
+from orgthink.measure.orchestration import (
+    calls_per_round,
+    cost,
+    managed,
+    models,
+    rounds,
+    statuses,
+    tools,
+    trajectory_tokens,
+    unique_tools,
+)
+from orgthink.measure.summary import has_format_error
+from orgthink.measure.usage import forks, sampled_tokens
+
+
+class Reward(Protocol):
+    """The reward of one episode, and what it is made of."""
+
+    @property
+    def total(self) -> float:
+        """R."""
+        ...
+
+    def parts(self) -> dict[str, float]:
+        """By the names of the metrics."""
+        ...
+
+
+def rollout_metrics(
+    episodes: Sequence[Episode], rewards: Mapping[str, Reward], tags: CallTags = TAGS
+) -> dict[str, Any]:
+    """Means over episodes, given the rewards by their ids; those of the managers' episodes beside them, if there are
+    any, whose calls are spelled with `tags`."""
+    made = [{fault.kind for fault in episode.format_faults} for episode in episodes]
+    parts = [reward.parts() for reward in rewards.values()]
+    led = [episode for episode in episodes if managed(episode)]
+    return {
+        "reward": _mean(reward.total for reward in rewards.values()),
+        **{name: _mean(each[name] for each in parts) for name in dict.fromkeys(n for each in parts for n in each)},
+        "all_correct": _mean(map(all_correct, episodes)),
+        "format_error_rate": _mean(map(has_format_error, episodes)),
+        "format_errors": {kind.value: _mean(kind in kinds for kinds in made) for kind in FormatError},
+        "concurrency_pool": _mean(map(concurrency, episodes)),
+        "critical_path_steps": _mean(map(critical_path, episodes)),
+        "forks": _mean(map(forks, episodes)),
+        "sampled_tokens": _mean(map(sampled_tokens, episodes)),
+        **(_orchestration(led, tags) if led else {}),
+    }
+
+
+def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:
+    """What managers did; a share is of all their calls."""
+
+    def shares(count: Callable[[Episode], Counter[Any]]) -> dict[str, float]:
+        counted = sum(map(count, episodes), Counter())
+        return {str(name): number / counted.total() for name, number in sorted(counted.items())}
+
+    return {
+        "rounds": _mean(len(rounds(episode, tags)) for episode in episodes),
+        "calls_per_round": _mean(calls_per_round(episode, tags) for episode in episodes),
+        "unique_tools": _mean(map(unique_tools, episodes)),
+        "cost_units": _mean(map(cost, episodes)),
+        "context_tokens": _mean(map(trajectory_tokens, episodes)),
+        "tool_shares": shares(tools),
+        "model_shares": shares(models),
+        "status_shares": shares(lambda episode: statuses(episode, tags)),
+    }
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; `None` if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,26 @@
+"""What a source of rows keeps between steps: a JSON file in the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orgthink.errors import UserError
+from orgthink.store import plain, typed, write_whole
+
+T = TypeVar("T")
+
+
+def keep(file: Path, state: Any) -> None:
+    """Write a dataclass."""
+    write_whole(file, json.dumps(plain(state)).encode())
+
+
+def kept(file: Path, cls: type[T]) -> T:
+    """The dataclass that was written. UserError that names the file if it is torn or holds something else."""
+    try:
+        data = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    return typed(cls, data, file)

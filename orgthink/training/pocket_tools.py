@@ -1,0 +1,81 @@
+"""The pocket models that call tools: a larger vocabulary, in which the pieces of a call's JSON are tokens.
+
+The text is the same as any model's (`orgthink.grammar.toolcall`), character by character; a model of a million
+parameters only gets to write it in fewer steps. A piece may still be out of place: then the call cannot be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Tokenizer
+
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.grammar.toolcall import CallStatus
+from orgthink.tasks.ledger import entries
+from orgthink.tools.toolbox import FINAL, TOOLS
+from orgthink.training import pocket
+
+MODELS = tuple(f"m{i}" for i in range(1, 7))
+"""Ids that models of a pool may have."""
+WORDS = (
+    "<reasoning>", "</reasoning>", "<code>", "</code>", "<query>", "</query>", "print",
+    "left", "final", "look", "compute", "ask", "answers", "reviewer", "coder", "searcher",
+    "ledger", "in", "costs", "coins", "review", "code", "search", "nothing", "found", "injected", "fault",
+)  # fmt: skip
+"""Of managers and their agents; the names of the ledger follow."""
+PIECES = (
+    '<tool_call>\n{"name": "',
+    '", "arguments": {"model_id": "',
+    '", "arguments": {"code": "print(',
+    '", "arguments": {"query_list": ["',
+    '", "arguments": {}}\n</tool_call>\n',
+    '", "subtask": "',
+    '", "',
+    ')"}}\n</tool_call>\n',
+    '"}}\n</tool_call>\n',
+    '"]}}\n</tool_call>\n',
+    '<tool_response>\n{"name": "',
+    *(f'", "status": "{status}", "value": "' for status in CallStatus),
+    '"}\n</tool_response>\n',
+    "\\n",
+    *TOOLS,
+    FINAL,
+    *MODELS,
+)
+"""Of calls and responses: tokens that stand in the text as they are, without a space before them."""
+
+
+def vocabulary() -> list[str]:
+    """All tokens in the order of their ids; those of the pocket models come first."""
+    names = dict.fromkeys(name for entry in entries() for name in (entry.item, entry.town))
+    return list(dict.fromkeys([*pocket.vocabulary(), *WORDS, *names, *PIECES]))
+
+
+def build_tokenizer() -> Tokenizer:
+    words = [word for word in vocabulary() if word not in PIECES]
+    tokenizer = pocket.build_tokenizer(words)
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in PIECES])
+    return tokenizer
+
+
+CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
+
+
+def write_folder(folder: Path) -> None:
+    """Everything of a model folder but the weights."""
+    pocket.write_folder(folder, CONFIG, build_tokenizer())
+
+
+def widened(base: Path, seed: int) -> Qwen3:
+    """The weights of a pocket model, with random embeddings for the tokens that it has not known."""
+    known, model = Qwen3.load(base), Qwen3(CONFIG)
+    model.initialise(torch.Generator().manual_seed(seed))
+    weights = known.to_hf()
+    for name, weight in model.to_hf().items():
+        rows = weights[name]
+        weights[name] = rows if rows.shape == weight.shape else torch.cat([rows, weight[len(rows) :]])
+    model.from_hf(weights)
+    return model

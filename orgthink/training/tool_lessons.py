@@ -1,0 +1,77 @@
+"""Lessons of a pocket model that writes programs and queries, reviews, and uses tools by itself.
+
+Beside what `orgthink.training.role_lessons` teaches: so the model still solves, verifies and corrects.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Origin, Problem, Trace
+from orgthink.organizations.prompts import prompt
+from orgthink.tasks import TASKS
+from orgthink.training import rehearsals, role_lessons
+from orgthink.training.cold_start import teacher_trace
+from orgthink.training.rows import Row, row_of
+from orgthink.training.teachers import helpers
+from orgthink.training.teachers.arithmetic_review import slipped
+from orgthink.training.teachers.countdown_review import near_miss, solved
+
+SHARES = {"roles": 0.45, "coder": 0.12, "searcher": 0.08, "reviewer": 0.17, "user": 0.18}
+"""Share of each kind of lesson."""
+NOISE = 0.2
+"""Share of what a reviewer is shown that is no answer."""
+
+
+def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
+    """An endless stream of rows; the same for the same pool."""
+    rng = random.Random(f"tools {seed}/{pool}")
+    (eos,) = tokenizer.eos_ids
+    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in rehearsals.TASK_NAMES}
+    roles = role_lessons.lessons("form", seed, pool)
+    users = rehearsals.lessons(seed, pool, tokenizer, alone=True)
+    while True:
+        (kind,) = rng.choices(list(SHARES), list(SHARES.values()))
+        if kind == "user":
+            yield row_of(next(users))
+            continue
+        problem = next(problems["ledger-mini" if kind == "searcher" else rng.choice(rehearsals.TASK_NAMES)])
+        trace = next(roles) if kind == "roles" else helping(kind, problem, rng)
+        yield row_of(trace, tokenizer.encode, eos)
+
+
+TEMPLATES = {"coder": "code_reasoner", "searcher": "knowledge_searcher", "reviewer": "critical_reviewer"}
+"""Prompt templates of the agents."""
+
+
+def helping(role: str, problem: Problem, rng: random.Random) -> Trace:
+    """A lesson of one of the agents. A coder and a reviewer get the prices of a ledger, as a manager gives them."""
+    kind, _, question = problem.terse.partition(" ")
+    if kind == "ledger" and role != "searcher" and (role == "reviewer" or rng.random() < 0.8):
+        kind, question = "arithmetic", problem.data["expression"]
+    shown = _answers(kind, problem, rng) if role == "reviewer" else []
+    said = {"coder": helpers.coded, "searcher": helpers.queried}.get(role)
+    text = said(question) if said else helpers.reviewed(kind, question, shown)
+    subtask = Problem("", "", "", f"{kind} {question}")
+    asked = prompt("pocket", TEMPLATES[role], subtask, answers=helpers.SEPARATOR.join(shown))[0].content
+    return teacher_trace(role, None, asked, [(text, Origin.SAMPLED)])
+
+
+def _answers(kind: str, problem: Problem, rng: random.Random) -> list[str]:
+    """What a reviewer is shown: right and wrong answers, and some that are none."""
+    shown: list[str] = []
+    for _ in range(rng.randint(1, 4)):
+        if rng.random() < NOISE:
+            shown.append(rng.choice(("none", "copper in lyon costs 7 coins", str(rng.randint(1, 60)))))
+        elif kind == "countdown":
+            numbers, target = problem.data["numbers"], problem.data["target"]
+            right = rng.random() < 0.5
+            order = rng.sample("+-*/", 4)
+            shown.append(solved(numbers, target, order)[1] if right else near_miss(numbers, target, rng))
+        else:
+            right = rng.random() < 0.5
+            expression = problem.data["expression"]
+            shown.append(str(problem.data["value"] if right else slipped(expression, rng).answer))
+    return list(dict.fromkeys(shown))

@@ -1,0 +1,162 @@
+"""Majority voting on a script: who votes, who waits for a place, what wins, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pocket import solve
+
+from orgthink.engines import engine_spec, open_engine
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec, broken, require_chance
+from orgthink.measure.usage import usage
+from orgthink.organizations.majority_vote import MajorityVote
+from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.self_refine import SelfRefine
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.tasks import ARITHMETIC_MINI
+
+PROBLEM = Problem("countdown-mini/test", "countdown-mini", "main question", "main question")
+ROOMY = Limits(capacity=8)
+
+
+def play(organization: Organization, turns: Sequence[Turn], limits: Limits = ROOMY, max_tokens: int = 1000) -> Episode:
+    """One attempt in virtual time; exactly these turns are asked for."""
+    engine = ScriptedEngine(turns)
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(max_tokens)), limits=limits))
+    run_virtual(engine.aclose())
+    return episode
+
+
+def ballot(answer: str, words: int = 0) -> Turn:
+    """A thinker that thinks so many words and votes: `words` + 3 tokens."""
+    return Turn("o " * words + f"<ANSWER> {answer} </ANSWER>")
+
+
+def test_eight_thinkers_over_four_places_take_two_turns():
+    turns = [ballot("1+1", words=7)] * 8
+    halved, whole = (play(MajorityVote(), turns, Limits(capacity=capacity)) for capacity in (4, 8))
+    assert (halved.seconds, whole.seconds) == (20, 10)
+    assert [trace.start for trace in halved.traces[1:]] == [0] * 4 + [10] * 4
+    assert [trace.agent for trace in halved.traces[1:]] == [f"controller/{i}" for i in range(1, 9)]
+    assert halved.answer == whole.answer == "1+1"
+
+
+def test_whoever_is_done_leaves_the_place_to_the_next_one():
+    turns = [ballot("1+1", words) for words in (7, 0, 0, 0)]
+    episode = play(MajorityVote(samples=4), turns, Limits(capacity=2))
+    assert episode.seconds == 10
+    assert [trace.start for trace in episode.traces[1:]] == [0, 0, 3, 6]
+
+
+def test_parallel_is_a_vote_of_as_many_as_the_pool_holds():
+    turns = [ballot("1+1"), ballot("2+2"), ballot("2+2")]
+    voted, paralleled = (play(one, turns, Limits(capacity=3)) for one in (MajorityVote(samples=3), Parallel()))
+    assert voted.traces == paralleled.traces and voted.answer == paralleled.answer == "2+2"
+    assert (voted.organization, paralleled.organization) == ("majority-vote", "parallel")
+
+
+@pytest.mark.parametrize(
+    ("answers", "winner"),
+    [
+        (["1+1", "2+2", "2+2"], "2+2"),
+        (["1+1", "2+2", "3+3"], "1+1"),  # among equals the one that was offered first
+        (["3+3", "1+1", "1+1", "3+3"], "3+3"),
+        (["1+2", "2+2", "2+1"], "1+2"),  # two spellings are one solution
+        (["1+1"], "1+1"),
+    ],
+)
+def test_the_most_frequent_answer_wins(answers: list[str], winner: str):
+    turns = [ballot(answer) for answer in answers]
+    assert play(MajorityVote(samples=len(answers)), turns).answer == winner
+
+
+def test_the_first_offer_counts_by_the_order_of_thinkers_not_of_time():
+    turns = [ballot("1+1", words=9), ballot("2+2")]
+    assert play(MajorityVote(samples=2), turns).answer == "1+1"
+
+
+def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
+    turns = [
+        Turn("it is 9", fails="gone"),
+        Turn("o " * 20 + "<ANSWER> 9 </ANSWER>"),
+        Turn("it is 9"),
+        ballot("1+1"),
+    ]
+    episode = play(MajorityVote(samples=4), turns, max_tokens=20)
+    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and broken(episode)
+    statuses = [Status.ERROR, Status.TRUNCATED, Status.NO_RETURN, Status.OK]
+    assert [trace.status for trace in episode.traces[1:]] == statuses
+    assert [(fault.agent, fault.kind) for fault in episode.format_faults] == [
+        ("controller/3", "NO_ANSWER"),
+        ("controller/2", "TRUNCATED"),
+    ]
+    assert play(MajorityVote(samples=3), turns[:3], max_tokens=20).answer is None
+
+
+def test_every_call_costs_a_unit_also_one_that_failed():
+    turns = [ballot("1+1"), Turn("o", fails="gone"), Turn("o " * 20)]
+    episode = play(MajorityVote(samples=3), turns, max_tokens=10)
+    assert [trace.cost for trace in episode.traces] == [None, 1, 1, 1]
+    assert {row.role: row.cost for row in usage([episode])}["thinker"] == 3
+    assert [trace.cost for trace in play(Sequential(), [ballot("1+1")]).traces] == [1]
+    assert [trace.cost for trace in play(Parallel(), [ballot("1+1")] * 2, Limits(2)).traces] == [None, 1, 1]
+
+
+@given(samples=st.integers(1, 8), capacity=st.integers(1, 8), budget=st.integers(1, 9))
+def test_a_budget_of_cost_is_spent_and_not_overdrawn_by_those_who_wait(samples: int, capacity: int, budget: int):
+    """Calls under way together may overdraw it; whoever has waited and finds nothing left makes no call."""
+    calls = min(samples, -(-budget // capacity) * capacity)
+    turns = [ballot("1+1")] * calls
+    limits = Limits(capacity=capacity, budget=Budget(cost=budget))
+    episode = play(MajorityVote(samples=samples), turns, limits)
+    assert [trace.cost for trace in episode.traces[1:]] == [1] * calls + [0] * (samples - calls)
+    assert [trace.turns for trace in episode.traces[1:]] == [1] * calls + [0] * (samples - calls)
+    assert episode.answer == "1+1"
+
+
+def test_whoever_the_deadline_finds_waiting_has_cost_nothing():
+    episode = play(MajorityVote(samples=3), [Turn("o", hangs=True)], Limits(1, episode_seconds=5))
+    assert (episode.stop, episode.answer) == (StopReason.DEADLINE, None)
+    assert [trace.cost for trace in episode.traces[1:]] == [1, 0, 0]
+
+
+def test_one_sample_may_be_greedy_and_several_may_not():
+    greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
+    with pytest.raises(UserError, match="majority-vote: 8 thinkers at temperature 0"):
+        require_chance(MajorityVote(), greedy, 1)
+    with pytest.raises(UserError, match="parallel: 2 thinkers at temperature 0"):
+        require_chance(Parallel(), greedy, 2)
+    for allowed in (MajorityVote(samples=1), Sequential(), Parallel()):
+        require_chance(allowed, greedy, 1)
+    require_chance(MajorityVote(), drawn, 1)
+    require_chance(SelfRefine(), greedy, 8)
+
+
+@pytest.mark.parametrize("samples", [0, -1])
+def test_a_vote_without_voters_is_refused(samples: int):
+    with pytest.raises(ValueError, match=f"samples is {samples}: it must be at least 1"):
+        MajorityVote(samples=samples)
+    with pytest.raises(UserError, match=f"samples is {samples}"):
+        OrganizationSpec("majority-vote", {"samples": samples}).named("mine")
+
+
+async def test_the_shipped_model_votes_on_problems():
+    engine = await open_engine(engine_spec("pocket-roles"))
+    organization = OrganizationSpec("majority-vote", {"prompts": "pocket"}).named("majority-vote")
+    episodes = await solve(engine, organization, 5, capacity=4, task=ARITHMETIC_MINI, tokens=128, temperature=1.0)
+    await engine.aclose()
+    assert not any(broken(episode) for episode in episodes) and all(episode.grade for episode in episodes)
+    assert sum(episode.grade.all_correct for episode in episodes) >= 2
+    for episode in episodes:
+        assert [trace.cost for trace in episode.traces[1:]] == [1] * 8
+        assert len({trace.text for trace in episode.traces[1:]}) > 1

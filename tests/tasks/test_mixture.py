@@ -1,0 +1,103 @@
+"""Several tasks as one: in turn, each its own."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.cli import main
+from orgthink.errors import UserError
+from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, TASKS, task_named
+from orgthink.tasks.mixture import Mixture
+
+PARTS = (ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU)
+
+mixtures = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4, unique=True).map(
+    lambda parts: Mixture(tuple(parts))
+)
+splits = st.sampled_from(["train", "test"])
+
+
+@given(mixtures, splits, st.integers(0, 9), st.integers(1, 30))
+def test_each_part_has_its_share_and_its_own_stream(mixture, split, seed, n):
+    problems = list(islice(mixture.problems(split, seed), n))
+    for i, part in enumerate(mixture.parts):
+        own = problems[i :: len(mixture.parts)]
+        assert own == list(islice(part.problems(split, seed), len(own)))
+    shares = Counter(problem.task for problem in problems)
+    assert max(shares.values()) - min(shares[part.name] for part in mixture.parts) <= 1
+    assert problems == list(islice(mixture.problems(split, seed), n)), "the same seed, the same stream"
+
+
+def test_another_seed_is_another_stream():
+    mixture = task_named("arithmetic-mini+countdown-mini")
+    first, second = (list(islice(mixture.problems("train", seed), 10)) for seed in (0, 1))
+    assert first != second
+
+
+def test_what_is_held_out_of_one_part_is_in_no_other_parts_training():
+    """Not only no problem: no target, which the two forms of countdown share."""
+    mixture = task_named("arithmetic-mini+countdown-mini+countdown-mini-single")
+    train, test = ({p.id: p for p in islice(mixture.problems(split, 0), 900)} for split in ("train", "test"))
+    assert not train.keys() & test.keys()
+    targets = [{p.data.get("target") for p in found.values()} - {None} for found in (train, test)]
+    assert len(targets[1]) == 10 and not targets[0] & targets[1]
+
+
+def test_a_problem_is_graded_by_its_own_task():
+    mixture = task_named("countdown-mini-single+arithmetic-mini")
+    countdown, arithmetic = islice(mixture.problems("test", 0), 2)
+    value = str(arithmetic.data["value"])
+    assert mixture.grade(arithmetic, value).all_correct
+    assert not mixture.grade(arithmetic, arithmetic.data["expression"]).all_correct, "worth the same, but no number"
+    numbers = list(COUNTDOWN_MINI_SINGLE.problem([2, 3, 4, 5, 6], 24).data["numbers"])
+    problem = COUNTDOWN_MINI_SINGLE.problem(numbers, 24)
+    assert mixture.grade(problem, "2 * 3 * 4").all_correct and not mixture.grade(problem, "24").all_correct
+    for problem, answer in ((countdown, "1 + 2"), (arithmetic, value)):
+        assert mixture.solutions(problem, answer) == TASKS[problem.task].solutions(problem, answer)
+
+
+def test_a_problem_of_no_part_has_no_grade():
+    problem = next(SUDOKU.problems("test", 0))
+    with pytest.raises(KeyError, match="sudoku"):
+        task_named("countdown-mini+arithmetic-mini").grade(problem, "1")
+
+
+def test_names_and_files(tmp_path):
+    assert task_named("sudoku+countdown").name == "sudoku+countdown"
+    assert task_named("sudoku") is SUDOKU
+    file = tmp_path / "a+b.jsonl"
+    file.write_text(json.dumps({"problem": "1 + 1?", "answer": "2"}) + "\n")
+    assert next(task_named(f"math:{file}").problems("test", 0)).task == "math", "a plus of a file is the file's"
+    tasks = [problem.task for problem in islice(task_named(f"sudoku+math:{file}").problems("test", 0), 4)]
+    assert tasks == ["sudoku", "math"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sudoku+countdwn", "did you mean countdown?"),
+        ("suduko+countdown", "did you mean sudoku?"),
+        ("sudoku+", "unknown task ''"),
+        ("sudoku+math+sudoku", "names sudoku twice"),
+        ("sudoku+countdown:file", "unknown task with a file 'countdown'"),
+        ("math:file+sudoku", "no file of problems at file"),
+    ],
+)
+def test_a_mixture_that_cannot_be_is_one_line(name, words):
+    with pytest.raises(UserError, match=words.replace("?", r"\?")) as caught:
+        next(task_named(name).problems("test", 0))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mixture_is_evaluated(tmp_path, capsys):
+    given = ["--task", "arithmetic-mini+countdown-mini-single", "--n", "4", "--max-tokens", "40", "--temperature", "0"]
+    assert main(["eval", *given, "--organizations", "sequential", "--out", str(tmp_path / "run")]) == 0
+    episodes = [json.loads(line) for line in (tmp_path / "run" / "episodes.jsonl").read_text().splitlines()]
+    assert Counter(e["problem"]["task"] for e in episodes) == {"arithmetic-mini": 2, "countdown-mini-single": 2}
+    assert all(e["grade"] is not None for e in episodes)

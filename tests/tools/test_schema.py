@@ -1,0 +1,338 @@
+"""What a tool takes: the schema that a function gives, and every way to miss it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import Field
+
+from orgthink.errors import UserError
+from orgthink.tools import schema as module
+from orgthink.tools.schema import Parameters
+
+
+async def search(
+    queries: list[str],
+    depth: int = 3,
+    share: float = 0.5,
+    order: Literal["new", "best"] = "best",
+    model: str | None = None,
+    exact: bool = False,
+    schema: list[int] = [],  # noqa: B006  # both the name and the default are meant
+) -> str:
+    """Looks things up.
+
+    In a corpus.
+
+    Args:
+        queries (list of str): What to look for,
+            one text a question: short
+            ones are best.
+        depth: Passages a query.
+
+        model: Who reads them
+          (`None`: nobody).
+    Returns:
+        order: This is no parameter.
+    """
+    return ""
+
+
+def bare() -> str:
+    return ""
+
+
+def problem(parameters: Parameters, arguments: Any) -> str:
+    with pytest.raises(ValueError) as caught:
+        parameters.check(arguments)
+    assert not isinstance(caught.value, UserError)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1 and len(text) < 1500
+    return text
+
+
+def test_the_schema_of_a_function():
+    assert Parameters.of(search).schema == {
+        "type": "object",
+        "properties": {
+            "queries": {
+                "description": "What to look for, one text a question: short ones are best.",
+                "items": {"type": "string"},
+                "type": "array",
+            },
+            "depth": {"default": 3, "description": "Passages a query.", "type": "integer"},
+            "share": {"default": 0.5, "type": "number"},
+            "order": {"default": "best", "enum": ["new", "best"], "type": "string"},
+            "model": {
+                "anyOf": [{"type": "string"}, {"type": "null"}],
+                "default": None,
+                "description": "Who reads them (`None`: nobody).",
+            },
+            "exact": {"default": False, "type": "boolean"},
+            "schema": {"default": [], "items": {"type": "integer"}, "type": "array"},
+        },
+        "required": ["queries"],
+        "additionalProperties": False,
+    }
+    assert Parameters.of(bare).schema == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def test_defaults_are_filled_in_and_not_shared():
+    first = Parameters.of(search).check({"queries": ["a"]})
+    assert first == {
+        "queries": ["a"], "depth": 3, "share": 0.5, "order": "best", "model": None, "exact": False, "schema": [],
+    }  # fmt: skip
+    first["schema"].append(1)
+    assert Parameters.of(search).check({"queries": ["a"]})["schema"] == []
+    assert Parameters.of(bare).check({}) == {}
+
+
+def test_a_whole_number_is_a_number():
+    assert Parameters.of(search).check({"queries": [], "share": 1, "model": "m", "order": "new"})["share"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, ['missing parameter "queries"']),
+        ({"querys": ["a"]}, ['unknown parameter "querys": did you mean "queries"?', 'missing parameter "queries"']),
+        ({"queries": [], "zzz": 1}, ['unknown parameter "zzz": there is "queries", "depth"']),
+        ({"queries": "a"}, ['"queries"', "list", 'got "a"']),
+        ({"queries": None}, ['"queries"', "list", "got null"]),
+        ({"queries": ["a", 1]}, ['"queries[1]"', "string", "got 1"]),
+        ({"queries": [], "depth": "1"}, ['"depth"', "integer", 'got "1"']),
+        ({"queries": [], "depth": 1.0}, ['"depth"', "integer", "got 1.0"]),
+        ({"queries": [], "depth": True}, ['"depth"', "integer", "got true"]),
+        ({"queries": [], "depth": None}, ['"depth"', "integer", "got null"]),
+        ({"queries": [], "share": "0.5"}, ['"share"', "number", 'got "0.5"']),
+        ({"queries": [], "share": True}, ['"share"', "number", "got true"]),
+        ({"queries": [], "share": float("nan")}, ['"share"', "finite"]),
+        ({"queries": [], "order": "old"}, ['"order"', "'new' or 'best'", 'got "old"']),
+        ({"queries": [], "model": 4}, ['"model"', "string", "got 4"]),
+        ({"queries": [], "exact": 1}, ['"exact"', "boolean", "got 1"]),
+        ({"queries": [], "exact": "true"}, ['"exact"', "boolean", 'got "true"']),
+        ({"queries": [], "schema": [1, "2"]}, ['"schema[1]"', "integer", 'got "2"']),
+        ({"queries": [], "p0": 1}, ['unknown parameter "p0"']),
+        ({"queries": 1, "depth": "x", "share": [], "deep": 0}, ['"deep"', '"queries"', '"depth"', '"share"']),
+        ({"queries": list(range(9))}, ['"queries[0]"', '"queries[4]"', "and 4 more"]),
+        ({"queries": [], "depth": "x\n" * 9999}, ['"depth"', " … "]),
+        ({"queries": [], "q" * 99999: 1}, ["unknown parameter", " … "]),
+        ({"queries": [], "a\nb\u2028c": 1}, ["unknown parameter"]),
+        ([["queries", []]], ["object by parameter"]),
+        ("{}", ["object by parameter", '"{}"']),
+    ],
+)
+def test_what_is_wrong_is_said_on_one_line(arguments, says):
+    said = problem(Parameters.of(search), arguments)
+    assert not [word for word in says if word not in said]
+
+
+def test_a_function_without_parameters_takes_none():
+    assert problem(Parameters.of(bare), {"x": 1}) == 'unknown parameter "x": there are none'
+
+
+def test_limits_in_hints_and_methods():
+    class Shelf:
+        def take(
+            self, count: Annotated[int, Field(ge=1, le=4, description="How many.")], _of: dict[str, int]
+        ) -> None: ...
+
+    parameters = Parameters.of(Shelf().take)
+    assert parameters.schema["properties"]["count"] == {
+        "description": "How many.", "minimum": 1, "maximum": 4, "type": "integer",
+    }  # fmt: skip
+    assert parameters.check({"count": 4, "_of": {"a": 1}}) == {"count": 4, "_of": {"a": 1}}
+    said = problem(parameters, {"count": 5, "_of": {"a": "1"}})
+    assert '"count": Input should be less than or equal to 4, got 5' in said and '"_of.a"' in said
+
+
+def untyped(x): ...
+def starred(*args: int): ...
+def keywords(**options: int): ...
+def positional(x: int, /): ...
+def unresolved(x: Nowhere): ...  # noqa: F821
+def opaque(x: weakref.ref): ...
+
+
+@pytest.mark.parametrize("function", [untyped, starred, keywords, positional, unresolved, opaque])
+def test_functions_that_are_no_tools(function):
+    with pytest.raises(UserError, match=f"^tool {function.__name__}: .+$"):
+        Parameters.of(function)
+
+
+def test_a_function_is_looked_at_once_and_not_kept_for_ever():
+    assert Parameters.of(search) is Parameters.of(search)
+    assert Parameters.of(search).schema is Parameters.of(search).schema
+
+    def passing(x: int) -> None: ...
+
+    kept = weakref.ref(passing)
+    Parameters.of(passing)
+    del passing
+    for i in range(300):
+        exec(f"def other(x: int = {i}): ...", names := {})
+        Parameters.of(names["other"])
+    gc.collect()
+    assert kept() is None
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+NAMES = st.sampled_from(list(Parameters.of(search).schema["properties"])) | st.text(max_size=5)
+NEAR = st.fixed_dictionaries(
+    {"queries": st.lists(st.text(max_size=3), max_size=2)},
+    optional={
+        "depth": st.integers() | VALUES,
+        "share": st.floats(0, 1) | VALUES,
+        "model": st.none() | st.text() | VALUES,
+    },
+)
+
+
+@given(NEAR | st.dictionaries(NAMES, VALUES, max_size=4))
+def test_the_check_is_that_of_the_schema(arguments):
+    """Against the reference implementation, which takes 1.0 for a whole number."""
+    parameters = Parameters.of(search)
+    valid = Draft202012Validator(parameters.schema).is_valid(arguments)
+    whole = [
+        v for name in ("depth", "schema") for v in [arguments.get(name)] for v in (v if isinstance(v, list) else [v])
+    ]
+    valid = valid and not any(isinstance(value, float) for value in whole)
+    if valid:
+        checked = parameters.check(arguments)
+        assert {name: checked[name] for name in arguments} == arguments
+        assert set(checked) == set(parameters.schema["properties"])
+        assert parameters.check(checked) == checked
+    else:
+        problem(parameters, arguments)
+
+
+SERVER = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "pattern": "^(a+)+$"},
+        "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}, "default": []},
+        "mode": {"enum": ["r", "w"]},
+        "options": {"type": "object", "required": ["n"], "additionalProperties": False, "properties": {"n": {}}},
+    },
+    "required": ["path"],
+}
+
+
+def test_a_schema_of_somebody_else():
+    """Defaults and patterns are the server's: one pattern of a stranger can take for ever."""
+    parameters = Parameters.from_schema(SERVER)
+    assert parameters.schema == SERVER
+    assert parameters.check({"path": "a" * 200 + "!"}) == {"path": "a" * 200 + "!"}
+    assert parameters.check({"path": "x", "lines": [1], "mode": "r", "options": {"n": None}})["lines"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"pth": "x"}, ['unknown parameter "pth": did you mean "path"?', 'missing parameter "path"']),
+        ({"path": 1}, ['"path": 1 is not of type']),
+        ({"path": "x", "lines": [1, 0]}, ['"lines[1]": 0 is less than the minimum of 1']),
+        ({"path": "x", "mode": "a"}, ['"mode"', "['r', 'w']"]),
+        ({"path": "x", "options": {}}, ['"options"', "'n' is a required property"]),
+        ({"path": "x", "options": {"n": 1, "m": 2}}, ['"options"', "'m' was unexpected"]),
+        ({"path": ["x" * 9999]}, ['"path"', " … ", "is not of type 'string'"]),
+        ([], ["object by parameter"]),
+    ],
+)
+def test_what_somebody_elses_schema_refuses(arguments, says):
+    said = problem(Parameters.from_schema(SERVER), arguments)
+    assert not [word for word in says if word not in said]
+    assert said.count("required property") <= 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "taken"),
+    [
+        ({}, {"x": 1}, True),
+        ({"type": "object"}, {"x": 1}, True),
+        ({"properties": {}}, {"x": 1}, False),
+        ({"properties": {"y": {}}}, {"x": 1}, False),
+        ({"additionalProperties": False}, {"x": 1}, False),
+        ({"properties": {"y": {}}, "additionalProperties": True}, {"x": 1}, True),
+        ({"properties": {"y": {}}, "additionalProperties": {"type": "integer"}}, {"x": 1}, True),
+        ({"properties": {"y": {}}, "additionalProperties": {"type": "integer"}}, {"x": "1"}, False),
+        ({"properties": {"y": {}}, "allOf": [{"properties": {"x": {}}}]}, {"x": 1}, True),
+        ({"properties": {"y": {}}, "allOf": [{"required": ["x"]}]}, {"y": 1}, False),
+        ({"properties": {"y": {}}, "additionalProperties": False, "allOf": [{}]}, {"x": 1}, False),
+        ({"properties": {"y": {}}, "$defs": {"n": {"type": "integer"}}}, {"y": "any"}, True),
+        ({"properties": {"y": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}, {"y": "1"}, False),
+        ({"properties": {"y": {"$ref": "#/$defs/m"}}}, {"y": 1}, False),
+        ({"$ref": "#"}, {"y": 1}, False),
+        ({"properties": {"y": {"$ref": "http://127.0.0.1:9/schema"}}}, {"y": 1}, False),
+        ({"properties": {"y": {"$ref": "file:///etc/hostname"}}}, {"y": 1}, False),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"y": {"type": "null"}}},
+            {"y": None},
+            True,
+        ),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"y": {"type": "null"}}},
+            {"y": 1},
+            False,
+        ),
+    ],
+)
+def test_what_other_schemas_say(schema, arguments, taken):
+    """What a schema points to elsewhere is not fetched."""
+    parameters = Parameters.from_schema(schema)
+    if taken:
+        assert parameters.check(arguments) == arguments
+    else:
+        problem(parameters, arguments)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        {"type": "string"},
+        {"type": "object", "properties": []},
+        {"required": "x"},
+        {"properties": {"x": {"type": "text"}}},
+    ],
+)
+def test_what_is_no_schema(schema):
+    with pytest.raises(UserError, match=r"^a tool's schema .+$"):
+        Parameters.from_schema(schema)
+
+
+def test_names_are_checked_without_the_package(monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    parameters = Parameters.from_schema(SERVER)
+    assert parameters.check({"path": 1}) == {"path": 1}
+    said = problem(parameters, {"pth": 1})
+    assert 'did you mean "path"?' in said and 'missing parameter "path"' in said
+    problem(parameters, [])
+
+
+@given(st.dictionaries(st.sampled_from(list(SERVER["properties"])) | st.text(max_size=3), VALUES, max_size=4))
+def test_any_arguments_are_judged_by_a_schema_of_somebody_else(arguments):
+    closed = {
+        **SERVER,
+        "additionalProperties": False,
+        "properties": {**SERVER["properties"], "path": {"type": "string"}},
+    }
+    if Draft202012Validator(closed).is_valid(arguments):
+        assert Parameters.from_schema(SERVER).check(arguments) == arguments
+    else:
+        problem(Parameters.from_schema(SERVER), arguments)

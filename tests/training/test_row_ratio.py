@@ -1,0 +1,227 @@
+"""Ratios of rows: Eq. 20 to 22 of ParaManager by hand, at their bounds, and in rows that differ."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from orgthink.training.policy_loss import FARTHEST, PolicyLoss, Ratio, token_losses, token_weights
+from orgthink.training.rows import PolicyRow
+from orgthink.training.staleness import Staleness
+
+PRODUCT = PolicyLoss(ratio="sequence", reduction="episode-mean")
+MEAN = PolicyLoss(ratio="sequence-mean", reduction="episode-mean")
+LOSSES = {loss.ratio: loss for loss in (PRODUCT, MEAN)}
+
+both = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+lengths = st.lists(st.integers(1, 6), min_size=1, max_size=5)
+
+# Shapes: N trained tokens of all rows, R rows.
+
+
+def moved(
+    log_ratios: Sequence[Sequence[float]],
+    advantages_R: Sequence[float],
+    loss: PolicyLoss,
+    stale: Sequence[Sequence[bool]] | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Rows whose tokens' log-probabilities went from -3 so far: the loss of each row [R], the gradient of their sum
+    with respect to the tokens of each, and which tokens were clipped [N]."""
+    sizes = [len(row) for row in log_ratios]
+    then_N = torch.full((sum(sizes),), -3.0, dtype=dtype)
+    now_N = (then_N + torch.tensor([each for row in log_ratios for each in row], dtype=dtype)).requires_grad_()
+    advantages_N = torch.tensor(advantages_R, dtype=dtype).repeat_interleave(torch.tensor(sizes))
+    old_N = None if stale is None else torch.tensor([each for row in stale for each in row])
+    found = token_losses(now_N, then_N, advantages_N, loss, None, old_N, sizes)
+    weights_N = torch.cat([torch.full((size,), 1 / size, dtype=dtype) for size in sizes])
+    losses = (found.losses_N * weights_N).split(sizes)
+    (gradient_N,) = torch.autograd.grad((found.losses_N * weights_N).sum(), now_N)
+    return torch.stack([of_row.sum() for of_row in losses]).detach(), list(gradient_N.split(sizes)), found.clipped_N
+
+
+def share(loss: PolicyLoss, length: int) -> float:
+    """Of a row's log-ratio, in one of its tokens' log-ratios: what a token moves its row by."""
+    return 1.0 if loss.ratio == "sequence" else 1 / length
+
+
+def unequal(log_ratio: float, loss: PolicyLoss, length: int) -> list[float]:
+    """Log-ratios of unequal tokens that give their row this one."""
+    total = log_ratio / share(loss, length)
+    parts = [total * (i + 1) for i in range(length - 1)]
+    return [*parts, total - math.fsum(parts)]
+
+
+@both
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize(
+    ("advantage", "ratio", "expected", "moves"),
+    [
+        (2.0, 1.29, -1.28 * 2, False),  # good, and already likelier by more than clip_high
+        (2.0, 50.0, -1.28 * 2, False),
+        (2.0, 1.27, -1.27 * 2, True),
+        (2.0, 0.79, -0.79 * 2, True),  # good but rarer: never clipped
+        (2.0, 0.01, -0.01 * 2, True),
+        (-2.0, 0.79, 0.8 * 2, False),  # bad, and already rarer by more than clip_low
+        (-2.0, 0.01, 0.8 * 2, False),
+        (-2.0, 0.81, 0.81 * 2, True),
+        (-2.0, 1.29, 1.29 * 2, True),  # bad but likelier: never clipped
+        (-2.0, 50.0, 50.0 * 2, True),
+        (0.0, 50.0, 0.0, False),
+    ],
+)
+def test_a_row_past_its_bound_gains_nothing_more(loss, length, advantage, ratio, expected, moves):
+    """Eq. 22; the gradient is exactly zero once the row is clipped."""
+    losses, (gradient,), clipped = moved([unequal(math.log(ratio), loss, length)], [advantage], loss)
+    assert losses.item() == pytest.approx(expected, rel=1e-12)
+    slope = -ratio * advantage * share(loss, length)
+    assert gradient.tolist() == (pytest.approx([slope] * length, rel=1e-12) if moves else [0.0] * length)
+    assert clipped.tolist() == [not 0.8 <= ratio <= 1.28] * length
+
+
+def test_the_product_is_of_all_tokens_of_a_row_and_of_no_other():
+    """1.1 at each of three tokens is 1.331 for the row, past the range that every token is within."""
+    rows, advantages = [[math.log(1.1)] * 3, [math.log(1.1)] * 2], [1.0, -1.0]
+    losses, gradients, clipped = moved(rows, advantages, PRODUCT)
+    assert losses.tolist() == pytest.approx([-1.28, 1.21])
+    assert gradients[0].tolist() == [0.0] * 3 and gradients[1].tolist() == pytest.approx([1.21] * 2)
+    assert clipped.tolist() == [True] * 3 + [False] * 2
+    losses, gradients, clipped = moved(rows, advantages, MEAN)
+    assert losses.tolist() == pytest.approx([-1.1, 1.1])
+    assert gradients[0].tolist() == pytest.approx([-1.1 / 3] * 3)
+    assert not clipped.any()
+
+
+@both
+@given(lengths, st.data())
+def test_at_the_first_step_the_gradient_is_that_of_the_weighted_log_likelihood(loss, sizes, data):
+    """Every ratio is exactly 1: the log-likelihood of a row, or its mean over tokens, times the advantage."""
+    advantages = data.draw(st.lists(st.floats(-3, 3), min_size=len(sizes), max_size=len(sizes)))
+    losses, gradients, clipped = moved([[0.0] * size for size in sizes], advantages, loss)
+    assert losses.tolist() == pytest.approx([-advantage for advantage in advantages])
+    for gradient, size, advantage in zip(gradients, sizes, advantages, strict=True):
+        assert gradient.tolist() == pytest.approx([-advantage * share(loss, size)] * size, abs=1e-15)
+    assert not clipped.any()
+
+
+@both
+@given(lengths, st.integers(0, 2**32))
+def test_a_row_does_not_see_its_neighbours(loss, sizes, seed):
+    rng = random.Random(seed)
+    rows = [[rng.gauss(0, 0.3) for _ in range(size)] for size in sizes]
+    advantages = [rng.gauss(0, 1) for _ in sizes]
+    together, gradients, clipped = moved(rows, advantages, loss)
+    for i, (row, advantage, of_row) in enumerate(zip(rows, advantages, clipped.split(sizes), strict=True)):
+        alone, (gradient,), outside = moved([row], [advantage], loss)
+        assert torch.equal(together[i], alone[0])
+        assert torch.equal(gradients[i], gradient) and torch.equal(of_row, outside)
+
+
+@given(st.lists(st.tuples(st.floats(-2, 2), st.floats(-2, 2), st.booleans()), min_size=1, max_size=6))
+def test_in_rows_of_one_token_all_ratios_are_the_same(tokens):
+    log_ratios = [[log_ratio] for log_ratio, _, _ in tokens]
+    advantages, old = [advantage for _, advantage, _ in tokens], [[old] for _, _, old in tokens]
+    plain, *others = (moved(log_ratios, advantages, loss, old) for loss in (PolicyLoss(), PRODUCT, MEAN))
+    for losses, gradients, clipped in others:
+        assert torch.equal(losses, plain[0]) and torch.equal(clipped, plain[2])
+        assert all(map(torch.equal, gradients, plain[1]))
+
+
+def row(length: int, episode: str) -> PolicyRow:
+    trained = (False, *[True] * length)
+    zeros, size = (0,) * len(trained), len(trained)
+    return PolicyRow(zeros, trained, (0.0,) * size, 1.0, 1.0, episode, "manager", "p", zeros)
+
+
+@both
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_rows_of_very_different_length_weigh_the_same(loss, dtype, close):
+    """Eq. 21, the mean over trajectories: of a token, of twenty thousand, and of seven."""
+    sizes, advantages, rng = [1, 20_000, 7], [1.5, -0.7, 0.3], random.Random(3)
+    rows = [row(size, str(i)) for i, size in enumerate(sizes)]
+    for size, weight in zip(sizes, token_weights(rows, loss.reduction), strict=True):
+        assert weight * size == pytest.approx(1 / len(rows))
+    log_ratios = [[rng.gauss(0, 1e-3) for _ in range(size)] for size in sizes]
+    losses, gradients, clipped = moved(log_ratios, advantages, loss, dtype=dtype)
+    assert not clipped.any()
+    for i, (size, advantage) in enumerate(zip(sizes, advantages, strict=True)):
+        slope = -math.exp(math.fsum(log_ratios[i]) * share(loss, size)) * advantage
+        assert losses[i].item() == pytest.approx(slope, rel=close)
+        assert gradients[i].tolist() == pytest.approx([slope * share(loss, size)] * size, rel=close)
+
+
+# Ratios that no number holds
+
+
+@both
+@pytest.mark.parametrize("log_ratio", [19.0, 21.0, 80.0])
+@pytest.mark.parametrize("length", [1, 1000])
+def test_a_ratio_that_would_overflow_stops_where_nothing_good_notices(loss, length, log_ratio):
+    """Up to e^80000 as a product. What is good was clipped, what is worth nothing stays so, what is bad pulls back."""
+    losses, gradients, clipped = moved([[log_ratio] * length] * 3, [1.0, 0.0, -1.0], loss, dtype=torch.float32)
+    bound = math.exp(min(log_ratio * length * share(loss, length), FARTHEST))
+    assert losses.tolist() == pytest.approx([-1.28, 0.0, bound], rel=1e-5)
+    assert not gradients[0].any() and not gradients[1].any()
+    assert gradients[2].tolist() == pytest.approx([bound * share(loss, length)] * length, rel=1e-5)
+    assert clipped.all()
+
+
+@both
+def test_a_ratio_that_vanishes_teaches_nothing(loss):
+    losses, gradients, clipped = moved([[-80.0] * 1000] * 3, [1.0, 0.0, -1.0], loss, dtype=torch.float32)
+    assert losses.tolist() == pytest.approx([0.0, 0.0, 0.8], rel=1e-5, abs=1e-30)
+    assert all(gradient.abs().max() < 1e-30 for gradient in gradients)
+    assert clipped.all()
+
+
+# Stale rows
+
+
+@both
+@pytest.mark.parametrize(("advantage", "ratio"), [(2.0, 1.5), (2.0, 5.0), (2.0, 0.1), (-2.0, 0.5), (-2.0, 5.0)])
+def test_one_stale_token_makes_its_row_stale_and_no_other(loss, advantage, ratio):
+    """It moves as one, never by more than the cap; its fresh neighbour does not notice."""
+    far = unequal(math.log(ratio), loss, 3)
+    rows, advantages = [far, [0.1, 0.2]], [advantage, 1.0]
+    losses, gradients, clipped = moved(rows, advantages, loss, [[False, True, False], [False, False]])
+    slope = -min(ratio, Staleness().cap) * advantage * share(loss, 3)
+    assert gradients[0].tolist() == pytest.approx([slope] * 3)
+    assert losses[0].item() == pytest.approx(slope * math.fsum(each - 3 for each in far))
+    fresh, untouched, outside = moved(rows, advantages, loss)
+    assert torch.equal(losses[1], fresh[1]) and torch.equal(gradients[1], untouched[1])
+    assert clipped.tolist() == [False] * 3 + outside[3:].tolist()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("ratio", LOSSES)
+def test_a_row_has_one_loss_however_long(ratio: Ratio):
+    with pytest.raises(ValueError, match=rf"^ratio '{ratio}' .*episode-mean"):
+        PolicyLoss(ratio=ratio)
+
+
+@pytest.mark.parametrize("ratio", LOSSES)
+def test_no_token_of_a_row_can_be_masked_alone(ratio: Ratio):
+    for beyond in ("drop", "truncate"):
+        PolicyLoss(ratio=ratio, reduction="episode-mean", staleness=Staleness(beyond=beyond))
+    with pytest.raises(ValueError, match=rf"^ratio '{ratio}' .*masked"):
+        PolicyLoss(ratio=ratio, reduction="episode-mean", staleness=Staleness(beyond="mask"))
+
+
+def test_a_ratio_that_is_not_known_is_named():
+    with pytest.raises(ValueError, match="ratio is 'rows': it must be one of token, sequence, sequence-mean"):
+        PolicyLoss(ratio="rows")  # type: ignore[arg-type]
+
+
+@both
+def test_where_rows_end_must_be_said(loss):
+    with pytest.raises(ValueError, match="how many tokens"):
+        token_losses(torch.zeros(2), torch.zeros(2), torch.ones(2), loss)
