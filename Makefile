@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench pocket results-asyncthink results-marsrl vllm test-vllm verl test-verl trl test-learning test-browser clean
+.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl vllm test-vllm verl test-verl trl test-learning test-browser clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,7 +32,13 @@ $(VENV)/.ready: pyproject.toml
 demo: setup  ## three organizations on held-out problems, with a table and a page
 	$(BIN)/orgthink demo
 
-test: setup  ## the tests that need nothing else
+sandbox:  ## bubblewrap, in which the code of models runs
+	@which bwrap >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && which apt-get >/dev/null 2>&1 \
+	       && apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null; } \
+	  || { echo "needs bubblewrap: apt-get install bubblewrap" >&2; exit 1; }
+
+test: setup sandbox  ## the tests that need nothing else
 	OMP_NUM_THREADS=1 $(BIN)/pytest
 
 check: setup  ## format, lint, types

@@ -35,6 +35,8 @@ class Train:
     """Shipped model or model folder to start from; without it the recipe's."""
     pairs: Path | None = None
     """File of query–response pairs to learn from, as `orgthink synth` writes them."""
+    episodes: Path | None = None
+    """Run folder of managers' trajectories to learn from, as `orgthink eval --samples 8 --split train` makes one."""
     lora: int | None = None
     """Train a low-rank adapter of this rank in place of the weights."""
     steps: int | None = None
@@ -86,10 +88,10 @@ class Train:
         """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
         from orgthink.training.models import LoraSettings
 
-        model, pairs = self.model, self.pairs
+        model, files = self.model, {"pairs": self.pairs, "episodes": self.episodes}
         return {
             "model": str(Path(model).resolve()) if model is not None and Path(model).is_dir() else model,
-            "pairs": None if pairs is None else str(pairs.resolve()),
+            **{name: None if file is None else str(file.resolve()) for name, file in files.items()},
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,
         }

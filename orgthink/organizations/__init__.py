@@ -5,6 +5,7 @@ from __future__ import annotations
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.paramanager import ParaManager, ToolUse
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
@@ -18,4 +19,6 @@ ORGANIZATIONS: dict[str, type[Organization]] = {
     "huang-yang": HuangYang,
     "majority-vote": MajorityVote,
     "self-refine": SelfRefine,
+    "paramanager": ParaManager,
+    "tool-use": ToolUse,
 }

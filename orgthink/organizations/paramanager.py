@@ -9,9 +9,8 @@ the next round, and its siblings run. `final_answer` ends the rounds.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
@@ -28,6 +27,7 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.speech import CALL
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
@@ -132,13 +132,12 @@ class _Work:
         self.manager = session.agent("manager", self._prompt("manager", problem), tools=self.told)
 
     def _prompt(self, template: str, problem: Problem) -> tuple[Message, ...]:
-        native = template == "manager" and getattr(getattr(self, "manager", None), "native_calls", False)
         shown = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,
             template,
             problem,
-            tools="" if native else listed(self.told),
+            tools="" if self.session.native_calls("manager") else listed(self.told),
             models=pool_text(shown),
             rounds=self.settings.rounds,
             calls=self.settings.calls,
@@ -220,8 +219,10 @@ class _Work:
         agent = order.tool.agent(order.arguments, self.desk)
 
         async def work(agent: Agent) -> Result | str | None:
-            agent.spend(order.tool.cost)
-            return await order.tool.work(agent, order.arguments, self.desk)
+            try:
+                return await order.tool.work(agent, order.arguments, self.desk)
+            finally:  # who spends its last unit beforehand could not decode any more
+                agent.spend(order.tool.cost)
 
         self.session.fork(self.manager, order.key, agent, work, seconds=self.settings.call_seconds)
 
@@ -229,11 +230,10 @@ class _Work:
         """What the manager is told of a call that was made."""
         status = status_of(result)
         text = result.text or (result.error or result.status if status is not CallStatus.OK else "")
-        return Response(name, status, _cut(text.strip(), self.settings.response_tokens))
+        return Response(name, status, self.manager.cut(text.strip(), self.settings.response_tokens))
 
     async def _answer(self) -> str | None:
         """The final answer, written from everything that was found."""
-        self.manager.spend(1.0)  # of `final_answer`
         if self.settings.synthesis == "summarizer":
             writer = self.session.agent("summarizer", self._prompt("summarizer", self.problem))
             result = await self.session.call(self.manager, "answer", writer, _write)
@@ -242,15 +242,10 @@ class _Work:
             writer = self.manager
             self.manager.tell(self._prompt("final", self.problem)[0].content)
             answer = await _write(self.manager)
+        self.manager.spend(CALL)  # of `final_answer`
         if answer is None and writer.error is None:
             self.session.unanswered(writer)
         return answer
-
-
-def _cut(text: str, words: int) -> str:
-    """The first words of a text."""
-    end = [match.end() for match in re.finditer(r"\S+", text)][words - 1 : words]
-    return text[: end[0]] if end else text
 
 
 async def _write(agent: Agent) -> str | None:
@@ -264,8 +259,3 @@ class ToolUse(ParaManager):
     tools: tuple[str, ...] = ("python", "search")
     """Which of the suite."""
     name: str = "tool-use"
-
-
-def serial(settings: ParaManager) -> ParaManager:
-    """The same manager with one call a round (ParaManager-Serial)."""
-    return replace(settings, calls=1)

@@ -129,6 +129,16 @@ class Agent:
         if self.stop in (StopReason.DONE, StopReason.LENGTH):
             self.stop = None
 
+    def cut(self, text: str, tokens: int) -> str:
+        """The beginning of a text, at most so many tokens long as this agent would see it."""
+        while (n := self._length(text)) > tokens:
+            text = text[: min(len(text) - 1, len(text) * tokens // n)]
+        return text
+
+    def _length(self, text: str) -> int:
+        seen, ids = self._idle_engine.injection(text)
+        return len(seen.split()) if ids is None else len(ids)
+
     def resume(self) -> None:
         """Let an agent that the limit of a segment cut off act again. The same scanner goes on within a tag."""
         assert self.stop is StopReason.LENGTH, f"{self.id} was not cut off by the limit of a segment: {self.stop}"

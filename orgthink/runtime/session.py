@@ -99,6 +99,10 @@ class Session:
             limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
         return self._new(role, messages, own or self._default, limit, tools)
 
+    def native_calls(self, role: str) -> bool:
+        """Whether agents of a role are told of their tools by their engine, so that their prompt need not."""
+        return (self._roles.get(role) or self._default).engine.native_calls
+
     def controller(self, role: str = CONTROLLER) -> Agent:
         """A root without a model: the organization's own code, which forks and joins."""
         assert not self.agents, f"{self.agents[0].id} is the root: make the controller first"

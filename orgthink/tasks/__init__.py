@@ -11,6 +11,7 @@ from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_S
 from orgthink.tasks.ledger import LEDGER_MINI
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.mixture import Mixture
+from orgthink.tasks.part import Part, part_of
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
 
@@ -25,12 +26,18 @@ FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math}
 
 
 def task_named(name: str) -> Task:
-    """The task of a name, or of `NAME:FILE`; of several names joined by `+`, their mixture, the last with its file.
+    """The task of a name, or of `NAME:FILE`; of several names joined by `+`, their mixture, the last with its file; and
+    with `@I/N` behind all that, part I of N.
 
     UserError if there is no such task; the file is read when problems are asked for.
     """
+    with user_input():
+        whole, part = part_of(name)
+        return _whole(whole) if part is None else Part(_whole(whole), *part)
+
+
+def _whole(name: str) -> Task:
     names, colon, file = name.partition(":")
     *others, last = names.split("+")
     own = pick("task with a file", last, FROM_FILE)(Path(file)) if colon else pick("task", last, TASKS)
-    with user_input():
-        return Mixture((*(pick("task", other, TASKS) for other in others), own)) if others else own
+    return Mixture(*(pick("task", other, TASKS) for other in others), own) if others else own

@@ -27,9 +27,13 @@ def unindented(code: str) -> str:
 
 
 def ending(code: int | None, output: str) -> str:
-    """How a program ended that did not end well: its signal or exit code, and what it said last. One line."""
-    if code is not None and code > 128 and code - 128 in set(signal.Signals):
-        return f"ended by {signal.Signals(code - 128).name}"
-    lines = output.splitlines()
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"exit code {code}" + (f" ({last[:200]})" if last else "")
+    """How a program ended that did not end well: its signal or exit code, and what it said last. One line.
+
+    Signal n is 128 + n, as shells have it, or −n, as Python does.
+    """
+    number = code - 128 if code is not None and code > 128 else -(code or 0)
+    if number in set(signal.Signals):
+        return f"ended by {signal.Signals(number).name}"
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
+    how = "ended without an exit code" if code is None else f"exit code {code}"
+    return how + (f" ({last[:200]})" if last else "")

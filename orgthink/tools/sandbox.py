@@ -8,12 +8,12 @@ import subprocess
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import IO
-from weakref import WeakKeyDictionary
 
 from orgthink.episode import Status
 from orgthink.errors import Failure, UserError
 from orgthink.runtime.result import Result
 from orgthink.tools import processes, room
+from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import CodeRunner, ending, unindented
 from orgthink.tools.sandbox_fusion import SandboxFusion
 
@@ -58,9 +58,7 @@ class Bubblewrap:
     """MiB of all files together."""
     at_once: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
-    _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
-        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
-    )
+    _places: PerLoop[asyncio.Semaphore] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         room.check()
@@ -68,7 +66,7 @@ class Bubblewrap:
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
-        async with self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.at_once)):
+        async with self._places.use(lambda: asyncio.Semaphore(self.at_once)) as places, places:
             process = self._start(code)
             try:
                 stopped = await self._watch(process, output)

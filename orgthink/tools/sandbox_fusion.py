@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import httpx2
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from orgthink.engines.retry import Patience, retry_after
 from orgthink.episode import Status
 from orgthink.errors import Failure, UserError
 from orgthink.runtime.result import Result
+from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import ending, unindented
 
 LARGEST = 1 << 20
@@ -42,16 +41,14 @@ class _Answer(BaseModel):
     run_result: _Run | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Line:
-    """The connections of an event loop to the server: open while a call is under way, shared by those at once."""
+    """The connections of an event loop to the server."""
 
     client: httpx2.AsyncClient
-    """Opened by the first of them."""
+    """Keeps them open while a call is under way."""
     places: asyncio.Semaphore
-    """For calls at once."""
-    calls: int = 0
-    """Under way or waiting; the last one closes the client."""
+    """For requests at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +69,7 @@ class SandboxFusion:
     """Requests that an event loop makes at once; others wait."""
     patience: Patience = field(default_factory=lambda: Patience(attempts=3))
     """With a server that is busy or does not answer."""
-    _lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = field(
-        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
-    )
+    _lines: PerLoop[_Line] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -87,14 +82,14 @@ class SandboxFusion:
     async def run(self, code: str) -> Result:
         """Run it. A server that stays silent is a TIMEOUT; one that cannot run programs, a Failure."""
         body = {
-            "code": unindented(code),
+            "code": _text(unindented(code)),
             "language": "python",
             "run_timeout": self.seconds,
             "memory_limit_MB": self.memory_mb,
             "files": {},
             "fetch_files": [],
         }
-        async with self._line() as line, line.places:
+        async with self._lines.use(self._open, _close) as line, line.places:
             for attempt in count(1):
                 asked = None
                 try:
@@ -106,7 +101,7 @@ class SandboxFusion:
                     failure = Failure(f"{self.url}: {error or type(error).__name__}")
                 else:
                     if answer is None:
-                        return Result("", Status.ERROR, error="more output than the server may send")
+                        return Result("", Status.ERROR, error=f"answer of more than {LARGEST} bytes: not read")
                     if status == 200:
                         return self._result(answer)
                     failure = Failure(f"{self.url}: HTTP {status}: {answer[:200].decode(errors='replace')}")
@@ -131,42 +126,36 @@ class SandboxFusion:
 
     def _result(self, answer: bytes) -> Result:
         try:
-            said = _Answer.model_validate_json(answer)
-        except ValidationError as error:
-            problem = error.errors()[0]
-            raise Failure(f"{self.url}: not the answer of a SandboxFusion server: {problem['msg']}") from error
+            said = _Answer.model_validate_json(_text(json.dumps(json.loads(answer), ensure_ascii=False)))
+        except (ValueError, RecursionError) as error:
+            raise Failure(f"{self.url}: not the answer of a SandboxFusion server: {answer[:100]!r}") from error
         ran = said.run_result
         if said.status == "SandboxError" or ran is None:
             raise Failure(f"{self.url}: {said.message or said.status}")
         output = (ran.stdout or "") + (ran.stderr or "")
-        whole = output.encode(errors="replace")
+        text = output.encode()[: self.output_bytes].decode(errors="replace")
         if ran.status == "TimeLimitExceeded":
-            text = whole[: self.output_bytes].decode(errors="replace")
             return Result(text, Status.TIMEOUT, error=f"stopped after {self.seconds:g} s")
-        if len(whole) > self.output_bytes:
-            text = whole[: self.output_bytes].decode(errors="replace")
+        if text != output:
             return Result(text, Status.ERROR, error=f"cut after {self.output_bytes} bytes of output")
         if said.status == "Success":
-            return Result(output)
-        return Result(output, Status.ERROR, error=ending(ran.return_code, output))
+            return Result(text)
+        return Result(text, Status.ERROR, error=ending(ran.return_code, text))
 
-    @asynccontextmanager
-    async def _line(self) -> AsyncGenerator[_Line]:
-        loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
-        if line is None:
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=self.at_once)
-            timeout = httpx2.Timeout(None, connect=self.patience.connect)
-            client = httpx2.AsyncClient(verify=_certificates(), timeout=timeout, limits=limits)
-            line = self._lines[loop] = _Line(client, asyncio.Semaphore(self.at_once))
-        line.calls += 1
-        try:
-            yield line
-        finally:
-            line.calls -= 1
-            if not line.calls:
-                del self._lines[loop]
-                await line.client.aclose()
+    def _open(self) -> _Line:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=self.at_once)
+        timeout = httpx2.Timeout(None, connect=self.patience.connect)
+        client = httpx2.AsyncClient(verify=_certificates(), timeout=timeout, limits=limits)
+        return _Line(client, asyncio.Semaphore(self.at_once))
+
+
+def _text(text: str) -> str:
+    """With a question mark for every half character, which no UTF-8 can carry."""
+    return text.encode(errors="replace").decode()
+
+
+async def _close(line: _Line) -> None:
+    await line.client.aclose()
 
 
 @cache

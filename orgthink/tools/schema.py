@@ -88,7 +88,7 @@ def _of(function: Callable[..., Any]) -> Parameters:
     for i, (parameter, hint) in enumerate(_typed(function)):
         default = ... if parameter.default is parameter.empty else parameter.default
         # The name is an alias: one like `schema` or `_x` would be no field of a model.
-        described = {"description": said[parameter.name]} if parameter.name in said else {}
+        described: dict[str, Any] = {"description": said[parameter.name]} if parameter.name in said else {}
         fields[f"p{i}"] = (hint, Field(default, alias=parameter.name, **described))
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     try:

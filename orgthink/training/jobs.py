@@ -24,6 +24,7 @@ from orgthink.training.sft import Course, SftSettings, train
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
+    from orgthink.training.trajectories import Selection
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -117,6 +118,52 @@ class Pairs(FromModel):
         device, dtype = chosen(self.device), precision(self.dtype)
         course = sft_course(base, Path(self.pairs), self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectories(FromModel):
+    """Any causal model, on the trajectories of managers that `orgthink eval` records (section 3.2 of ParaManager)."""
+
+    settings: SftSettings
+    """How."""
+    episodes: str | None = None
+    """Run folder with several samples of each problem; a recipe without one needs `--episodes`."""
+    most: float = 0.5
+    """Largest share of all calls that one tool makes, in (0, 1]."""
+    longest: int | None = None
+    """Tokens of the longest trajectory; longer ones are left out, and those that the model's context does not hold."""
+    kind: Literal["trajectories"] = "trajectories"
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def require(self) -> None:
+        FromModel.require(self)
+        if self.episodes is None:
+            raise UserError("this recipe learns from trajectories of yours: name their run folder with --episodes")
+        self._rows()
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        from orgthink.training.trajectory_course import trajectory_course
+
+        rows, selection = self._rows()
+        folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
+        print(selection.told, flush=True)
+        base, seed = model_folder(self.model), self.settings.seed
+        device, dtype = chosen(self.device), precision(self.dtype)
+        course = trajectory_course(base, rows, self.lora, dtype=dtype, device=device, seed=seed)
+        return train(course, self.settings, folder, report)
+
+    def _rows(self) -> tuple[list[Row], Selection]:
+        """What is learned from. UserError if it is not there, or nothing is left of it."""
+        from orgthink.training.trajectory_course import trajectory_rows
+
+        assert self.episodes is not None
+        base = model_folder(self.model)
+        known = [length for length in (self.longest, context_of(base)) if length is not None]
+        run = RunFolder.open(Path(self.episodes))
+        return trajectory_rows(run, base, most=self.most, longest=min(known, default=None))
 
 
 @dataclass(frozen=True, slots=True)

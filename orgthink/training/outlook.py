@@ -22,7 +22,7 @@ def outlook(job: KnownJob) -> dict[str, Any]:
 
 def unnamed(job: KnownJob) -> list[str]:
     """Options that a run needs, for what only the user has."""
-    return [f"--{name}" for name in ("model", "pairs") if getattr(job, name, "its own") is None]
+    return [f"--{name}" for name in ("model", "pairs", "episodes") if getattr(job, name, "its own") is None]
 
 
 def require(job: KnownJob) -> None:

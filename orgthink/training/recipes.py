@@ -7,18 +7,21 @@ Those of the pocket model are told in recipes/asyncthink and recipes/marsrl; tho
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluate import OrganizationSpec, RoleSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.episodes import RlSettings
-from orgthink.training.jobs import Calls, Mars, Pairs, Pocket, Policy, Report, Roles
+from orgthink.training.jobs import Calls, Mars, Pairs, Pocket, Policy, Report, Roles, Trajectories
 from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
@@ -27,7 +30,7 @@ from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
-KnownJob = Pocket | Pairs | Roles | Calls | Policy | Mars
+KnownJob = Pocket | Pairs | Trajectories | Roles | Calls | Policy | Mars
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,64 @@ def marsrl_paper() -> Mars:
     return Mars(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
 
 
+POOL = {"mars": "arithmetic", "sequential": "countdown", "tools": "code review"}
+"""Frozen models of the pocket manager, `pocket-` each, and what it is told of them; the first is the default."""
+
+
+def managed(*, calls: int = 4, pool: Mapping[str, str] = POOL) -> OrganizationSpec:
+    """The organization of the pocket manager."""
+    settings = {
+        "prompts": "pocket",
+        "pool": dict(pool),
+        "aliases": True,
+        "rounds": 5,
+        "calls": calls,
+        "brief": True,
+        "response_tokens": 32,
+    }
+    return OrganizationSpec("paramanager", settings)
+
+
+def paramanager(
+    *,
+    calls: int = 4,
+    pool: Mapping[str, str] = POOL,
+    diversity: float = 1.0,
+    cost_target: float = 8.0,
+    model: str | None = "pocket-manager-sft",
+) -> Policy:
+    """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail."""
+    organization = managed(calls=calls, pool=pool)
+    rollout = Rollout(
+        "arithmetic-mini+countdown-mini-single+ledger-mini@1/2",
+        replace(organization, settings=organization.settings | {"faults": {"rate": 0.1}}),
+        Limits(capacity=9),
+        max_tokens=96,
+        problems=12,
+        group=8,
+        models={name: RoleSpec(EngineSpec(f"pocket-{name}"), Sampling(160)) for name in pool},
+        roles=("manager",),
+    )
+    settings = RlSettings(
+        rollout,
+        steps=PARA_STEPS,
+        learning_rate=3e-4,
+        warmup=2,
+        minibatches=2,
+        loss=PolicyLoss(ratio="sequence", reduction="episode-mean"),
+        reward=ParaManagerReward(diversity=diversity, length_target=256, cost_target=cost_target),
+        delta=1e-6,
+        mixed=True,
+        redraw=1,
+        drift=1e-3,
+    )
+    return Policy(settings, model=model)
+
+
+PARA_STEPS = 24
+"""Of every run of the pocket manager."""
+
+
 RECIPES: dict[str, KnownJob] = {
     "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
@@ -160,9 +221,21 @@ RECIPES: dict[str, KnownJob] = {
     "marsrl-arithmetic-mini-vc": marsrl("arithmetic-mini", roles=("verifier", "corrector")),
     "marsrl-countdown-mini": marsrl("countdown-mini-single", tokens=256),
     "marsrl-qwen3": marsrl_paper(),
+    "paramanager-mini": paramanager(),
+    "paramanager-mini-serial": paramanager(calls=1),
+    "paramanager-mini-mono": paramanager(pool={"tools": POOL["tools"]}),
+    "paramanager-mini-no-diversity": paramanager(diversity=0.0),
+    "paramanager-mini-no-sft": paramanager(model="pocket-roles"),
+    "paramanager-mini-cost-4": paramanager(cost_target=4.0),
+    "paramanager-mini-cost-12": paramanager(cost_target=12.0),
+    "paramanager-mini-cost-16": paramanager(cost_target=16.0),
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
     "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),
+    "paramanager-sft": Trajectories(SftSettings(steps=120, learning_rate=3e-4, warmup=10)),
+    "paramanager-qwen3-sft": Trajectories(
+        SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152), longest=49_152
+    ),
     "asyncthink-qwen3-countdown": paper("countdown", capacity=2, tokens=2048, problems=64, group=32),
     "asyncthink-qwen3-math": paper("math", capacity=4, tokens=512, problems=128, group=8),
 }

@@ -1,4 +1,4 @@
-"""Rounds: a reply comes to its end, something is told, the next reply is decoded. Ids are those of the chat template."""
+"""Rounds: a reply comes to its end, something is told, the next is decoded. The ids are those of the chat template."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import MODEL, Exchange, Play, loopback, says
 from models import END, TURN, tiny_model
-from taught import SHAPE, teach
+from taught import teach
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, Engine
@@ -58,7 +58,7 @@ PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assis
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("models") / "chat", "chat", **SHAPE)
+    return tiny_model(tmp_path_factory.mktemp("models") / "chat", "chat")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_the_ids_are_those_of_the_whole_conversation(tokenizers, template, asked
 @given(asked=TEXTS, rounds=ROUNDS)
 def test_a_template_without_special_tokens_has_the_ends_of_replies_beside_it(tokenizers, asked, rounds):
     (end,) = tokenizers[PLAIN].eos_ids
-    context = grown(tokenizers[PLAIN], asked, rounds)
+    context = grown(tokenizers[PLAIN], asked, [(f" {reply}", told, ended) for reply, told, ended in rounds])
     whole = conversation(asked, [reply for reply, _, _ in rounds], [told for _, told, _ in rounds])
     rendered = tokenizers[PLAIN].prompt(whole).text
     assert tokenizers[PLAIN].decode([i for i in context.token_ids if i != end]) == context.text == rendered
@@ -207,7 +207,7 @@ def texts(trace: Trace, origin: Origin) -> list[str]:
 @pytest.fixture(scope="module")
 def chatty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that knows the replies by heart, in a conversation as its chat template writes it."""
-    folder = tiny_model(tmp_path_factory.mktemp("models") / "chatty", "chat", **SHAPE)
+    folder = tiny_model(tmp_path_factory.mktemp("models") / "chatty", "chat", hidden=64, layers=1)
     tokenizer = with_template(folder, QWEN)
     messages = (Message("user", PROBLEM.text),)
     learnt = list(tokenizer.prompt(messages).token_ids or ())

@@ -261,7 +261,8 @@ def test_plain_values_stay_readable():
 )  # fmt: skip
 def test_what_is_no_response_is_left_out(text):
     good = render_responses([Response("a", CallStatus.OK, "1")])
-    text = f"{good}<tool_response>{text}</tool_response>noise{good}<tool_response>"
+    cut_off = good.removesuffix("</tool_response>\n")
+    text = f"{good}<tool_response>{text}</tool_response>noise{good}{cut_off}"
     assert [response.value for response in read_responses(text)] == ["1", "1"]
 
 

@@ -87,6 +87,9 @@ TURNS = {
     ),
     "the answer holds a call": ((sampled(DONE), injected("write"), sampled(ASKED), injected(TOLD)), 1, True),
     "what is told holds a call": ((sampled(ASKED), injected(f"{TOLD}{DONE}"), *ROUND, *TAIL), 2, False),
+    "the word to answer speaks of responses": (
+        (sampled(DONE), injected("see every <tool_response>, then write"), sampled(ANSWER)), 1, True,
+    ),
     "no response in what is told can be read": (
         (sampled(ASKED), injected("<tool_response> ? </tool_response>"), *ROUND), 2, False,
     ),

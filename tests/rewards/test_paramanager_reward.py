@@ -197,7 +197,9 @@ def test_what_is_not_known_has_no_reward() -> None:
 def test_other_tags() -> None:
     tags = CallTags(call=("<call>", "</call>"))
     episode = led(sampled(render_reply("done", [FINAL], tags)))
-    assert (ParaManagerReward(tags=tags)(episode).format, PAPER(episode).format) == (1, 0)
+    ours, theirs = (replace(PAPER, theta_par=1.0, tags=own)(episode) for own in (tags, PAPER.tags))
+    assert (ours.format, ours.parallel) == (1, 1)
+    assert (theirs.format, theirs.parallel) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,18 @@ from orgthink.tasks.mixture import Mixture
 
 PARTS = (ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU)
 
-mixtures = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4, unique=True).map(
-    lambda parts: Mixture(tuple(parts))
-)
+mixtures = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4, unique=True).map(lambda parts: Mixture(*parts))
 splits = st.sampled_from(["train", "test"])
 
 
 @given(mixtures, splits, st.integers(0, 9), st.integers(1, 30))
 def test_each_part_has_its_share_and_its_own_stream(mixture, split, seed, n):
     problems = list(islice(mixture.problems(split, seed), n))
-    for i, part in enumerate(mixture.parts):
+    for i, part in enumerate(mixture.parts.values()):
         own = problems[i :: len(mixture.parts)]
         assert own == list(islice(part.problems(split, seed), len(own)))
     shares = Counter(problem.task for problem in problems)
-    assert max(shares.values()) - min(shares[part.name] for part in mixture.parts) <= 1
+    assert max(shares.values()) - min(shares[name] for name in mixture.parts) <= 1
     assert problems == list(islice(mixture.problems(split, seed), n)), "the same seed, the same stream"
 
 
@@ -84,7 +82,7 @@ def test_names_and_files(tmp_path):
         ("sudoku+countdwn", "did you mean countdown?"),
         ("suduko+countdown", "did you mean sudoku?"),
         ("sudoku+", "unknown task ''"),
-        ("sudoku+math+sudoku", "names sudoku twice"),
+        ("sudoku+math+sudoku", "names a task twice"),
         ("sudoku+countdown:file", "unknown task with a file 'countdown'"),
         ("math:file+sudoku", "no file of problems at file"),
     ],

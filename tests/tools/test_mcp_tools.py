@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -166,25 +167,21 @@ class _Calls:
         root, desk = session.controller(), Desk(session, problem, lambda *_: (), {})
         child = self.tool.agent(self.arguments, desk)
         work = self.tool.work
-        result = await session.call(root, "1.1", child, lambda child: work(child, self.arguments, desk), seconds=2)
+        result = await session.call(root, "1.1", child, lambda child: work(child, self.arguments, desk), seconds=1)
         return f"{status_of(result)} {result.text or result.error}"
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "answer"),
-    [
-        ("add", {"a": 1, "b": 1}, "OK 2"),
-        ("fail", {"why": "so"}, "EXEC_ERR"),
-        ("crash", {"words": "ouch"}, "EXEC_ERR"),
-        ("slow", {"seconds": 60}, "TIMEOUT"),
-    ],
-)
-async def test_a_call_in_an_episode_is_a_code_agent(command: str, name: str, arguments: Any, answer: str) -> None:
+async def test_a_call_in_an_episode_is_a_code_agent(command: str) -> None:
     tools = await opened(command)
-    organization = _Calls(tools[name], arguments)
-    episode = await attempt(organization, PROBLEM, Backing(ScriptedEngine({}), Sampling(1)))
-    assert episode.stop is StopReason.DONE and (episode.answer or "").startswith(answer)
-    assert [(trace.role, trace.spans) for trace in episode.traces[1:]] == [(name, ())]
+    for name, arguments, answer in (
+        ("add", {"a": 1, "b": 1}, "OK 2"),
+        ("fail", {"why": "too blue"}, "EXEC_ERR .*too blue"),
+        ("slow", {"seconds": 60}, "TIMEOUT"),
+        ("crash", {"words": "ouch"}, "EXEC_ERR .*ouch"),
+    ):
+        episode = await attempt(_Calls(tools[name], arguments), PROBLEM, Backing(ScriptedEngine({}), Sampling(1)))
+        assert episode.stop is StopReason.DONE and re.match(answer, episode.answer or "")
+        assert [(trace.role, trace.spans) for trace in episode.traces[1:]] == [(name, ())]
 
 
 def test_the_server_ends_with_the_loop(command: str) -> None:

@@ -85,10 +85,10 @@ def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
         retriever_named(str(tmp_path))
     with pytest.raises(UserError, match="nothing to search in"):
         retriever_named(str(folder_of(tmp_path, a__txt=" \n\n ", b__md="# Only a heading")))
-    with pytest.raises(UserError, match="no folder .*missing.* to search"):
+    with pytest.raises(UserError, match=r"no folder .*missing.* to search"):
         retriever_named(str(tmp_path / "missing"))
     (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
-    with pytest.raises(UserError, match="latin.txt is not UTF-8"):
+    with pytest.raises(UserError, match=r"latin\.txt is not UTF-8"):
         retriever_named(str(tmp_path))
 
 
@@ -99,8 +99,9 @@ def test_a_folder_is_indexed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_most_relevant_passage_comes_first() -> None:
-    assert await best(LIBRARY, "When does the FERRY to Åland leave?") == [TEXTS[0], TEXTS[2], TEXTS[1]]
-    assert await best(LIBRARY, "zolw CAFE\u0301") == [TEXTS[3]]
+    assert await best(LIBRARY, "When does the FERRY to Åland leave?") == [TEXTS[0], TEXTS[1], TEXTS[2]]
+    for query in ("CAFE", "cafe\u0301", "Z\u0307o\u0301łw"):
+        assert await best(LIBRARY, query) == [TEXTS[3]]
     assert await best(LIBRARY, "ferries", topk=1) == [TEXTS[2]], "the shorter of two with the same word"
     assert await best(LIBRARY, "airport") == []
     [found] = await LIBRARY.retrieve(["the ferry to aland"], 3)
@@ -154,8 +155,6 @@ async def test_other_work_goes_on_between_the_queries_of_a_call() -> None:
 async def test_a_large_corpus_is_searched_in_a_thread() -> None:
     main, used = threading.get_ident(), set[int]()
     large = Corpus([Passage("", f"passage {i}", 0.0) for i in range(5_001)])
-    large._index.create_function("spy", 0, lambda: used.add(threading.get_ident()) or 0)
-    large._index.execute("PRAGMA temp_store = MEMORY")
     inner = large._best
 
     def spied(query: str, topk: int) -> list[Passage]:

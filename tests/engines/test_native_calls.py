@@ -1,0 +1,384 @@
+"""Native tool calls: a chat endpoint's form of what everything above reads and writes as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback import MODEL, Exchange, Play, Server, answers, loopback, says, sends
+
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.native_calls import Fragment, fragments, messages, spoken
+from orgthink.engines.retry import Patience
+from orgthink.engines.wire import Mode
+from orgthink.episode import Episode, Message, Problem, Sampling, Span, StopReason
+from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
+from orgthink.runtime.agent import Agent, Backing
+from orgthink.runtime.attempt import attempt
+
+PROBLEM = Problem("p", "countdown", "The question.", "q")
+TOOLS = (
+    {"name": "python", "description": "Runs.", "parameters": {"type": "object", "properties": {"code": {}}}},
+    {"name": "search", "description": "Finds.", "parameters": {"type": "object", "properties": {"query": {}}}},
+)
+PYTHON, SEARCH = ToolCall("python", {"code": "print('</tool_call>')"}), ToolCall("search", {"query": "é <b>"})
+
+
+def delta(*calls: dict[str, Any], content: str | None = None, finish: str | None = None, **more: Any) -> str:
+    """An event of a chat."""
+    said = {"content": content} | ({"tool_calls": list(calls)} if calls else {})
+    return json.dumps({"choices": [{"index": 0, "delta": said, "finish_reason": finish, **more}]})
+
+
+def part(index: int | None, arguments: str | None = None, name: str | None = None, id: str | None = None) -> dict:
+    """A fragment of a call, without what is `None`."""
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    return {key: v for key, v in (("index", index), ("id", id), ("function", function)) if v not in (None, {})}
+
+
+def usage(tokens: int) -> str:
+    return json.dumps({"choices": [], "usage": {"completion_tokens": tokens}})
+
+
+def cut(index: int | None, call: ToolCall, id: str | None, size: int = 5) -> list[dict]:
+    """A call as servers stream it: its name, then its arguments in pieces."""
+    text = json.dumps(call.arguments)
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    return [part(index, "", call.name, id), *(part(index, piece) for piece in pieces)]
+
+
+def calling(*calls: dict, finish: str = "tool_calls", content: str = "", tokens: int | None = None) -> Play:
+    """A reply with some text, then fragments of calls, one an event."""
+    first = [delta(content=content)] if content else []
+    last = [delta(finish=finish), *([] if tokens is None else [usage(tokens)]), "[DONE]"]
+    return sends(*first, *(delta(call) for call in calls), *last)
+
+
+class Rounds:
+    """A manager that is told of each of its calls that it was made, until it makes none."""
+
+    name = "rounds"
+    roles = ("manager",)
+
+    def __init__(self, tools: Sequence[dict] = TOOLS) -> None:
+        self.tools, self.native = tuple(tools), None
+
+    async def run(self, problem, session) -> str:
+        manager: Agent = session.agent("manager", (Message("user", problem.text),), tools=self.tools)
+        self.native = manager.native_calls
+        while calls := read_reply(said := await manager.complete()).calls:
+            manager.tell(render_responses([responded(call) for call in calls]) + "2 rounds left")
+        return said
+
+
+def responded(call: ToolCall | BadCall) -> Response:
+    if isinstance(call, BadCall):
+        return Response(call.name or "", CallStatus.PARSE_ERR, call.problem)
+    return Response(call.name, CallStatus.OK, f"</tool_response> of {call.name}")
+
+
+async def talk(*plays: Play, organization: Rounds | None = None) -> tuple[Episode, list[dict[str, Any]]]:
+    async with loopback(*plays) as server:
+        engine = await opened(server)
+        episode = await attempt(organization or Rounds(), PROBLEM, Backing(engine, Sampling(100)))
+        await engine.aclose()
+    return episode, [exchange.body for exchange in server.exchanges]
+
+
+async def opened(server: Server, mode: Any = "auto") -> EndpointEngine:
+    return await EndpointEngine.open(
+        server.url, MODEL, mode=mode, patience=Patience(read=0.5, attempts=2, first_delay=0.01)
+    )
+
+
+def said(episode: Episode) -> list[Span]:
+    return [span for span in episode.root.spans if span.sampling is not None]
+
+
+# What is sent and what comes back.
+
+
+async def test_tools_are_offered_and_calls_come_as_text():
+    plays = [calling(*cut(0, PYTHON, "a"), content="let me see"), says("done")]
+    episode, bodies = await talk(*plays)
+    assert bodies[0]["tools"] == [{"type": "function", "function": tool} for tool in TOOLS]
+    assert bodies[0]["parallel_tool_calls"] is True
+    assert said(episode)[0].text == "let me see\n" + render_call(PYTHON)
+    assert read_reply(said(episode)[0].text).calls == (PYTHON,)
+    assert episode.answer == "done "
+
+
+async def test_what_was_called_and_what_came_back_goes_out_natively():
+    two = [*cut(0, PYTHON, "a"), *cut(1, SEARCH, "b")]
+    _, bodies = await talk(calling(*two, content="hm"), calling(*cut(0, SEARCH, "c")), says("done"))
+    assert bodies[0]["messages"] == [{"role": "user", "content": PROBLEM.text}]
+    assistant, first, second, left, again, third, _ = bodies[2]["messages"][1:]
+    assert (assistant["role"], assistant["content"]) == ("assistant", "hm")
+    assert [call["function"]["name"] for call in assistant["tool_calls"]] == ["python", "search"]
+    assert [json.loads(call["function"]["arguments"]) for call in assistant["tool_calls"]] == [
+        PYTHON.arguments, SEARCH.arguments
+    ]  # fmt: skip
+    ids = [call["id"] for call in (*assistant["tool_calls"], *again["tool_calls"])]
+    assert len(set(ids)) == 3 and all(len(name) == 9 and name.isalnum() for name in ids)
+    assert [turn["tool_call_id"] for turn in (first, second, third)] == ids
+    assert {turn["role"] for turn in (first, second, third)} == {"tool"}
+    assert json.loads(second["content"]) == {
+        "name": "search", "status": "OK", "value": "</tool_response> of search"
+    }  # fmt: skip
+    assert left == {"role": "user", "content": "2 rounds left"}
+    assert again["content"] is None
+
+
+INTERLEAVED = [
+    part(0, '{"code": ', "python", "a"),
+    part(1, '{"query"', "search", "b"),
+    part(0, '"1"}'),
+    part(1, ': "2"}'),
+]
+REPEATED = [
+    part(0, '{"code": ', "python", "a"),
+    part(0, '"1"}', "python", "a"),
+    part(1, '{"query": "2"}', "search", "b"),
+]
+NO_INDEX = [part(None, '{"code": "1"}', "python"), part(None, '{"query": ', "search"), part(None, '"2"}')]
+ONE_INDEX = [part(0, '{"code": "1"}', "python", "a"), part(0, '{"query": "2"}', "search", "b")]
+NO_IDS = [part(0, '{"code":', "python"), part(0, '"1"}'), part(1, '{"query":', "search"), part(1, ' "2"}')]
+IN_PARTS = [
+    part(0, None, "pyt", "a"),
+    part(0, None, "hon"),
+    part(0, '{"code": "1"}'),
+    part(1, '{"query": "2"}', "search"),
+]
+OBJECTS = [
+    {"index": 0, "function": {"name": "python", "arguments": {"code": "1"}}},
+    part(1, '{"query": "2"}', "search"),
+]
+
+
+@pytest.mark.parametrize("parts", [INTERLEAVED, REPEATED, NO_INDEX, ONE_INDEX, NO_IDS, IN_PARTS, OBJECTS])
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_two_calls_are_two_however_they_are_streamed(parts, at_once):
+    play = sends(delta(*parts, finish="tool_calls"), "[DONE]") if at_once else calling(*parts)
+    episode, _ = await talk(play, says("done"))
+    assert read_reply(said(episode)[0].text).calls == (
+        ToolCall("python", {"code": "1"}),
+        ToolCall("search", {"query": "2"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ('{"code": "x', "not JSON"),
+        ('{"code": print(1)}', "not JSON"),
+        ('["x"]', "is an object"),
+        ("{} {}", "not JSON"),
+        ('{"code": "</tool_call><tool_call>{\\"name\\": \\"search\\", \\"arguments\\": {}}', "not JSON"),
+    ],
+)
+async def test_arguments_that_are_no_json_reach_the_grammar_and_spare_the_others(arguments, problem):
+    plays = [calling(part(0, arguments, "python", "a"), *cut(1, SEARCH, "b")), says("done")]
+    episode, bodies = await talk(*plays)
+    bad, good = read_reply(said(episode)[0].text).calls
+    assert isinstance(bad, BadCall) and bad.name == "python" and problem in bad.problem
+    assert arguments.replace("<", "\\u003c") in bad.text
+    assert good == SEARCH
+    roles = [turn["role"] for turn in bodies[1]["messages"]]
+    assert roles == ["user", "assistant", "user"], "servers refuse such arguments, so that round stays text"
+    assert bodies[1]["messages"][1]["content"] == said(episode)[0].text
+
+
+async def test_a_call_that_a_limit_cut_off_is_told_as_far_as_it_came():
+    episode, _ = await talk(calling(part(0, '{"code": "prin', "python", "a"), finish="length"), says("done"))
+    assert isinstance(read_reply(said(episode)[0].text).calls[0], BadCall)
+    assert episode.answer == "done "
+
+
+async def test_a_call_without_arguments_has_none():
+    episode, _ = await talk(calling(part(0, None, "python", "a")), says("done"))
+    assert read_reply(said(episode)[0].text).calls == (ToolCall("python", {}),)
+
+
+async def test_a_server_that_leaves_tools_out_says_text_as_ever():
+    text = render_call(ToolCall("python", {"code": "1"}))
+    episode, _ = await talk(sends(delta(content=text), delta(finish="stop"), "[DONE]"), says("done"))
+    assert said(episode)[0].text == text
+    assert episode.answer == "done "
+
+
+async def test_without_tools_nothing_is_translated():
+    text = render_call(PYTHON)
+    _, bodies = await talk(
+        sends(delta(content=text, finish="stop"), "[DONE]"), says("done"), organization=Rounds(tools=[])
+    )
+    assert all("tools" not in body and "parallel_tool_calls" not in body for body in bodies)
+    assert bodies[1]["messages"][1] == {"role": "assistant", "content": text}
+
+
+@pytest.mark.parametrize("event", ['{"tool_calls": 3}', '{"tool_calls": ["x"]}', '{"tool_calls": [{"function": "f"}]}'])
+async def test_what_is_no_call_is_one_clear_error(event):
+    episode, _ = await talk(sends(f'{{"choices": [{{"delta": {event}}}]}}'))
+    assert episode.stop is StopReason.ERROR and "not an event of an answer" in (episode.error or "")
+
+
+async def test_an_answer_that_breaks_off_in_a_call_is_an_error():
+    episode, _ = await talk(sends(delta(part(0, "{", "python", "a"))))
+    assert episode.stop is StopReason.ERROR and "without saying why" in (episode.error or "")
+
+
+# Tokens.
+
+
+async def test_tokens_are_those_that_the_server_counts():
+    episode, _ = await talk(calling(*cut(0, PYTHON, "a"), content="hm", tokens=37), says("done", usage=4))
+    assert [span.tokens for span in said(episode)] == [37, 4]
+    assert episode.root.steps == 41
+
+
+async def test_a_fragment_counts_as_a_token_where_the_server_does_not_count():
+    parts = cut(0, PYTHON, "a")
+    episode, _ = await talk(calling(*parts, content="hm"), says("done"))
+    assert said(episode)[0].tokens == 1 + len(parts)
+    episode, _ = await talk(sends(delta(*parts, finish="tool_calls")), says("done"))
+    assert said(episode)[0].tokens == 1
+
+
+async def test_log_probabilities_of_calls_are_unknown_and_their_tokens_counted():
+    """The text is ours, the tokens are the server's: none of them belongs to a piece of it."""
+    logprobs = {"content": [{"token": token, "logprob": -1.0} for token in ("<tool", "_call>")]}
+    events = [
+        delta(content="hm", logprobs={"content": [{"token": "hm", "logprob": -1.0}]}),
+        delta(part(0, '{"code": "1"}', "python", "a"), logprobs=logprobs),
+        delta(finish="tool_calls"),
+    ]
+    episode, _ = await talk(sends(*events, usage(5)), says("done"))
+    assert said(episode)[0].text == "hm\n" + render_call(ToolCall("python", {"code": "1"}))
+    assert (said(episode)[0].tokens, said(episode)[0].logprobs) == (5, None)
+
+
+# Who has native calls.
+
+
+def probed(refusal: Play | None = None, counts: tuple[int, int] | None = None, needs: str = "tools") -> Any:
+    """Plays a server at the moment when it is asked what it can do."""
+
+    async def reply(self: Exchange, status: int, body: Any, **headers: str) -> None:
+        if "choices" in body and needs in self.body and refusal is not None:
+            return await refusal(self)
+        if "choices" in body and counts is not None:
+            body = body | {"usage": {"prompt_tokens": counts["tools" in self.body]}}
+        await plain(self, status, body, **headers)
+
+    plain = Exchange.reply
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "native"),
+    [
+        (probed(), True),
+        (probed(counts=(9, 90)), True),
+        (probed(counts=(9, 9)), False),
+        (probed(refusal=answers(400, '"auto" tool choice requires --enable-auto-tool-choice')), False),
+        (probed(refusal=answers(500, "tools param requires --jinja flag")), False),
+        (probed(refusal=answers(400, "unknown: parallel_tool_calls"), needs="parallel_tool_calls"), True),
+    ],
+)
+async def test_a_server_is_asked_whether_it_shows_tools_to_the_model(monkeypatch, reply, native):
+    monkeypatch.setattr(Exchange, "reply", reply)
+    organization = Rounds()
+    episode, bodies = await talk(says("done"), organization=organization)
+    assert organization.native is native
+    assert ("tools" in bodies[0]) is native
+    assert episode.answer == "done "
+
+
+async def test_other_modes_have_none():
+    async with loopback() as server:
+        engine = await opened(server, "completions")
+        assert engine.mode is Mode.COMPLETIONS and not engine.native_calls
+        await engine.aclose()
+
+
+# As functions.
+
+NAMES = st.sampled_from(["python", "search"])
+VALUES = st.recursive(st.text(max_size=8) | st.integers() | st.none(), lambda v: st.lists(v, max_size=2), max_leaves=3)
+CALLS = st.lists(st.builds(ToolCall, NAMES, st.dictionaries(st.text(max_size=4), VALUES, max_size=2)), min_size=1)
+TEXT = st.text(alphabet="ab \n", max_size=6)
+
+
+@given(calls=CALLS, data=st.data())
+def test_calls_in_any_fragments_are_the_calls(calls, data):
+    parts = []
+    for i, call in enumerate(calls):
+        text = json.dumps(call.arguments)
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=3)))
+        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+        parts += fragments([part(i, pieces[0], call.name, f"id{i}"), *(part(i, piece) for piece in pieces[1:])])
+    assert spoken(parts) == "".join(map(render_call, calls))
+
+
+@given(calls=CALLS, before=TEXT, after=TEXT)
+def test_a_round_goes_out_natively_and_nothing_is_lost(calls, before, after):
+    responses = [Response(call.name, CallStatus.OK, f"<tool_response> {i}") for i, call in enumerate(calls)]
+    turns = [
+        Message("user", "q"),
+        Message("assistant", before + "".join(map(render_call, calls))),
+        Message("user", render_responses(responses) + after),
+    ]
+    _, assistant, *rest = messages(turns)
+    tools, others = rest[: len(calls)], rest[len(calls) :]
+    assert [
+        ToolCall(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in assistant["tool_calls"]
+    ] == calls
+    assert (assistant["content"] or "") == before.strip()
+    assert [json.loads(turn["content"])["value"] for turn in tools] == [response.value for response in responses]
+    assert [turn["tool_call_id"] for turn in tools] == [call["id"] for call in assistant["tool_calls"]]
+    assert [turn["content"] for turn in others] == [after.strip()] * bool(after.strip())
+
+
+OK = CallStatus.OK
+CALL, TWO = render_call(PYTHON), render_call(PYTHON) + render_call(SEARCH)
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (TWO, render_responses([Response("python", OK, "1")])),
+        (CALL, render_responses([Response("python", OK, "1"), Response("python", OK, "1")])),
+        (TWO, render_responses([Response("search", OK, "1"), Response("python", OK, "2")])),
+        (CALL, "no response at all"),
+        (CALL, "<tool_response>\nnone\n</tool_response>"),
+        (CALL, render_responses([Response("python", OK, "1")]) + "<tool_response>"),
+        ("no call", render_responses([Response("python", OK, "1")])),
+        (f"<reasoning>{CALL}</reasoning>", render_responses([Response("python", OK, "1")])),
+        (CALL.replace("</tool_call>", ""), render_responses([Response("python", OK, "1")])),
+    ],
+)
+def test_what_does_not_match_stays_text(reply, told):
+    turns = [Message("user", "q"), Message("assistant", reply), Message("user", told), Message("assistant", CALL)]
+    assert messages(turns) == [{"role": turn.role, "content": turn.content} for turn in turns]
+
+
+def test_a_prompt_that_shows_how_to_call_stays_text():
+    turns = [
+        Message("system", CALL),
+        Message("user", CALL),
+        Message("user", render_responses([Response("python", OK, "1")])),
+    ]
+    assert messages(turns) == [{"role": turn.role, "content": turn.content} for turn in turns]
+
+
+@given(
+    st.lists(
+        st.builds(Fragment, st.none() | st.integers(0, 2), st.none() | st.text(max_size=1), TEXT, st.text(max_size=4))
+    )
+)
+def test_any_fragments_make_calls_that_can_be_read(parts):
+    text = spoken(parts)
+    assert len(read_reply(text).calls) == text.count("<tool_call>") and bool(parts) == bool(text)

@@ -1,0 +1,236 @@
+"""The client of SandboxFusion, against a server on loopback that speaks its JSON, well or badly."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from loopback import Exchange
+
+from orgthink.engines.retry import Patience
+from orgthink.episode import Status
+from orgthink.errors import Failure
+from orgthink.tools.sandbox_fusion import LARGEST, SandboxFusion
+
+Play = Callable[[Exchange], Awaitable[None]]
+
+QUICK = Patience(connect=5.0, attempts=3, first_delay=0.001)
+
+
+@dataclass(slots=True)
+class Server:
+    """Plays in the order of the requests, the last one again and again."""
+
+    plays: list[Play]
+    url: str = ""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    connections: int = 0
+    """Made so far."""
+    open: set[asyncio.Task[None] | None] = field(default_factory=set)
+    """Connections that are still up."""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open.add(asyncio.current_task())
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                first, *lines = head.strip().split("\r\n")
+                headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+                body = json.loads(await reader.readexactly(int(headers["content-length"])))
+                self.bodies.append(body)
+                self.paths.append(first)
+                await self.plays[min(len(self.bodies), len(self.plays)) - 1](Exchange(body, headers, writer))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            self.open.discard(asyncio.current_task())
+
+
+@asynccontextmanager
+async def fusion(*plays: Play) -> AsyncIterator[tuple[SandboxFusion, Server]]:
+    server = Server(list(plays))
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield SandboxFusion(server.url, patience=QUICK), server
+    finally:
+        listening.close()
+        if server.open:
+            await asyncio.wait({task for task in server.open if task}, timeout=5.0)
+        assert not server.open, "the client leaves no connection behind"
+
+
+def runs(status: str = "Success", run_status: str = "Finished", **result: Any) -> Play:
+    """An answer in SandboxFusion's own form."""
+
+    async def play(exchange: Exchange) -> None:
+        run = {"status": run_status, "execution_time": 0.01, "return_code": 0, "stdout": "", "stderr": "", **result}
+        answer = {"status": status, "message": "", "compile_result": None, "run_result": run}
+        await exchange.reply(200, answer | {"executor_pod_name": None, "files": {}})
+
+    return play
+
+
+def replies(status: int, body: Any, **headers: str) -> Play:
+    """Anything."""
+
+    async def play(exchange: Exchange) -> None:
+        await exchange.reply(status, body, **headers)
+
+    return play
+
+
+async def silence(exchange: Exchange) -> None:
+    await asyncio.sleep(3600)
+
+
+async def cuts(exchange: Exchange) -> None:
+    exchange.cut()
+    await asyncio.sleep(0)
+
+
+async def test_what_is_asked_for():
+    async with fusion(runs(stdout="1\n")) as (runner, server):
+        result = await replace(runner, url=server.url + "/", seconds=3.0, memory_mb=99).run(
+            "  print(1)\n  print('\ud800')"
+        )
+    assert (result.text, result.status, result.error) == ("1\n", Status.OK, None)
+    assert server.paths == ["POST /run_code HTTP/1.1"]
+    body = {"code": "print(1)\nprint('?')", "language": "python", "run_timeout": 3.0, "memory_limit_MB": 99}
+    assert server.bodies == [body | {"files": {}, "fetch_files": []}]
+
+
+@pytest.mark.parametrize(
+    ("play", "text", "status", "error"),
+    [
+        (runs(stdout="a\n", stderr="warning\n"), "a\nwarning\n", Status.OK, None),
+        (runs(stdout=None, stderr=None), "", Status.OK, None),
+        (runs(stdout="ü\0\ud800 🙂"), "ü\0? 🙂", Status.OK, None),
+        (
+            runs("Failed", return_code=1, stdout="a\n", stderr="ValueError: b\n"),
+            "a\nValueError: b\n",
+            Status.ERROR,
+            "exit code 1 (ValueError: b)",
+        ),
+        (runs("Failed", "Error", return_code=None), "", Status.ERROR, "ended without an exit code"),
+        (runs("Failed", return_code=-9), "", Status.ERROR, "ended by SIGKILL"),
+        (runs("Failed", return_code=139), "", Status.ERROR, "ended by SIGSEGV"),
+        (
+            runs("Failed", "TimeLimitExceeded", return_code=None, stdout="so far"),
+            "so far",
+            Status.TIMEOUT,
+            "stopped after 5 s",
+        ),
+        (runs(stdout="x" * 70_000), "x" * 65_536, Status.ERROR, "cut after 65536 bytes of output"),
+        (runs(stdout="x" * (LARGEST + 1)), "", Status.ERROR, f"answer of more than {LARGEST} bytes: not read"),
+    ],
+)
+async def test_how_a_program_went(play, text, status, error):
+    async with fusion(play) as (runner, _):
+        result = await runner.run("…")
+    assert (result.text, result.status, result.error) == (text, status, error)
+
+
+@pytest.mark.parametrize(
+    ("play", "said"),
+    [
+        (replies(200, {"status": "SandboxError", "message": "no more\nrooms", "run_result": None}), "no more rooms"),
+        (replies(200, {"status": "Failed", "message": "", "run_result": None}), "Failed"),
+        (replies(200, "<html>hello</html>"), "not the answer of a SandboxFusion server"),
+        (replies(200, "[" * 200_000), "not the answer of a SandboxFusion server"),
+        (replies(200, ""), "not the answer of a SandboxFusion server"),
+        (replies(200, [1]), "not the answer of a SandboxFusion server"),
+        (replies(200, {"status": "Wonderful"}), "not the answer of a SandboxFusion server"),
+        (replies(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 3}}), "not the answer"),
+        (replies(404, "no such\npath"), "HTTP 404: no such path"),
+        (replies(422, {"detail": "language"}), "HTTP 422"),
+        (replies(429, "later", Retry_After="3600"), "HTTP 429: later"),
+    ],
+)
+async def test_a_server_that_cannot_is_a_failure_at_once(play, said):
+    async with fusion(play) as (runner, server):
+        with pytest.raises(Failure) as raised:
+            await runner.run("print(1)")
+    assert said in str(raised.value)
+    assert server.url in str(raised.value)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("trouble", [replies(500, "oh"), replies(503, "", Retry_After="0"), replies(429, ""), cuts])
+async def test_trouble_that_may_pass_is_waited_out(trouble):
+    async with fusion(trouble, trouble, runs(stdout="1")) as (runner, server):
+        assert (await runner.run("print(1)")).text == "1"
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize(("trouble", "said"), [(replies(500, "oh"), "HTTP 500: oh"), (cuts, r"127\.0\.0\.1")])
+async def test_trouble_that_stays_is_a_failure(trouble, said):
+    async with fusion(trouble) as (runner, server):
+        with pytest.raises(Failure, match=said):
+            await runner.run("print(1)")
+    assert len(server.bodies) == QUICK.attempts
+
+
+async def test_a_silent_server_is_a_timeout():
+    async with fusion(silence) as (runner, server):
+        result = await replace(runner, seconds=0.1, grace=0.2).run("print(1)")
+        assert (result.text, result.status) == ("", Status.TIMEOUT)
+        assert result.error == "no answer in 0.3 s"
+        assert len(server.bodies) == 1
+        for task in server.open:
+            task and task.cancel()
+
+
+async def test_nobody_there_is_a_failure():
+    async with fusion() as (runner, _):
+        pass
+    with pytest.raises(Failure, match=r"127\.0\.0\.1"):
+        await runner.run("print(1)")
+
+
+async def test_a_cancelled_call_closes_its_connection():
+    async with fusion(silence) as (runner, server):
+        call = asyncio.create_task(runner.run("print(1)"))
+        while not server.bodies:
+            await asyncio.sleep(0.001)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not runner._lines._shared
+        for task in server.open:
+            task and task.cancel()
+
+
+async def test_calls_at_once_share_their_connections_and_leave_none():
+    before = len(os.listdir("/proc/self/fd"))
+    async with fusion(runs(stdout="1")) as (runner, server):
+        runner = replace(runner, at_once=3)
+        results = await asyncio.gather(*(runner.run("print(1)") for _ in range(40)))
+        assert [result.text for result in results] == ["1"] * 40
+        assert server.connections <= 3
+        assert not runner._lines._shared
+    gc.collect()
+    await asyncio.sleep(0)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_every_event_loop_has_a_client_of_its_own():
+    runners: list[SandboxFusion] = []
+
+    async def once() -> str:
+        async with fusion(runs(stdout="1")) as (runner, server):
+            runners.append(runner)
+            first = runners[0]
+            assert not first._lines._shared
+            return (await replace(runner, url=server.url).run("print(1)")).text
+
+    assert asyncio.run(once()) == asyncio.run(once()) == "1"

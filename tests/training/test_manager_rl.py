@@ -1,0 +1,543 @@
+"""Reinforcement learning of one role beside frozen models: whose tokens are trained, which groups, from which place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from manager_episodes import Call, episode_of
+from safetensors.torch import load_file
+
+from orgthink.engines import MODELS, EngineSpec
+from orgthink.engines.engine import EngineUnavailable
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.scripted import ScriptedEngine
+from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.grammar.toolcall import CallStatus
+from orgthink.measure.usage import sampled_tokens
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.session import Session
+from orgthink.store import RunFolder, plain, typed
+from orgthink.tasks import TASKS
+from orgthink.tasks.task import Split
+from orgthink.training import checkpoint, frozen
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.episode_metrics import rollout_metrics
+from orgthink.training.episodes import Episodes, RlSettings, mixed, require_version
+from orgthink.training.recipes import RECIPES, Training, adjusted, mini
+from orgthink.training.rl import Batch, Clock, train_policy
+from orgthink.training.rollout import Rollout
+from orgthink.training.rows import policy_rows
+
+POCKET = MODELS / "pocket"
+SEQUENTIAL = EngineSpec("pocket-sequential")
+
+
+@dataclass(frozen=True)
+class Led:
+    """A manager of two frozen agents, one called by its role, the other by the name of its model."""
+
+    name: str = "led"
+    roles: ClassVar[tuple[str, ...]] = ("manager", "reviewer", "strong")
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        async def work(agent: Agent) -> str:
+            agent.spend(1.0)
+            return await agent.complete()
+
+        asked = (Message("user", problem.terse),)
+        manager = session.agent("manager", asked)
+        said = await manager.complete()
+        session.fork(manager, "1.1", session.agent("reviewer", asked), work)
+        session.fork(manager, "1.2", session.agent("reasoner", asked, model="strong"), work)
+        told = [(await session.join(manager, key)).text for key in ("1.1", "1.2")]
+        manager.inject(" ; ".join(told))
+        return said + await manager.complete()
+
+
+class Coin:
+    """Problems whose answers are right by luck; one in five is right or wrong whatever is said."""
+
+    name = "coin"
+
+    def __init__(self, different: int = 10**6) -> None:
+        self.different = different
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        n = 0
+        while True:
+            n += 1
+            kind = n % self.different
+            yield Problem(f"coin/{kind}", self.name, f"toss {kind}", f"countdown {kind % 15} 2 3 = 6")
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        luck = zlib.crc32(f"{problem.id}{answer if int(problem.id[5:]) % 5 else ''}".encode())
+        return Grade(luck >> 7 & 1, 1)
+
+
+def by_text(episode: Episode) -> Reward:
+    """A reward that differs between samples."""
+    return Reward(zlib.crc32(episode.root.text.encode()) / 2**32, 0.5, 0.0, False)
+
+
+FROZEN = {
+    "reviewer": RoleSpec(SEQUENTIAL, Sampling(5)),
+    "strong": RoleSpec(SEQUENTIAL, Sampling(7, temperature=0.8, seed=1)),
+}
+ROLLOUT = Rollout(
+    "coin", OrganizationSpec("led"), Limits(4), 6, 1.5, problems=3, group=3, models=FROZEN, roles=("manager",)
+)
+SETTINGS = RlSettings(
+    ROLLOUT, steps=4, learning_rate=1e-3, warmup=0, decay=False, reward=by_text, mixed=True, redraw=2, save_every=1
+)  # type: ignore[arg-type]  # any function of an episode will do
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ORGANIZATIONS, "led", Led)
+    monkeypatch.setitem(TASKS, "coin", Coin())
+
+
+def collected(settings: RlSettings, steps: int = 1, source: Episodes | None = None) -> list[Batch]:
+    """What so many steps collect, with the pocket model as the policy."""
+    engine, episodes = LocalEngine.open(POCKET, threaded=False), source or Episodes(settings)
+
+    async def go() -> list[Batch]:
+        async with episodes.working():
+            batches = []
+            for step in range(steps):
+                await engine.update_weights(Qwen3.load(POCKET).to_hf(), str(step))
+                batches.append(await episodes.collect(engine, step, Clock()))
+            return batches
+
+    return asyncio.run(go())
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[list[Episode]]:
+    """What was rolled out, batch by batch."""
+    from orgthink.training import episodes
+
+    seen: list[list[Episode]] = []
+    roll_out = episodes.roll_out
+
+    async def noted(*given: Any) -> list[Episode]:
+        seen.append(await roll_out(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(episodes, "roll_out", noted)
+    return seen
+
+
+# Whose tokens
+
+
+def test_only_what_the_policy_sampled_is_trained_and_counts_as_its_entropy(attempts):
+    (batch,) = collected(replace(SETTINGS, mixed=False, redraw=0))
+    (episodes,) = attempts
+    assert {trace.role for e in episodes for trace in e.traces} == {"manager", "reviewer", "reasoner"}
+    assert {row.agent for row in batch.rows} == {"manager"} and len(batch.rows) == 9
+    drawn = [-p for e in episodes for span in e.root.spans for p in span.logprobs or ()]
+    assert sum(sum(row.trained) for row in batch.rows) == sum(e.root.steps for e in episodes) == len(drawn)
+    assert sum(map(sampled_tokens, episodes)) > len(drawn)
+    assert batch.entropy == pytest.approx(sum(drawn) / len(drawn))
+
+
+def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
+    trace = Trace("a", "worker", None, ())
+    assert not replace(ROLLOUT, models={"worker": FROZEN["strong"]}, roles=()).trains(trace)
+    for plan in (
+        replace(ROLLOUT, roles=()),
+        replace(ROLLOUT, models={}, roles=()),
+        replace(ROLLOUT, roles=("worker",)),
+    ):
+        assert plan.trains(trace)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"roles": ()}, "coin/1|led|0, manager/1.2: sampled by version pocket-sequential, not by 0"),
+        (
+            {"models": {"reviewer": FROZEN["reviewer"]}},
+            "manager/1.2: sampled by the policy, but nobody trains a reasoner",
+        ),
+    ],
+)
+def test_whose_tokens_they_are_is_checked_against_the_record(changes, words):
+    """A member of the pool that is taken for the policy's, and one without a model, which the policy stands in for."""
+    with pytest.raises(UserError) as caught:
+        collected(replace(SETTINGS, rollout=replace(ROLLOUT, **changes), mixed=False, redraw=0))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def versioned(role: str, version: str) -> Trace:
+    return Trace(role, role, None, (Span(Origin.SAMPLED, "x", 1, policy_version=version),))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=5))
+def test_a_trace_is_trained_if_and_only_if_the_newest_weights_sampled_it(made):
+    traces = tuple(versioned("own" if own else "other", "3" if newest else "2") for own, newest in made)
+    episode = Episode("e", Problem("p", "t", "", ""), "o", 2, traces)
+    if all(own == newest for own, newest in made):
+        require_version([episode], "3", lambda trace: trace.role == "own")
+    else:
+        with pytest.raises(UserError, match="episode e, o"):
+            require_version([episode], "3", lambda trace: trace.role == "own")
+
+
+def test_rows_are_those_of_the_traces_that_are_asked_for():
+    span = Span(Origin.SAMPLED, "x", 1, (5,), (-0.5,), "0", Sampling(1, 1.0))
+    traces = tuple(Trace(name, name, None, (span,)) for name in ("manager", "worker"))
+    episode = Episode("e", Problem("p", "t", "", ""), "o", 2, traces)
+    assert [row.agent for row in policy_rows(episode, 1.0)] == ["manager", "worker"]
+    assert [row.agent for row in policy_rows(episode, 1.0, lambda t: t.role == "worker")] == ["worker"]
+
+
+# Frozen models
+
+
+def test_frozen_models_draw_anew_for_every_step_problem_and_sample_and_again_in_another_run(attempts):
+    settings = replace(SETTINGS, mixed=False, redraw=0)
+    monotone = Coin(different=4)  # the same three problems at every step
+    TASKS["coin"] = monotone
+    for _ in range(2):
+        collected(settings, 2)
+    first, second, again, _ = [
+        {(e.id, trace.role): trace.spans[1].sampling for e in batch for trace in e.traces} for batch in attempts
+    ]
+    seeds = [{name: sampling.seed for name, sampling in batch.items()} for batch in (first, second)]
+    assert len(set(seeds[0].values()) | set(seeds[1].values())) == len(seeds[0]) + len(seeds[1])
+    assert first == again
+    assert {(s.max_tokens, s.temperature) for (_, role), s in first.items() if role == "reasoner"} == {(7, 0.8)}
+    texts = [[trace.text for e in batch for trace in e.traces] for batch in attempts]
+    assert texts[:2] == texts[2:], "a run repeats"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Engines that were opened in place of real ones."""
+    engines: list[Any] = []
+
+    class Watched(ScriptedEngine):
+        closed = False
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    async def open_engine(spec: EngineSpec) -> Watched:
+        engines.append(Watched([], model=str(spec.model)))
+        return engines[-1]
+
+    monkeypatch.setattr(frozen, "_open", open_engine)
+    return engines
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_is(opened, fails):
+    models = {**FROZEN, "weak": RoleSpec(EngineSpec("pocket"), Sampling(3))}
+    with pytest.raises(KeyError) if fails else pytest.raises(AssertionError, match="^$"):
+        async with frozen.frozen(models) as backings:
+            assert [engine.model for engine in opened] == ["pocket-sequential", "pocket"]
+            assert backings["reviewer"].engine is backings["strong"].engine is not backings["weak"].engine
+            assert {name: backing.sampling for name, backing in backings.items()} == {
+                name: model.sampling for name, model in models.items()
+            }
+            assert not any(engine.closed for engine in opened)
+            raise KeyError if fails else AssertionError
+    assert all(engine.closed for engine in opened)
+
+
+async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(opened, monkeypatch):
+    first = frozen._open
+
+    async def second_fails(spec: EngineSpec) -> Any:
+        if opened:
+            raise EngineUnavailable("no server\nthere")
+        return await first(spec)
+
+    monkeypatch.setattr(frozen, "_open", second_fails)
+    models = {"strong": FROZEN["strong"], "weak": RoleSpec(EngineSpec("x", "http://localhost:1"), Sampling(3))}
+    with pytest.raises(UserError, match="^the model of weak cannot be used: no server there$"):
+        async with frozen.frozen(models):
+            pass
+    assert [engine.closed for engine in opened] == [True]
+
+
+async def test_a_server_that_is_not_there_is_one_line():
+    models = {"weak": RoleSpec(EngineSpec("x", "http://127.0.0.1:9/v1"), Sampling(3))}
+    with pytest.raises(UserError, match="^the model of weak cannot be used: ") as caught:
+        async with frozen.frozen(models):
+            pass
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"models": {"strong": RoleSpec(EngineSpec("pokcet"), Sampling(3))}}, "model of strong cannot be used: pokcet"),
+        ({"models": {"stronk": FROZEN["strong"]}}, "no role 'stronk'"),
+        ({"roles": ("organizer",)}, "no role 'organizer'"),
+        ({"organization": OrganizationSpec("lead")}, "did you mean led"),
+    ],
+)
+def test_who_or_what_is_not_there_is_said_before_anything_is_sampled(changes, words):
+    SETTINGS.require(None)
+    with pytest.raises(UserError, match=words):
+        replace(SETTINGS, rollout=replace(ROLLOUT, **changes)).require(None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"roles": ("strong",)}, "roles and models both name strong"),
+        ({"models": {"strong": RoleSpec(SEQUENTIAL, Sampling(0))}}, "0 tokens"),
+    ],
+)
+def test_a_rollout_that_cannot_be_says_why(changes, words):
+    with pytest.raises(ValueError, match=words):
+        replace(ROLLOUT, **changes)
+
+
+# Mixed groups
+
+
+def outcomes(*right: bool | None) -> list[Episode]:
+    made = [Episode(f"p{i // 2}#{i}", Problem(f"p{i // 2}", "t", "", ""), "o", 2, ()) for i in range(len(right))]
+    return [replace(e, grade=None if r is None else Grade(int(r), 1)) for e, r in zip(made, right, strict=True)]
+
+
+def test_mixed_groups_are_those_with_both_outcomes():
+    assert mixed(outcomes(True, False, True, True, False, False, False, True)) == ["p0", "p3"]
+    assert mixed([replace(e, grade=Grade(1, 4)) for e in outcomes(True, False)]) == [], "a part is not all"
+
+
+def test_only_mixed_groups_are_trained_on_and_as_many_as_a_step_has_problems(attempts):
+    (batch,) = collected(SETTINGS)
+    found = mixed([graded(e) for episodes in attempts for e in episodes])
+    numbers = {name: batch.metrics[name] for name in ("drawn_groups", "mixed_groups", "groups", "flat_groups")}
+    assert numbers["drawn_groups"] == 3 * len(attempts) and numbers["mixed_groups"] == len(found)
+    assert list(dict.fromkeys(row.group for row in batch.rows)) == found[:3] and numbers["groups"] == len(found[:3])
+    assert len({e.problem.id for episodes in attempts for e in episodes}) == numbers["drawn_groups"], "all different"
+    assert 1 < len(attempts) and len(mixed([graded(e) for episodes in attempts[:-1] for e in episodes])) < 3
+
+
+def graded(episode: Episode) -> Episode:
+    return replace(episode, grade=TASKS["coin"].grade(episode.problem, episode.answer or ""))
+
+
+def test_without_a_further_draw_fewer_groups_are_trained_on(attempts):
+    (batch,) = collected(replace(SETTINGS, redraw=0))
+    assert len(attempts) == 1 and batch.metrics["drawn_groups"] == 3
+    assert batch.metrics["groups"] == batch.metrics["mixed_groups"] == len({row.group for row in batch.rows}) < 3
+
+
+def test_a_step_of_which_all_is_known_already_teaches_nothing(monkeypatch, attempts):
+    monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
+    (batch,) = collected(SETTINGS)
+    assert batch.rows == [] and len(attempts) == 3
+    numbers = ("drawn_groups", "mixed_groups", "groups", "flat_groups", "broken_groups")
+    assert [batch.metrics[name] for name in numbers] == [9, 0, 0, 0, 0]
+    assert batch.metrics["all_correct"] == 1.0 and batch.entropy is not None
+
+
+def test_a_task_that_is_used_up_ends_the_draw(monkeypatch, attempts):
+    TASKS["coin"] = Coin(different=5)
+    monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
+    (batch,) = collected(SETTINGS)
+    assert [len(batch) for batch in attempts] == [9, 6] and batch.metrics["drawn_groups"] == 5
+
+
+@pytest.mark.parametrize(
+    "changes", [{"redraw": -1}, {"redraw": 1, "mixed": False}, {"delta": -0.1}, {"delta": float("nan")}]
+)
+def test_settings_that_cannot_be_say_why(changes):
+    with pytest.raises(ValueError, match=f"{next(iter(changes))} is "):
+        replace(SETTINGS, **{"redraw": 0, **changes})
+
+
+def test_delta_makes_small_spreads_small():
+    batches = [collected(replace(SETTINGS, delta=delta))[0] for delta in (0.0, 10.0)]
+    loud, quiet = ([abs(row.advantage) for row in batch.rows] for batch in batches)
+    assert len(loud) == len(quiet) > 0 and all(0 < q < one / 10 for q, one in zip(quiet, loud, strict=True))
+
+
+# Runs
+
+
+def trained(run: Path, settings: RlSettings) -> list[dict[str, Any]]:
+    """Train, or go on training, in a folder; its metrics without the seconds."""
+    folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
+    backend = EmbeddedBackend(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+    train_policy(backend, settings, folder, lambda line: None)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.saved(run)[-1] / "model" / "model.safetensors")
+
+
+def test_a_run_that_is_cut_goes_on_to_the_bit_with_its_place_in_the_problems(tmp_path):
+    """However many batches its steps have drawn."""
+    whole = trained(tmp_path / "whole", SETTINGS)
+    assert len({line["drawn_groups"] for line in whole}) > 1, "steps differ in what they drew"
+    for steps in (1, 3, 4):
+        cut = trained(tmp_path / "cut", replace(SETTINGS, steps=steps))
+        assert cut == whole[:steps]
+    first, second = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    drawn = json.loads((checkpoint.saved(tmp_path / "whole")[-1] / "problems.json").read_text())["drawn"]
+    assert drawn == sum(line["drawn_groups"] for line in whole)
+
+
+def test_a_checkpoint_from_before_there_was_a_place_goes_on_where_its_steps_ended(tmp_path):
+    settings = replace(SETTINGS, mixed=False, redraw=0, steps=2)
+    whole = trained(tmp_path / "whole", settings)
+    trained(tmp_path / "cut", replace(settings, steps=1))
+    (saved,) = checkpoint.saved(tmp_path / "cut")
+    (saved / "problems.json").unlink()
+    assert trained(tmp_path / "cut", settings) == whole
+
+
+@pytest.mark.parametrize("content", ["{", '{"drawn": "many"}', "{}", "[3]"])
+def test_a_torn_place_is_one_line_that_names_the_file(tmp_path, content):
+    (tmp_path / "problems.json").write_text(content)
+    with pytest.raises(UserError, match=r"problems\.json") as caught:
+        Episodes(SETTINGS).load(tmp_path, 2)
+    assert "\n" not in str(caught.value)
+
+
+# What is remembered, and told
+
+
+def manager() -> Training:
+    models = {"pocket-a": RoleSpec(EngineSpec("pocket"), Sampling(64))}
+    plan = replace(ROLLOUT, task="arithmetic-mini+countdown-mini-single", models=models)
+    settings = replace(SETTINGS, rollout=plan, reward=ParaManagerReward(gate="correct", cost_target=4.0))
+    return Training("test", replace(mini(), settings=settings))
+
+
+@pytest.mark.parametrize("training", [manager(), Training("test", RECIPES["asyncthink-countdown-mini"])])
+def test_a_run_folder_remembers_which_reward_it_is(training):
+    assert typed(Training, json.loads(json.dumps(plain(training))), "config.json") == training
+
+
+def test_a_run_from_before_there_were_two_rewards_is_read_as_it_was():
+    training = Training("test", mini(weight=0.1))
+    data = plain(training)
+    settings = data["job"]["settings"]
+    for place, names in (
+        (settings, ("delta", "mixed", "redraw")),
+        (settings["reward"], ("kind",)),
+        (settings["rollout"], ("models", "roles")),
+    ):
+        for name in names:
+            del place[name]
+    assert typed(Training, data, "config.json") == training
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("reward.gate=perhaps", "reward.paramanager.gate"),
+        ("reward.cost_target=0", "cost_target is 0"),
+        ("reward.weight=1", "reward.weight=1"),
+        ("reward.kind=mars", "reward"),
+        ("rollout.models.pocket-a.sampling.max_tokens=0", "0 tokens"),
+    ],
+)
+def test_a_setting_of_a_managers_reward_that_cannot_be_is_named_as_such(given, words):
+    with pytest.raises(UserError, match="--set") as caught:
+        adjusted(manager().job, {}, [given])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_setting_of_a_reward_stays_that_rewards():
+    job = adjusted(manager().job, {}, ["reward.cost_target=12", "rollout.models.pocket-a.sampling.temperature=0"])
+    assert job.settings.reward == ParaManagerReward(gate="correct", cost_target=12.0)
+    assert job.settings.rollout.models["pocket-a"].sampling.temperature == 0
+    with pytest.raises(UserError, match="reward.asyncthink"):
+        adjusted(mini(), {}, ["reward.accuracy=perhaps"])
+
+
+LINE = {
+    "reward": -0.1427, "accuracy": 0.2, "all_correct": 0.125, "penalised": 1 / 3, "concurrency_pool": 1.2615,
+    "critical_path_steps": 77.08, "seconds": {"rollout": 1.5, "train": 1.1},
+}  # fmt: skip
+
+
+def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
+    told = mini().settings.told(LINE)
+    assert told == "reward -0.143  all correct 12%  penalised 33%  η 1.26  path 77  3 s"
+    assert "η 0.00" in mini().settings.told(LINE | {"concurrency_pool": None})
+    of_manager = {name: value for name, value in LINE.items() if name != "penalised"}
+    of_manager |= {"rounds": 2.5, "calls_per_round": 1.666, "cost_units": 4.04}
+    assert SETTINGS.told(of_manager) == (
+        "reward -0.143  all correct 12%  rounds 2.5  calls a round 1.67  cost 4.0  η 1.26  path 77  3 s"
+    )
+
+
+def test_the_other_kinds_tell_what_they_told():
+    line = {"rewards": {"solver": 0.58333, "verifier": None}, "chains": 8, "seconds": {"rollout": 2.4}}
+    assert RECIPES["marsrl-arithmetic-mini"].settings.told(line) == "solver 0.583  verifier –  chains 8  2 s"
+    supervised = RECIPES["pocket"].settings
+    assert supervised.told({"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}) == "loss 0.2500  8,000 tokens/s"
+    assert [RECIPES[name].settings.told_every for name in ("pocket", "marsrl-qwen3")] == [100, 1]
+
+
+def test_the_bounds_count_further_draws_and_longer_agents():
+    bounds = mini().settings.bounds()
+    assert bounds == {"episodes_a_step": 256, "sampled_tokens_a_step": None, "optimizer_steps_a_step": 4}
+    limits = replace(Limits(4), budget=replace(Limits().budget, turns=10))
+    bounds = replace(SETTINGS, rollout=replace(ROLLOUT, limits=limits)).bounds()
+    assert (bounds["episodes_a_step"], bounds["sampled_tokens_a_step"]) == (27, 27 * 10 * 7)
+
+
+# What is measured
+
+
+def test_managers_are_measured_as_managers_and_others_are_not():
+    led = [
+        episode_of([[Call("python"), Call("search", CallStatus.TIMEOUT)], [Call("python", model="a", cost=2.0)]]),
+        episode_of([[Call("python", CallStatus.PARSE_ERR)]]),
+    ]
+    led[1] = replace(led[1], id="other", grade=Grade(0, 1))
+    found = rollout_metrics(led, {e.id: ParaManagerReward()(e) for e in led})
+    assert found["all_correct"] == found["task_reward"] == 0.5
+    assert found["reward"] == pytest.approx(sum(ParaManagerReward()(e).total for e in led) / 2)
+    assert (found["rounds"], found["unique_tools"], found["cost_units"]) == (2.5, 1.0, 1.0)
+    assert found["calls_per_round"] == pytest.approx((4 / 3 + 1 / 2) / 2)
+    assert found["tool_shares"] == {"python": 2 / 3, "search": 1 / 3} and found["model_shares"] == {"a": 1.0}
+    assert found["status_shares"] == {"OK": 0.5, "PARSE_ERR": 0.25, "TIMEOUT": 0.25}
+    assert found["context_tokens"] == sum(span.tokens for e in led for span in e.root.spans) / 2
+    json.dumps(found)
+
+    alone = [replace(e, traces=(replace(e.root, role="organizer"),)) for e in led]
+    found = rollout_metrics(alone, {e.id: AsyncThinkReward()(e) for e in alone})
+    assert {"accuracy", "concurrency_reward", "penalised", "format_errors"} <= found.keys()
+    assert not {"rounds", "cost_units", "tool_shares", "task_reward"} & found.keys()
+
+
+def test_what_nobody_knows_is_no_zero():
+    (episode,) = [episode_of([[Call("python", cost=None)]])]
+    found = rollout_metrics([episode], {})
+    assert found["reward"] is found["cost_units"] is None and found["model_shares"] == {}
+    assert Counter(found["tool_shares"]) == Counter({"python": 1.0})
