@@ -70,13 +70,14 @@ class Eval(Options):
         """UserError for anything that cannot be."""
         spec = self.spec()
         with user_input():
+            organizations = self.organized(spec)
             plan = Evaluation(
                 task=self.task,
-                organizations=self.organized(spec),
+                organizations=organizations,
                 n=self.n,
                 engine=spec,
                 sampling=self.sampling(),
-                roles=self.backed(),
+                roles=self.backed([how.named(label) for label, how in organizations.items()]),
                 limits=self.limits(),
                 split=self.split,
                 seed=self.seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluate import OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
+from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
 
@@ -68,8 +70,13 @@ class Options:
             require_sampling(sampling)
         return sampling
 
-    def backed(self) -> dict[str, RoleSpec]:
-        """The roles that have a model or a sampling of their own."""
+    def backed(self, organizations: Iterable[Organization] = ()) -> dict[str, RoleSpec]:
+        """The roles that have a model or a sampling of their own.
+
+        Those that the model was made to work with are among them, where one of the organizations has such a role.
+        """
+        known = {role for organization in organizations for role in organization.roles}
+        made = {name: role for name, role in self.spec().made_for.get("roles", {}).items() if name in known}
         engines: dict[str, EngineSpec] = {}
         for given in self.roles:
             role, model = pair(given, "--roles", "ROLE=MODEL")
@@ -88,6 +95,9 @@ class Options:
             if setting in settings[role]:
                 raise UserError(f"--sampling {given}: {place} is {settings[role][setting]} already; give it once")
             settings[role][setting] = value
+        for role, partner in made.items():
+            engines.setdefault(role, engine_spec(partner["model"]))
+            settings[role].setdefault("max_tokens", str(partner["max_tokens"]))
         roles = dict.fromkeys((*engines, *settings))
         return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}
 
@@ -114,12 +124,16 @@ class Options:
                 raise UserError(f"organization {label} is named twice: give one another label, as in again={name}")
             pick("organization", name, ORGANIZATIONS)
             classes[label] = name
-        settings = {label: {"prompts": style} if "prompts" in _known(classes[label]) else {} for label in classes}
+        made = spec.made_for.get("organizations", {})
+        settings: dict[str, dict[str, Any]] = {
+            label: made.get(name, {}) | ({"prompts": style} if "prompts" in _known(name) else {})
+            for label, name in classes.items()
+        }
         for given in self.set:
             self._set(given, classes, settings)
         specs = {label: OrganizationSpec(name, settings[label]) for label, name in classes.items()}
         organizations = {label: spec.named(label) for label, spec in specs.items()}
-        require_roles(organizations.values(), self.backed())
+        require_roles(organizations.values(), self.backed(organizations.values()))
         return {label: replace(specs[label], settings=plain(one)) for label, one in organizations.items()}
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:

@@ -45,7 +45,7 @@ class Run(Options):
         ((label, how),) = self.organize((self.organization,), spec).items()
         organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
         require_chance(organization, sampling, limits.capacity)
-        others = self.backed()
+        others = self.backed([organization])
         async with engines([spec, *(role.engine for role in others.values())]) as opened:
             roles = {name: Backing(opened[role.engine], role.sampling) for name, role in others.items()}
             return tell(await watched(organization, problem, Backing(opened[spec], sampling), roles, limits))

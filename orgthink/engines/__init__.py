@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, user_input
@@ -41,10 +42,16 @@ class EngineSpec:
         return MODELS / name if name in _shipped() else Path(name)
 
     @property
-    def prompts(self) -> str:
-        """The prompt style that the model was made for: the folder's `orgthink.json` says so; `paper` otherwise."""
+    def made_for(self) -> dict[str, Any]:
+        """What the model was made for, as the folder's `orgthink.json` says: a style of `prompts`, settings of
+        `organizations` by name, and models of other `roles`, each `{"model", "max_tokens"}`. Empty without one."""
         file = None if self.folder is None else self.folder / "orgthink.json"
-        return json.loads(file.read_text())["prompts"] if file is not None and file.is_file() else "paper"
+        return json.loads(file.read_text()) if file is not None and file.is_file() else {}
+
+    @property
+    def prompts(self) -> str:
+        """The prompt style that the model was made for; `paper` unless its folder says otherwise."""
+        return self.made_for.get("prompts", "paper")
 
 
 def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str | None = None) -> EngineSpec:

@@ -11,7 +11,7 @@ def python_tool(runner: CodeRunner) -> Tool:
     """The tool `python`, whose code runs there. It costs nothing: no model works for it."""
 
     async def python(code: str) -> Result:
-        """Runs a Python program in a sandbox and returns what it printed, errors included.
+        """Runs a Python program, alone in a sandbox, and returns what it prints and its errors, to go on from there.
 
         Args:
             code: The program. Only what it prints comes back.

@@ -32,7 +32,7 @@ class Limits:
     """What code in a room may use."""
 
     seconds: float
-    """Of processor time, each process."""
+    """Of wall clock; the caller sees to it, and here a process gets no more of every processor."""
     memory_mb: int
     """MiB of address space, each process."""
     processes: int
@@ -64,16 +64,8 @@ def command(limits: Limits, code: int, filter: int) -> list[str]:
 
 def _as_nobody() -> list[str]:
     """Root enters a room where only the system is, and goes on as nobody, who may not be able to read the way there."""
-    outer = [
-        "--unshare-pid",
-        "--as-pid-1",
-        "--die-with-parent",
-        "--tmpfs",
-        "/tmp",
-        "--ro-bind",
-        _bubblewrap(),
-        "/bwrap",
-    ]
+    outer = ["--unshare-pid", "--as-pid-1", "--die-with-parent", "--tmpfs", "/tmp"]
+    outer += ["--ro-bind", _bubblewrap(), "/bwrap"]
     outer += ["--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev"]
     nobody = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
     return [_bubblewrap(), *_system(sys.base_prefix), *outer, "--", *nobody]
@@ -95,7 +87,7 @@ def _system(python: str) -> list[str]:
 def _limited(limits: Limits) -> list[str]:
     """Limits that the code cannot raise. Those of the room itself are set once inside."""
     most = {
-        "cpu": int(limits.seconds) + 1,
+        "cpu": int(limits.seconds * (os.cpu_count() or 1)) + 1,  # also where nobody is left to look at the clock
         "as": limits.memory_mb << 20,
         "nproc": limits.processes,
         "fsize": limits.file_mb << 20,

@@ -21,7 +21,7 @@ __all__ = ["Bubblewrap", "CodeRunner", "SandboxFusion", "runner_named"]
 
 LOOK = 0.1
 """Seconds between two looks at the memory of a program."""
-PATIENCE = 0.5
+PATIENCE = 10.0
 """Seconds for the kernel to clear away what was killed, before the wait for it blocks."""
 
 
@@ -67,9 +67,10 @@ class Bubblewrap:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
         async with self._places.use(lambda: asyncio.Semaphore(self.at_once)) as places, places:
+            deadline = asyncio.get_running_loop().time() + self.seconds
             process = self._start(code)
             try:
-                stopped = await self._watch(process, output)
+                stopped = await self._watch(process, deadline, output)
                 if stopped:
                     processes.end(process)
                 await _ended(process)
@@ -97,10 +98,10 @@ class Bubblewrap:
         except OSError as error:
             raise Failure(f"the sandbox did not start: {error}") from error
 
-    async def _watch(self, process: subprocess.Popen[bytes], output: bytearray) -> _Stop | None:
+    async def _watch(self, process: subprocess.Popen[bytes], deadline: float, output: bytearray) -> _Stop | None:
         """Read until nobody can write any more, or a limit is passed; says which."""
         now = asyncio.get_running_loop().time
-        deadline, look, pipe = now() + self.seconds, now() + LOOK, _pipe(process).fileno()
+        look, pipe = now() + LOOK, _pipe(process).fileno()
         os.set_blocking(pipe, False)
         while now() < deadline:
             if now() >= look:

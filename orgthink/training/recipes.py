@@ -177,9 +177,9 @@ def paramanager(
         replace(organization, settings=organization.settings | {"faults": {"rate": 0.1}}),
         Limits(capacity=9),
         max_tokens=96,
-        problems=12,
+        problems=16,
         group=8,
-        models={name: RoleSpec(EngineSpec(f"pocket-{name}"), Sampling(160)) for name in pool},
+        models={name: RoleSpec(EngineSpec(f"pocket-{name}"), Sampling(128)) for name in pool},
         roles=("manager",),
     )
     settings = RlSettings(
@@ -192,13 +192,12 @@ def paramanager(
         reward=ParaManagerReward(diversity=diversity, length_target=256, cost_target=cost_target),
         delta=1e-6,
         mixed=True,
-        redraw=1,
         drift=1e-3,
     )
     return Policy(settings, model=model)
 
 
-PARA_STEPS = 24
+PARA_STEPS = 20
 """Of every run of the pocket manager."""
 
 

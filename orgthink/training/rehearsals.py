@@ -205,7 +205,7 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
         if alone:
             organization = Rehearsal(tools=ToolUse.tools, faults=faults)
         else:
-            pool = {f"p{i}": words for i, words in enumerate(rng.sample(GOOD_AT, len(GOOD_AT)))}
-            organization = Rehearsal(pool=pool, calls=1 if rng.random() < SERIAL else 4, faults=faults)
+            members = {f"p{i}": words for i, words in enumerate(rng.sample(GOOD_AT, len(GOOD_AT)))}
+            organization = Rehearsal(pool=members, calls=1 if rng.random() < SERIAL else 4, faults=faults)
         chosen = [next(problems[rng.choice(TASK_NAMES)]) for _ in range(AT_ONCE)]
         yield from rehearsed(chosen, organization, tokenizer, rng.getrandbits(31))

@@ -87,7 +87,7 @@ def _own(span: Span, tokenizer: Tokenizer) -> bool:
     ids = span.token_ids
     if span.origin is Origin.SAMPLED and ids and ids[-1] in tokenizer.eos_ids:
         ids = ids[:-1]  # it was sampled, but is no text
-    return tokenizer.encode(span.text) == ids or tokenizer.decode(ids) == span.text
+    return tokenizer.encode(span.text) == ids or "".join(map(tokenizer.pieces().piece, ids)) == span.text
 
 
 def _bare(trace: Trace) -> bool:

@@ -355,7 +355,6 @@ ENDINGS = [
     fails("a crash", "import ctypes\nctypes.string_at(0)", "ended by SIGSEGV"),
     fails("an exception", "print('a')\n1 / 0", 'File "/code.py", line 2'),
     fails("no Python", "def f(:\n  pass", "SyntaxError"),
-    fails("a null byte in the source", "print(1)\0", "null bytes"),
     fails("half a character in the source", "print('\ud800')", "SyntaxError"),
     fails("an unknown encoding", "# -*- coding: klingon -*-\nprint(1)", "SyntaxError"),
     fails("a last line in another alphabet", "raise ValueError('größer als π 🙂')", "(ValueError: größer als π 🙂)"),

@@ -47,6 +47,20 @@ async def slow(seconds: float) -> str:
     return "slept"
 
 
+waiting: list[anyio.Event] = []
+
+
+@server.tool(structured_output=False)
+async def meet(number: int) -> str:
+    """Wait until so many calls are here at once."""
+    waiting.append(anyio.Event())
+    if len(waiting) == number:
+        for event in waiting:
+            event.set()
+    await waiting[len(waiting) - 1].wait()
+    return "met"
+
+
 @server.tool(structured_output=False)
 def pid() -> str:
     """Say which process this is."""

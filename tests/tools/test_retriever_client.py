@@ -19,7 +19,8 @@ from orgthink.errors import Failure, UserError
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.search import Passage, look_up, retriever_named
 
-QUICK = Patience(read=0.3, attempts=3, first_delay=0.01)
+QUICK = Patience(read=60, attempts=3, first_delay=0.01)
+HASTY = Patience(read=0.3, attempts=3, first_delay=0.01)
 
 Play = Callable[[Exchange], Awaitable[None]]
 
@@ -122,7 +123,7 @@ async def test_no_more_than_asked_for_is_taken() -> None:
 @pytest.mark.parametrize("trouble", [says("busy", 503), says("later", 429, Retry_After="0"), says("x", 500), cut, hang])
 async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
     async with server(trouble, trouble, echo) as played:
-        client = RetrieverClient(played.url, patience=QUICK)
+        client = RetrieverClient(played.url, patience=HASTY if trouble is hang else QUICK)
         assert await client.retrieve(["a"], 1) == [[Passage("a", "text 0", 0.5)]]
     assert len(played.bodies) == 3
 
@@ -149,7 +150,7 @@ async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
 async def test_trouble_that_stays_is_a_failure_on_one_line(play: Play, why: str, requests: int) -> None:
     async with server(play) as played:
         with pytest.raises(Failure, match=why) as failed:
-            await RetrieverClient(played.url, patience=QUICK).retrieve(["a"], 3)
+            await RetrieverClient(played.url, patience=HASTY if play is hang else QUICK).retrieve(["a"], 3)
     assert "\n" not in str(failed.value) and len(played.bodies) == requests
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from orgthink.errors import UserError
 from orgthink.tools import schema as module
@@ -336,3 +336,19 @@ def test_any_arguments_are_judged_by_a_schema_of_somebody_else(arguments):
         assert Parameters.from_schema(SERVER).check(arguments) == arguments
     else:
         problem(Parameters.from_schema(SERVER), arguments)
+
+
+def test_a_schema_in_a_file_is_not_read(tmp_path):
+    (tmp_path / "any.json").write_text("{}")
+    parameters = Parameters.from_schema({"properties": {"y": {"$ref": (tmp_path / "any.json").as_uri()}}})
+    assert "own schema cannot be used" in problem(parameters, {"y": 1})
+
+
+class Place(BaseModel):
+    row: int
+
+
+def test_what_is_missing_deeper_down():
+    def put(place: Place) -> None: ...
+
+    assert '"place.row": Field required' in problem(Parameters.of(put), {"place": {}})

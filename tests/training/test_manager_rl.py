@@ -7,6 +7,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -253,7 +254,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("fails", [False, True])
 async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_is(opened, fails):
     models = {**FROZEN, "weak": RoleSpec(EngineSpec("pocket"), Sampling(3))}
-    with pytest.raises(KeyError) if fails else pytest.raises(AssertionError, match="^$"):
+    with pytest.raises(KeyError) if fails else nullcontext():
         async with frozen.frozen(models) as backings:
             assert [engine.model for engine in opened] == ["pocket-sequential", "pocket"]
             assert backings["reviewer"].engine is backings["strong"].engine is not backings["weak"].engine
@@ -261,7 +262,8 @@ async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_i
                 name: model.sampling for name, model in models.items()
             }
             assert not any(engine.closed for engine in opened)
-            raise KeyError if fails else AssertionError
+            if fails:
+                raise KeyError
     assert all(engine.closed for engine in opened)
 
 
@@ -275,7 +277,7 @@ async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(
 
     monkeypatch.setattr(frozen, "_open", second_fails)
     models = {"strong": FROZEN["strong"], "weak": RoleSpec(EngineSpec("x", "http://localhost:1"), Sampling(3))}
-    with pytest.raises(UserError, match="^the model of weak cannot be used: no server there$"):
+    with pytest.raises(UserError, match=r"^the model of weak cannot be used: no server there$"):
         async with frozen.frozen(models):
             pass
     assert [engine.closed for engine in opened] == [True]
@@ -283,7 +285,7 @@ async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(
 
 async def test_a_server_that_is_not_there_is_one_line():
     models = {"weak": RoleSpec(EngineSpec("x", "http://127.0.0.1:9/v1"), Sampling(3))}
-    with pytest.raises(UserError, match="^the model of weak cannot be used: ") as caught:
+    with pytest.raises(UserError, match=r"^the model of weak cannot be used: ") as caught:
         async with frozen.frozen(models):
             pass
     assert "\n" not in str(caught.value)
@@ -293,8 +295,8 @@ async def test_a_server_that_is_not_there_is_one_line():
     ("changes", "words"),
     [
         ({"models": {"strong": RoleSpec(EngineSpec("pokcet"), Sampling(3))}}, "model of strong cannot be used: pokcet"),
-        ({"models": {"stronk": FROZEN["strong"]}}, "no role 'stronk'"),
-        ({"roles": ("organizer",)}, "no role 'organizer'"),
+        ({"models": {"stronk": FROZEN["strong"]}}, "has a role 'stronk'"),
+        ({"roles": ("organizer",)}, "has a role 'organizer'"),
         ({"organization": OrganizationSpec("lead")}, "did you mean led"),
     ],
 )
@@ -336,7 +338,7 @@ def test_only_mixed_groups_are_trained_on_and_as_many_as_a_step_has_problems(att
     assert numbers["drawn_groups"] == 3 * len(attempts) and numbers["mixed_groups"] == len(found)
     assert list(dict.fromkeys(row.group for row in batch.rows)) == found[:3] and numbers["groups"] == len(found[:3])
     assert len({e.problem.id for episodes in attempts for e in episodes}) == numbers["drawn_groups"], "all different"
-    assert 1 < len(attempts) and len(mixed([graded(e) for episodes in attempts[:-1] for e in episodes])) < 3
+    assert len(attempts) > 1 and len(mixed([graded(e) for episodes in attempts[:-1] for e in episodes])) < 3
 
 
 def graded(episode: Episode) -> Episode:
@@ -474,7 +476,7 @@ def test_a_setting_of_a_reward_stays_that_rewards():
     job = adjusted(manager().job, {}, ["reward.cost_target=12", "rollout.models.pocket-a.sampling.temperature=0"])
     assert job.settings.reward == ParaManagerReward(gate="correct", cost_target=12.0)
     assert job.settings.rollout.models["pocket-a"].sampling.temperature == 0
-    with pytest.raises(UserError, match="reward.asyncthink"):
+    with pytest.raises(UserError, match=r"reward\.asyncthink"):
         adjusted(mini(), {}, ["reward.accuracy=perhaps"])
 
 

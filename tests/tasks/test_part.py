@@ -1,0 +1,115 @@
+"""Parts of a task: disjoint, together the whole, and in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.cli import main
+from orgthink.episode import Problem
+from orgthink.errors import UserError
+from orgthink.evaluate import distinct
+from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI_SINGLE, LEDGER_MINI, task_named
+from orgthink.tasks.arithmetic import Arithmetic
+from orgthink.tasks.part import MOST, Part
+from orgthink.tasks.task import Split
+
+WHOLES = ("arithmetic-mini", "countdown-mini-single", "ledger-mini", "arithmetic-mini+countdown-mini-single")
+
+
+@given(st.sampled_from(WHOLES), st.integers(1, 4), st.integers(0, 5))
+def test_every_problem_for_training_lies_in_exactly_one_part(name, n, seed):
+    whole = list(islice(task_named(name).problems("train", seed), 40))
+    parts = [task_named(f"{name}@{i}/{n}") for i in range(n)]
+    own = [[problem for problem in whole if part.holds(problem)] for part in parts]
+    for problem in whole:
+        assert sum(problem in of_part for of_part in own) == 1
+    for part, expected in zip(parts, own, strict=True):
+        assert list(islice(part.problems("train", seed), len(expected))) == expected, "in the order of the whole"
+
+
+@pytest.mark.parametrize("name", WHOLES)
+def test_no_problem_of_one_half_is_in_the_other_whatever_the_seed(name):
+    one, other = (
+        {problem.id for seed in (0, 1) for problem in distinct(f"{name}@{i}/2", "train", seed, 100)} for i in (0, 1)
+    )
+    assert not one & other
+    whole = [p for seed in (0, 1) for p in islice(task_named(name).problems("train", seed), 200)]
+    share = sum(task_named(f"{name}@0/2").holds(problem) for problem in whole) / len(whole)
+    assert 0.4 < share < 0.6, "halves, about"
+
+
+def test_what_is_held_out_is_left_whole():
+    part = task_named("ledger-mini@1/3")
+    assert list(islice(part.problems("test", 0), 20)) == list(islice(LEDGER_MINI.problems("test", 0), 20))
+
+
+def test_a_problem_stays_that_of_its_task():
+    part = task_named("arithmetic-mini+countdown-mini-single@0/2")
+    assert part.name == "arithmetic-mini+countdown-mini-single@0/2"
+    for problem in islice(part.problems("train", 0), 6):
+        task = {each.name: each for each in (ARITHMETIC_MINI, COUNTDOWN_MINI_SINGLE)}[problem.task]
+        for answer in ("12", "1 + 2", str(problem.data.get("value"))):
+            assert part.grade(problem, answer) == task.grade(problem, answer)
+            assert part.solutions(problem, answer) == task.solutions(problem, answer)
+
+
+def test_files_have_the_names_they_have(tmp_path):
+    file = tmp_path / "mine@home.jsonl"
+    file.write_text("".join(f'{{"problem": "{i} + 1?", "answer": "{i + 1}"}}\n' for i in range(30)))
+    whole = {problem.id for problem in distinct(f"math:{file}", "train", 0, 30)}
+    halves = [{p.id for p in islice(task_named(f"math:{file}@{i}/2").problems("train", 0), 90)} for i in (0, 1)]
+    assert halves[0] | halves[1] == whole and not halves[0] & halves[1]
+
+
+class Few(Arithmetic):
+    """A task with one problem."""
+
+    name = "few"
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        while True:
+            yield Problem("one", "few", "", "")
+
+
+def test_a_part_without_problems_says_so():
+    parts = [Part(Few(), i, 2) for i in (0, 1)]
+    (empty,) = (part for part in parts if not part.holds(Problem("one", "few", "", "")))
+    with pytest.raises(UserError, match="has no problems"):
+        next(empty.problems("train", 0))
+    assert next(empty.problems("test", 0)).id == "one"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sudoku@2/2", "the parts of 2 are 0 to 1"),
+        ("sudoku@0/0", "sudoku@0/0"),
+        (f"sudoku@0/{MOST + 1}", f"at most {MOST}"),
+        ("sudoku@", "sudoku@0/2"),
+        ("sudoku@half", "sudoku@0/2"),
+        ("sudoku@-1/2", "sudoku@0/2"),
+        ("sudoku@1/2/3", "sudoku@0/2"),
+        ("sudoku@0/2@0/2", "sudoku@0/2"),
+        ("@0/2", "unknown task ''"),
+        ("sudku@0/2", "did you mean sudoku?"),
+        ("sudoku@0/2+countdown", "a part of sudoku is"),
+    ],
+)
+def test_a_part_that_cannot_be_is_one_line(name, words, capsys):
+    with pytest.raises(UserError) as caught:
+        task_named(name)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_part_is_evaluated_under_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["--task", "arithmetic-mini@0/2", "--n", "3", "--split", "train", "--max-tokens", "8"]
+    assert main(["eval", *given, "--organizations", "sequential", "--out", "run"]) == 0
+    part = task_named("arithmetic-mini@0/2")
+    assert len(distinct("arithmetic-mini@0/2", "train", 0, 3)) == 3
+    assert all(part.holds(problem) for problem in distinct("arithmetic-mini@0/2", "train", 0, 3))
