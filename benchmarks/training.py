@@ -88,7 +88,7 @@ def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -
     logprobs = torch.log_softmax(logits, -1).gather(1, ids[:, 1:][mask][:, None])[:, 0]
     sampled = torch.tensor([p for row in rows for p, t in zip(row.logprobs, row.trained, strict=True) if t])
     advantages = torch.cat([torch.full((sum(row.trained),), row.advantage) for row in rows])
-    token_losses(logprobs, sampled, advantages, loss).mean().backward()
+    token_losses(logprobs, sampled, advantages, loss).losses_N.mean().backward()
 
 
 def best(work: Callable[[], None], times: int = 3) -> float:

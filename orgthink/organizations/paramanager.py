@@ -11,9 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
+from orgthink.errors import pick
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     TAGS,
@@ -31,7 +33,8 @@ from orgthink.organizations.speech import CALL
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
-from orgthink.tools.faults import Broken, Faults
+from orgthink.tools.agents import ROLES
+from orgthink.tools.faults import INJECTED, Faults, injected
 from orgthink.tools.tool import Desk, Tool, status_of
 from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
 
@@ -43,6 +46,8 @@ class Order(NamedTuple):
     """Of its fork: round and place, such as `2.1`."""
     tool: Tool
     arguments: dict[str, object]
+    fault: CallStatus | None
+    """How it is made to fail, instead of being done."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,19 @@ class ParaManager:
                 raise ValueError(f"{setting} is {getattr(self, setting)}: it must be at least 1")
         if not self.call_seconds > 0:
             raise ValueError(f"call_seconds is {self.call_seconds}: it must be a number above 0")
+        for tool in self.tools:
+            pick("tool", tool, dict.fromkeys(TOOLS))
+        for template in ("rounds", "final" if self.synthesis == "manager" else "summarizer", "manager", *self._agents):
+            prompt(self.prompts, template, Problem("", "", "", ""))
 
     @property
     def roles(self) -> tuple[str, ...]:
         """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
-        agents = [tool for tool in self.tools if tool in AGENTS]
-        return ("manager", *(["summarizer"] if self.synthesis == "summarizer" else []), *agents, *self.pool)
+        return ("manager", *(["summarizer"] if self.synthesis == "summarizer" else []), *self._agents, *self.pool)
+
+    @property
+    def _agents(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(ROLES[tool] for tool in self.tools if tool in ROLES))
 
     def toolbox(self, models: tuple[str, ...]) -> dict[str, Tool]:
         """The tools over models that the manager knows by these ids."""
@@ -112,8 +124,10 @@ class ParaManager:
         return dict(zip(ids, names, strict=True))
 
 
-AGENTS = ("standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner")
-"""Tools that are an agent with a model; the ensemble's thinkers are standard reasoners."""
+_SHOWN = 64
+"""Characters of a name that are shown."""
+_SAID = 240
+"""Characters of an error that are shown."""
 
 
 class _Work:
@@ -190,53 +204,58 @@ class _Work:
 
     def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
         """A call as it can be made, or what is told of one that cannot."""
-        problem = call.problem if isinstance(call, BadCall) else ""
-        name = call.name or ""
-        if isinstance(call, ToolCall):
-            try:
-                if place > self.settings.calls:
-                    raise ValueError(f"a round has at most {self.settings.calls} calls")
-                if name not in self.tools:
-                    raise ValueError(f"there is no tool {name!r}: it is one of {', '.join((*self.tools, FINAL))}")
-                tool, fault = self.tools[name], self._fault(key)
-                arguments = tool.parameters.check(call.arguments)
-                if fault is None:
-                    return Order(key, tool, arguments)
-                if fault is not CallStatus.PARSE_ERR:
-                    return Order(key, Broken(tool, fault), arguments)
-                problem = "injected fault"
-            except ValueError as error:
-                problem = str(error)
-        if problem != "injected fault":
-            self.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {problem}")
-        return Response(name, CallStatus.PARSE_ERR, problem)
+        name = (call.name or "")[:_SHOWN]
+        try:
+            if isinstance(call, BadCall):
+                raise ValueError(call.problem)
+            if place > self.settings.calls:
+                raise ValueError(f"a round has at most {self.settings.calls} calls")
+            tool = self._known(name)
+            arguments = tool.parameters.check(call.arguments)
+        except ValueError as error:
+            self.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {error}")
+            return Response(name, CallStatus.PARSE_ERR, str(error))
+        fault = self.settings.faults.of(f"{self.problem.id}|{self.session.sample}", key)
+        if fault is CallStatus.PARSE_ERR:
+            return Response(name, fault, INJECTED)
+        return Order(key, tool, arguments, fault)
 
-    def _fault(self, key: str) -> CallStatus | None:
-        return self.settings.faults.of(f"{self.problem.id}|{self.session.sample}", key)
+    def _known(self, name: str) -> Tool:
+        """The tool of that name; ValueError if there is none."""
+        if name not in self.tools:
+            near = get_close_matches(name, [*self.tools, FINAL], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join((*self.tools, FINAL))}"
+            raise ValueError(f"there is no tool {name!r}: {hint}")
+        return self.tools[name]
 
     def _send(self, order: Order) -> None:
-        """Set a call to work."""
-        agent = order.tool.agent(order.arguments, self.desk)
+        """Set a call to work. Its cost is known from the start: one that never gets its turn costs nothing."""
+        tool, fault = order.tool, order.fault
+        agent = tool.agent(order.arguments, self.desk) if fault is None else self.session.code(tool.name)
+        agent.spend(0.0)
 
         async def work(agent: Agent) -> Result | str | None:
             try:
-                return await order.tool.work(agent, order.arguments, self.desk)
+                return injected(fault) if fault else await tool.work(agent, order.arguments, self.desk)
             finally:  # who spends its last unit beforehand could not decode any more
-                agent.spend(order.tool.cost)
+                agent.spend(tool.cost)
 
         self.session.fork(self.manager, order.key, agent, work, seconds=self.settings.call_seconds)
 
     def _response(self, name: str, result: Result) -> Response:
         """What the manager is told of a call that was made."""
         status = status_of(result)
-        text = result.text or (result.error or result.status if status is not CallStatus.OK else "")
+        text = result.text
+        if not text and status is not CallStatus.OK:
+            text = " ".join((result.error or result.status).split())[:_SAID]
         return Response(name, status, self.manager.cut(text.strip(), self.settings.response_tokens))
 
     async def _answer(self) -> str | None:
         """The final answer, written from everything that was found."""
         if self.settings.synthesis == "summarizer":
             writer = self.session.agent("summarizer", self._prompt("summarizer", self.problem))
-            result = await self.session.call(self.manager, "answer", writer, _write)
+            seconds = self.settings.call_seconds
+            result = await self.session.call(self.manager, "answer", writer, _write, seconds=seconds)
             answer = result.text or None
         else:
             writer = self.manager

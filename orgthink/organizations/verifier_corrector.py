@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from orgthink.episode import Problem
 from orgthink.grammar.verdict import FORMS, Report, Verdict, read_report
-from orgthink.organizations.parallel import vote
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.speech import NOTHING, Said, answered, hear
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
+from orgthink.tasks.vote import vote
 
 IMPROVE = "improve"
 """Template of the solver's second look at its own solution."""

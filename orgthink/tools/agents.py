@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, Protocol
 
 from orgthink.episode import Status, StopReason
@@ -25,8 +25,14 @@ SAMPLES = 4
 REASONER = "standard_reasoner"
 """Whose prompt the ensemble's thinkers have."""
 
+ROLES = {
+    **{name: name for name in (REASONER, "critical_reviewer", "knowledge_searcher", "code_reasoner")},
+    "ensemble_solver": REASONER,
+}
+"""Roles of those who have a model, by the tool; they are the names of their prompts as well."""
 
-@cache
+
+@lru_cache(maxsize=256)  # bounded: aliases have as many orders as there are problems
 def task_parameters(models: tuple[str, ...]) -> Parameters:
     """Of a tool that works on a subtask with a model of the pool."""
 
@@ -92,9 +98,9 @@ class AgentTool:
 
 def asked(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
     """The agent that is asked for a subtask, or for the whole problem if none is named."""
-    subtask, model = arguments.get("subtask") or "", arguments.get("model_id") or ""
+    subtask, model = arguments.get("subtask", ""), arguments.get("model_id", "")
     problem = replace(desk.problem, text=subtask, terse=subtask) if subtask else desk.problem
-    return desk.session.agent(name, desk.prompt(name, problem), model=desk.models.get(model, model) or None)
+    return desk.session.agent(name, desk.prompt(name, problem), model=desk.models.get(model))
 
 
 async def said(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
@@ -103,26 +109,19 @@ async def said(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str
     return (proposal.answer if brief else proposal.text) or Result("", Status.NO_RETURN, error="no answer in the reply")
 
 
-_CODE = re.compile(r"<code>(.*?)</code>|```(?:python|py)?\n(.*?)```", re.DOTALL)
-_QUERY = re.compile(r"<query>(.*?)</query>", re.DOTALL)
-
-
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Runs the code of a reply; what it prints comes back."""
+    """Runs the code of a reply, the last if there are several; what it prints comes back."""
 
     python: Tool
     """The sandbox."""
 
     async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-        blocks = _CODE.findall(text)
-        if not blocks:
+        code = _code(text)
+        if code is None:
             return Result("", Status.ERROR, error="no <code> in the reply")
-        result = await subtool(agent, self.python, {"code": blocks[-1][0] or blocks[-1][1]}, desk)
-        if brief:
-            return result
-        shown = f"{after_thinking(text, ended=True)}\n<execution_result>\n{result.text}\n</execution_result>"
-        return replace(result, text=shown)
+        result = await subtool(agent, self.python, {"code": code}, desk)
+        return result if brief else _shown("execution_result", result, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +132,37 @@ class Searched:
     """Which finds it."""
 
     async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-        lines = [line.strip(" -*\"'") for block in _QUERY.findall(text) for line in re.split(r"[\n;]", block)]
+        lines = [line.strip(" -*\"'") for block in _blocks(text, "query") for line in re.split(r"[\n;]", block)]
         queries = [line for line in lines if line]
         if not queries:
             return Result("", Status.ERROR, error="no <query> in the reply")
         result = await subtool(agent, self.search, {"query_list": queries}, desk)
-        if brief:
-            return result
-        shown = f"{after_thinking(text, ended=True)}\n<search_result>\n{result.text}\n</search_result>"
-        return replace(result, text=shown)
+        return result if brief else _shown("search_result", result, text)
+
+
+def _code(text: str) -> str | None:
+    """The last code of a reply, which may be fenced, with or without the tags."""
+    blocks = _blocks(text, "code")
+    fenced = _fenced(blocks[-1] if blocks else text)
+    return fenced[-1] if fenced else blocks[-1] if blocks else None
+
+
+def _blocks(text: str, tag: str) -> list[str]:
+    """What stands between the tags of each pair, in time linear in the text, as a regular expression would not."""
+    pieces = [piece.partition(f"<{tag}>") for piece in text.split(f"</{tag}>")[:-1]]
+    return [inside for _, opening, inside in pieces if opening]
+
+
+def _fenced(text: str) -> list[str]:
+    """The Python of a Markdown text."""
+    pieces = [piece.partition("\n") for piece in text.split("```")[1:-1:2]]
+    return [inside for language, newline, inside in pieces if newline and language.strip() in ("", "python", "py")]
+
+
+def _shown(mark: str, result: Result, text: str) -> Result:
+    """A result with how the agent came to it. That comes last, for what is too long is cut at its end."""
+    came = result.text or (result.error or "" if result.status is not Status.OK else "")
+    return replace(result, text=f"<{mark}>\n{came}\n</{mark}>\n{after_thinking(text, ended=True)}")
 
 
 async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Result:

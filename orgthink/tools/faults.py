@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from orgthink.episode import Status
 from orgthink.grammar.toolcall import CallStatus
-from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
-from orgthink.tools.schema import Parameters
-from orgthink.tools.tool import Desk, Tool
 
 KINDS = (CallStatus.EXEC_ERR, CallStatus.TIMEOUT, CallStatus.PARSE_ERR)
 """Ways in which a call fails, equally likely."""
@@ -37,34 +32,10 @@ class Faults:
         return rng.choice(KINDS) if rng.random() < self.rate else None
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A tool that fails, in the place of one that would not."""
+INJECTED = "injected fault"
+"""What is told of a call that was made to fail."""
 
-    tool: Tool
-    """Which it stands for."""
-    status: CallStatus
-    """How it fails: EXEC_ERR or TIMEOUT."""
 
-    @property
-    def name(self) -> str:
-        return self.tool.name
-
-    @property
-    def description(self) -> str:
-        return self.tool.description
-
-    @property
-    def cost(self) -> float:
-        return self.tool.cost
-
-    @property
-    def parameters(self) -> Parameters:
-        return self.tool.parameters
-
-    def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
-        return desk.session.code(self.name)
-
-    async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        status = Status.TIMEOUT if self.status is CallStatus.TIMEOUT else Status.ERROR
-        return Result("", status, error="injected fault")
+def injected(status: CallStatus) -> Result:
+    """What becomes of a call that fails so, EXEC_ERR or TIMEOUT."""
+    return Result("", Status.TIMEOUT if status is CallStatus.TIMEOUT else Status.ERROR, error=INJECTED)

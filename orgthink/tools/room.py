@@ -63,12 +63,16 @@ def command(limits: Limits, code: int, filter: int) -> list[str]:
 
 
 def _as_nobody() -> list[str]:
-    """Root enters a room where only the system is, and goes on as nobody, who may not be able to read the way there."""
+    """Root enters a room where only the system is, and goes on as nobody, who may not be able to read the way there.
+
+    Process 1 of that room is a shell that stays root: bubblewrap gives up its right to kill others, so that the signal
+    with which it takes the room along when it dies would not reach nobody.
+    """
     outer = ["--unshare-pid", "--as-pid-1", "--die-with-parent", "--tmpfs", "/tmp"]
     outer += ["--ro-bind", _bubblewrap(), "/bwrap"]
     outer += ["--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev"]
     nobody = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
-    return [_bubblewrap(), *_system(sys.base_prefix), *outer, "--", *nobody]
+    return [_bubblewrap(), *_system(sys.base_prefix), *outer, "--", "/bin/sh", "-c", '"$@"; exit $?', "sh", *nobody]
 
 
 def _system(python: str) -> list[str]:

@@ -113,6 +113,8 @@ class Optimization(ABC):
         for name in ("steps", "minibatches", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.mastered is not None and self.loss.ratio != "token":
+            raise ValueError(f"ratio {self.loss.ratio!r} is of all tokens of a row: mastered ones cannot be left out")
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""

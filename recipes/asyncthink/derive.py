@@ -24,8 +24,8 @@ from orgthink.episode import (
     episode_id,
 )
 from orgthink.evaluate import grade
-from orgthink.organizations.parallel import vote
 from orgthink.tasks import TASKS
+from orgthink.tasks.vote import vote
 
 Decode = Callable[[Sequence[int]], str]
 """Ids → their text."""

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orgthink.organizations.parallel import vote
 from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, OPERATORS, all_solutions
 from orgthink.tasks.expression import parse
+from orgthink.tasks.vote import vote
 
 MINI = COUNTDOWN_MINI.problem([1, 2, 3, 7, 9], 18)
 GOOD = ["7 + 9 + 2", "2 * 7 + 3 + 1", "(3 - 1) * 9", "9 * (7 - 3 - 2)"]

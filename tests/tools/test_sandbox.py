@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -147,10 +148,41 @@ async def test_a_cancelled_call_leaves_nothing(seconds, outside):
 
 
 async def test_a_deadline_before_the_room_is_made(outside):
+    start = time.monotonic()
     for seconds in (0.0, 0.002, 0.005, 0.01):
-        result = await Bubblewrap(seconds=seconds).run("print(1)")
+        result = await Bubblewrap(seconds=seconds).run("import time\ntime.sleep(60)")
         assert result.status is Status.TIMEOUT
         outside.untouched()
+    assert time.monotonic() - start < 60, "it was not waited for"
+
+
+def test_rooms_end_with_a_process_that_is_killed(outside):
+    """Which can no longer see to it."""
+    code = "import os, time\\nos.fork()\\nos.setsid() if os.getpid() > 1 else None\\ntime.sleep(60)"
+    program = f"import asyncio; from orgthink.tools.sandbox import *; asyncio.run(Bubblewrap(60.0).run('{code}'))"
+    host = subprocess.Popen([sys.executable, "-c", program])
+    while (
+        not sum(b"/code.py" in line and b"bwrap" not in line for line in map(_command, processes.family(host.pid))) > 1
+    ):
+        time.sleep(0.01)
+    below = [pid for pid in processes.family(host.pid) if pid != host.pid]
+    host.kill()
+    host.wait()
+    start = time.monotonic()
+    while any(_command(pid) for pid in below) and time.monotonic() - start < 30:
+        time.sleep(0.01)
+    assert not [pid for pid in below if _command(pid)]
+    for pid in processes.children(os.getpid()):  # adopted, and dead
+        os.waitpid(pid, 0)
+    outside.untouched()
+
+
+def _command(pid: int) -> bytes:
+    """Its command line; empty once it is dead."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_calls_leave_no_descriptors_and_no_processes(outside):

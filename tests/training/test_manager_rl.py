@@ -532,7 +532,7 @@ def test_managers_are_measured_as_managers_and_others_are_not():
     assert found["context_tokens"] == sum(span.tokens for e in led for span in e.root.spans) / 2
     json.dumps(found)
 
-    alone = [replace(e, traces=(replace(e.root, role="organizer"),)) for e in led]
+    alone = [replace(e, traces=(replace(e.root, role="organizer", edges=()),)) for e in led]
     found = rollout_metrics(alone, {e.id: AsyncThinkReward()(e) for e in alone})
     assert {"accuracy", "concurrency_reward", "penalised", "format_errors"} <= found.keys()
     assert not {"rounds", "cost_units", "tool_shares", "task_reward"} & found.keys()

@@ -76,12 +76,14 @@ def test_what_is_left_out_says_why(episode, reason):
 
 def test_who_recovered_comes_first():
     plain, failed = of("p", 0), of("p", 1, [[PYTHON, BROKEN], [SEARCH]])
-    assert ids(retained([plain, failed])) == [failed.id]
+    assert ids(retained([plain, failed], most=1)) == [failed.id]
     slipped = [FormatFault(FormatError.MALFORMED_CALL, "manager", 3, "1.2: unknown")]
     own = replace(of("p", 2, [[PYTHON, Call("serch", CallStatus.PARSE_ERR)], [SEARCH]]), format_faults=tuple(slipped))
-    assert ids(retained([plain, own])) == [own.id], "a malformed call that it recovered from is a failure like others"
-    assert ids(retained([plain, own, failed])) == [failed.id], "yet what it wrote there is trained"
-    assert select([plain, own, failed]).left_out == Counter({Reason.SPARE: 2})
+    assert ids(retained([plain, own], most=1)) == [own.id], (
+        "a malformed call that it recovered from is a failure like others"
+    )
+    assert ids(retained([plain, own, failed], most=1)) == [failed.id], "yet what it wrote there is trained"
+    assert select([plain, own, failed], most=1).left_out == Counter({Reason.SPARE: 2})
 
 
 def test_equals_are_chosen_for_the_balance():
@@ -96,7 +98,7 @@ def test_the_dominating_tool_loses_who_leans_on_it_most():
     recovered = of("c", 0, [[Call("python", CallStatus.EXEC_ERR)], [PYTHON]])
     mixed = [of("d", 0, [[PYTHON, SEARCH]]), of("e", 0, [[PYTHON, SEARCH, CODE]])]
     assert ids(retained([*leaning, recovered, *mixed])) == ids(mixed)
-    assert ids(retained([*leaning, recovered, *mixed], most=0.7)) == ids([recovered, *mixed])
+    assert ids(retained([*leaning, recovered, *mixed], most=0.7)) == ids([leaning[0], recovered, *mixed])
     assert select([*leaning, recovered, *mixed]).left_out == Counter({Reason.DOMINATED: 3})
 
 
@@ -190,7 +192,6 @@ def test_text_without_ids_makes_the_rows_that_the_model_itself_would_have(words,
     end = end_of_text(tokenizer, folder)
     said = rehearsed(None)
     own = rehearsed(tokenizer, **({} if player is None else {"player": player}))
-    assert [episode.root.text for episode in said] == [episode.root.text for episode in own] or player
     for foreign, known in zip(said, own, strict=True):
         assert all(span.token_ids is None for span in foreign.root.spans)
         assert (
@@ -240,7 +241,7 @@ def test_long_ones_are_left_out_before_the_choice(words, tmp_path):
     short, fewer = trajectory_rows(run, words, most=1.0, longest=longest)
     assert max(map(len, short)) == longest and fewer.left_out[Reason.LONG] > 0
     assert selection.left_out[Reason.LONG] == 0
-    with pytest.raises(UserError, match="nothing to learn from: 0 of .* too long"):
+    with pytest.raises(UserError, match=r"nothing to learn from: 0 of .* too long"):
         trajectory_rows(run, words, longest=3)
 
 

@@ -1,0 +1,60 @@
+"""The trained runs that the tables compare, and the models that managers may ask."""
+
+from __future__ import annotations
+
+SEEN = {"mars": "arithmetic", "sequential": "countdown", "tools": "code review"}
+"""The pool of the training: frozen models, `pocket-` each, and what the manager is told of them."""
+MONO = {"tools": SEEN["tools"]}
+"""One backbone: the only member that can do everything that a manager may ask for."""
+UNSEEN = {"roles": "arithmetic", "async": "countdown", "tools-seed1": "code review"}
+"""Models that no manager has met in training (table 3)."""
+POOLS = {"seen": SEEN, "mono": MONO, "unseen": UNSEEN}
+"""By name."""
+
+TOOL_USER = "pocket-tools"
+"""The only member that has learned to call tools."""
+UNSEEN_TRAINED = "pocket-tools-seed1"
+"""The only unseen model that does not ship: the lessons of `pocket-tools` with another seed."""
+
+REHEARSED = "pocket-rehearsed"
+"""Knows the form of a manager's work from rehearsals: the base that SFT starts from."""
+COLLECTED = "pocket-trajectories"
+"""Run folder of what that base did: the SFT data."""
+SFT = "paramanager-sft"
+"""Trained on those. It ships as `pocket-manager-sft`, which the recipes of reinforcement learning start from."""
+PARAMANAGER = "paramanager-mini"
+"""Both stages."""
+SERIAL = f"{PARAMANAGER}-serial"
+"""One call a round."""
+MONO_TRAINED = f"{PARAMANAGER}-mono"
+"""A pool of one."""
+NO_DIVERSITY = f"{PARAMANAGER}-no-diversity"
+"""Without the diversity reward."""
+NO_SFT = f"{PARAMANAGER}-no-sft"
+"""Reinforcement learning from a model that has never seen a call."""
+COSTS = {4: f"{PARAMANAGER}-cost-4", 8: PARAMANAGER, 12: f"{PARAMANAGER}-cost-12", 16: f"{PARAMANAGER}-cost-16"}
+"""By cost target (table 6)."""
+
+BASES = {SFT: REHEARSED}
+"""Runs that start from another run."""
+EPISODES = {SFT: COLLECTED}
+"""Runs that learn from the trajectories of a run folder."""
+FIRST = (REHEARSED,)
+"""What has to be trained before trajectories can be collected."""
+TRAINED = (
+    *FIRST,
+    SFT,
+    UNSEEN_TRAINED,
+    *dict.fromkeys((PARAMANAGER, SERIAL, MONO_TRAINED, NO_DIVERSITY, NO_SFT, *COSTS.values())),
+)
+"""What has to be trained, in an order in which each finds its base."""
+
+
+def model_of(member: str) -> str:
+    """The model behind a member of a pool."""
+    return f"pocket-{member}"
+
+
+def members(pool: str) -> list[str]:
+    """The models of a pool."""
+    return [model_of(member) for member in POOLS[pool]]
