@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl vllm test-vllm verl test-verl trl test-learning test-browser clean
+.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ results-asyncthink: setup  ## the paper's tables and figures: trains what is mis
 
 results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
 	$(BIN)/python -m recipes.marsrl.results
+
+results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
+	$(BIN)/python -m recipes.paramanager.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 

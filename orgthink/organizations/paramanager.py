@@ -195,6 +195,7 @@ class _Work:
             for order in judged
         ]
         if not responses:
+            self.session.fault(self.manager, FormatError.TRUNCATED)
             responses = [Response("", CallStatus.PARSE_ERR, "the reply was cut off before a call was complete")]
         self.found += [response.value for response in responses if response.status is CallStatus.OK]
         told = render_responses(responses, self.settings.tags)

@@ -1,7 +1,7 @@
 """Recipes by name, and the run folders they leave: started once, resumed as often as it takes.
 
 Those of the pocket model are told in recipes/asyncthink and recipes/marsrl; those with "qwen3" are the papers' own
-(sections 4.2 and 4.3 of AsyncThink, 4.1 of MarsRL), for a model folder of yours.
+(sections 4.2 and 4.3 of AsyncThink, 4.1 of MarsRL, 4.3 of ParaManager), for a model folder of yours.
 """
 
 from __future__ import annotations
@@ -201,13 +201,71 @@ PARA_STEPS = 20
 """Of every run of the pocket manager."""
 
 
+PAPER_POOL = {
+    "gpt-oss-20b": ("openai/gpt-oss-20b", "all-round reasoning; the default"),
+    "qwen3-30b-a3b": ("Qwen/Qwen3-30B-A3B-Instruct-2507", "knowledge, instructions, short and clear answers"),
+    "qwen3-coder-30b-a3b": ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "programs, and numbers that are better computed"),
+}
+"""The paper's pool by `model_id`, the default first: what a server calls each, and what the manager is told of it."""
+
+
+def paramanager_paper() -> Policy:
+    """RL of ParaManager as in section 4.3 and Table 5 of its paper, for Qwen3-4B-Instruct-2507.
+
+    What is frozen is asked for at servers: the models of the pool on ports 8001 to 8003 of this machine, the first of
+    which is the summarizer too (M_s), and Search-R1's retriever on 8000; `--set` names others. Ours: these places, what
+    the manager is told of its models, the deadline of a call, the passages of a query, δ, and that rows weigh the same
+    in the loss. Programs run in our sandbox, not in SandboxFusion; of a response only sampled tokens count towards its
+    length; and groups that are not mixed are left out as they come, where the paper chose its problems beforehand.
+    """
+    longest, rounds, calls, samples = 24_576, 12, 4, 4
+    servers = {
+        name: RoleSpec(EngineSpec(model, f"http://localhost:{port}/v1"), Sampling(longest, 1.0))
+        for port, (name, (model, _)) in enumerate(PAPER_POOL.items(), 8001)
+    }
+    settings = {
+        "prompts": "paper",
+        "pool": {name: told for name, (_, told) in PAPER_POOL.items()},
+        "suite": {"corpus": "http://localhost:8000", "topk": 3},
+        "rounds": rounds,
+        "calls": calls,
+        "call_seconds": 300.0,
+        "response_tokens": 4096,
+        "synthesis": "summarizer",
+    }
+    rollout = Rollout(
+        "math",
+        OrganizationSpec("paramanager", settings),
+        Limits(1 + calls * samples, Budget(turns=rounds * (1 + calls * samples) + 1), agent_tokens=longest),
+        max_tokens=longest,
+        problems=16,
+        group=8,
+        models={**servers, "summarizer": servers["gpt-oss-20b"]},
+        roles=("manager",),
+    )
+    optimization = RlSettings(
+        rollout,
+        steps=50,
+        learning_rate=2e-6,
+        warmup=0,
+        decay=False,
+        minibatches=2,
+        loss=PolicyLoss(ratio="sequence", reduction="episode-mean"),
+        reward=ParaManagerReward(),
+        delta=1e-6,
+        mixed=True,
+    )
+    room = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * longest}
+    return Policy(optimization, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
+
+
 RECIPES: dict[str, KnownJob] = {
     "pocket": Pocket(SftSettings(steps=8_000, learning_rate=3e-3)),
     "pocket-plain": Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False),
     "pocket-skills": Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket"),
     "pocket-roles": Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50)),
     "pocket-tools": Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles"),
-    "pocket-rehearsed": Calls(SftSettings(steps=2_000, learning_rate=2e-3), model="pocket-roles"),
+    "pocket-rehearsed": Calls(SftSettings(steps=1_800, learning_rate=2e-3), model="pocket-tools"),
     "asyncthink-countdown-mini": mini(),
     "asyncthink-countdown-mini-sequential": mini("sequential"),
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
@@ -224,7 +282,7 @@ RECIPES: dict[str, KnownJob] = {
     "paramanager-mini-serial": paramanager(calls=1),
     "paramanager-mini-mono": paramanager(pool={"tools": POOL["tools"]}),
     "paramanager-mini-no-diversity": paramanager(diversity=0.0),
-    "paramanager-mini-no-sft": paramanager(model="pocket-roles"),
+    "paramanager-mini-no-sft": paramanager(model="pocket-tools"),
     "paramanager-mini-cost-4": paramanager(cost_target=4.0),
     "paramanager-mini-cost-12": paramanager(cost_target=12.0),
     "paramanager-mini-cost-16": paramanager(cost_target=16.0),
@@ -237,6 +295,7 @@ RECIPES: dict[str, KnownJob] = {
     ),
     "asyncthink-qwen3-countdown": paper("countdown", capacity=2, tokens=2048, problems=64, group=32),
     "asyncthink-qwen3-math": paper("math", capacity=4, tokens=512, problems=128, group=8),
+    "paramanager-qwen3": paramanager_paper(),
 }
 """`pocket` trains the shipped model from scratch, `pocket-plain` one that has never seen a Fork. The `-sft` ones are
 the cold start on pairs. Weights are held in float32: at the paper's learning rates bfloat16 would round every update

@@ -37,9 +37,10 @@ from orgthink.training.teachers import helpers, manager
 from orgthink.training.teachers.arithmetic_review import worked
 from orgthink.training.teachers.countdown_review import near_miss, solved
 
-TASK_NAMES = ("arithmetic-mini", "countdown-mini-single", "ledger-mini")
-"""What managers of the pocket world work on."""
-SKILL = 0.6
+SHARES = {"arithmetic-mini": 0.25, "countdown-mini-single": 0.45, "ledger-mini": 0.3}
+"""What managers of the pocket world work on, and how much of it."""
+TASK_NAMES = tuple(SHARES)
+SKILL = 0.5
 """Share of an agent's answers that are right."""
 SERIAL = 0.15
 """Share of rehearsals with one call a round."""
@@ -109,7 +110,7 @@ def _resources(suite: Suite) -> tuple[Tool, Tool]:
 
 
 FAILED = """Traceback (most recent call last):
-  File "<code>", line 1, in <module>
+  File "/code.py", line 1, in <module>
 NameError: name 'copper' is not defined
 """
 """What a program leaves that does not work."""
@@ -120,13 +121,13 @@ class Worked:
 
     async def run(self, code: str) -> Result:
         inside = re.fullmatch(r"\s*print\s*\((.*)\)\s*", code, re.DOTALL)
+        parts = inside[1].split(",") if inside else [""]
         try:
-            values = [parse(part).value for part in inside[1].split(",")] if inside else None
+            values = [parse(part).value for part in parts]
         except ExpressionError:
-            values = None
-        if values is None:
             return Result(FAILED, Status.ERROR)
-        return Result(" ".join(str(value) for value in values))
+        shown = (float(value) if "/" in part else value for part, value in zip(parts, values, strict=True))
+        return Result(" ".join(map(str, shown)))
 
 
 def managing(tools: frozenset[str], calls: int) -> Say:
@@ -136,7 +137,7 @@ def managing(tools: frozenset[str], calls: int) -> Say:
         asked = context.messages[0].content
         head, _, question = asked.partition(" ; ")
         rounds: list[tuple[tuple[ToolCall, ...], tuple[Response, ...]]] = []
-        last, left = "", int(head.split()[2])
+        last, left = "", int(head.split()[3])
         for span in context.spans[1:]:
             if span.origin is Origin.SAMPLED:
                 last = span.text
@@ -148,7 +149,7 @@ def managing(tools: frozenset[str], calls: int) -> Say:
                 left -= 1
             else:
                 return manager.answer(last)
-        models = tuple(re.findall(r"(m\d+):", head))
+        models = dict(re.findall(r"(m\d+): ([a-z ]+)", head))
         return manager.reply(manager.Seen(question, models, tools, tuple(rounds), left, calls), rng)
 
     return say
@@ -156,8 +157,8 @@ def managing(tools: frozenset[str], calls: int) -> Say:
 
 def helping(context: Context, rng: random.Random) -> str:
     """What an agent of the pool says."""
-    role, _, asked = context.messages[0].content.partition(" ")
-    kind, _, rest = asked.partition(" ")
+    role, kind, *words = context.messages[0].content.split()
+    rest = " ".join(words)
     if role == "searcher":
         return helpers.queried(rest)
     if role == "coder":
@@ -173,9 +174,11 @@ def _solved(kind: str, rest: str, rng: random.Random) -> str:
     if kind == "countdown":
         *numbers, _, target = rest.split()
         known = [int(number) for number in numbers]
-        if rng.random() < SKILL:
+        draw = rng.random()
+        if draw < SKILL:
             return solved(known, int(target), rng.sample("+-*/", 4))[1]
-        return near_miss(known, int(target), rng)
+        misses = [near_miss(known, int(target), rng) for _ in range(2 if draw > 0.93 else 1)]
+        return helpers.SEPARATOR.join(misses)
     if kind != "arithmetic":
         return str(rng.randint(1, 99))
     value = worked(rest).answer
@@ -207,5 +210,6 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
         else:
             members = {f"p{i}": words for i, words in enumerate(rng.sample(GOOD_AT, len(GOOD_AT)))}
             organization = Rehearsal(pool=members, calls=1 if rng.random() < SERIAL else 4, faults=faults)
-        chosen = [next(problems[rng.choice(TASK_NAMES)]) for _ in range(AT_ONCE)]
+        names = rng.choices(list(SHARES), list(SHARES.values()), k=AT_ONCE)
+        chosen = [next(problems[name]) for name in names]
         yield from rehearsed(chosen, organization, tokenizer, rng.getrandbits(31))

@@ -24,24 +24,31 @@ SEED = "-seed"
 """Between the name of a recipe and the seed of a training."""
 
 
-def train_missing(runs: Path, names: Iterable[str], bases: Mapping[str, str] | None = None) -> None:
+def train_missing(
+    runs: Path,
+    names: Iterable[str],
+    bases: Mapping[str, str] | None = None,
+    episodes: Mapping[str, str] | None = None,
+) -> None:
     """Train every run that is missing, go on with those that are unfinished. UserError if one does not finish.
 
-    `bases` are runs to start from, where that is not the recipe's own model.
+    `bases` are runs to start from, where that is not the recipe's own model; `episodes` are run folders of
+    trajectories to learn from, where a recipe leaves that open.
     """
     for name in names:
-        run, base = runs / name, (bases or {}).get(name)
-        if not finished(run, base):
+        run, base, learned = runs / name, (bases or {}).get(name), (episodes or {}).get(name)
+        if not finished(run, base, learned):
             begun = (run / "config.json").is_file()
-            _orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, base)))
-        if not finished(run, base):
+            run_orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, base, learned)))
+        if not finished(run, base, learned):
             raise UserError(f"{run} is not finished: the same command goes on with it")
 
 
-def _begin(runs: Path, name: str, base: str | None) -> list[str]:
+def _begin(runs: Path, name: str, base: str | None, episodes: str | None) -> list[str]:
     recipe, seed = recipe_of(name)
     model = [] if base is None else ["--model", str(model_folder(runs, base))]
-    return [recipe, *model, *([] if seed is None else ["--seed", str(seed)]), "--out", str(runs / name)]
+    learned = [] if episodes is None else ["--episodes", str(runs / episodes)]
+    return [recipe, *model, *learned, *([] if seed is None else ["--seed", str(seed)]), "--out", str(runs / name)]
 
 
 def recipe_of(name: str) -> tuple[str, int | None]:
@@ -50,11 +57,12 @@ def recipe_of(name: str) -> tuple[str, int | None]:
     return recipe, int(seed) if found else None
 
 
-def finished(run: Path, base: str | None = None) -> bool:
+def finished(run: Path, base: str | None = None, episodes: str | None = None) -> bool:
     """Whether a run has a checkpoint of its last step. UserError if the folder holds something else, or the recipe from
     another model or with other settings: its numbers would bear a name that is not theirs.
 
-    `base` is the run to start from, for a recipe without a model of its own; not given, that may be any.
+    `base` is the run to start from and `episodes` the run folder to learn from, for a recipe without a model or
+    trajectories of its own; not given, they may be any.
     """
     from orgthink.training.recipes import RECIPES
 
@@ -63,10 +71,14 @@ def finished(run: Path, base: str | None = None) -> bool:
     recipe, seed = recipe_of(run.name)
     job, wanted = _job(run), RECIPES[recipe]
     model = getattr(job, "model", None)
-    if base is not None and not _is_last(Path(model or ""), base):
+    if base is not None and not is_last(Path(model or ""), base):
         raise UserError(f"{run} was trained from {model}, not from {base}: move it away, or train it again")
-    if hasattr(wanted, "model") and wanted.model is None:
-        wanted = replace(wanted, model=model)
+    learned = getattr(job, "episodes", None)
+    if episodes is not None and Path(learned or "").name != episodes:
+        raise UserError(f"{run} was trained on {learned}, not on {episodes}: move it away, or train it again")
+    for name, given in (("model", model), ("episodes", learned)):
+        if hasattr(wanted, name) and getattr(wanted, name) is None:
+            wanted = replace(wanted, **{name: given})
     if seed is not None:
         wanted = replace(wanted, settings=replace(wanted.settings, seed=seed))
     if _decisive(job) != _decisive(wanted):
@@ -81,7 +93,7 @@ def _decisive(job: Any) -> Any:
     return replace(job, device="auto", settings=replace(job.settings, **known))
 
 
-def _is_last(model: Path, name: str) -> bool:
+def is_last(model: Path, name: str) -> bool:
     """Whether this is the last model of a run of that name, wherever the runs lay when it was used."""
     from orgthink.training.recipes import RECIPES
 
@@ -151,7 +163,7 @@ def _seconds(taken: float | dict[str, float]) -> float:
     return sum(taken.values()) if isinstance(taken, dict) else taken
 
 
-def _orgthink(*arguments: str) -> None:
+def run_orgthink(*arguments: str) -> None:
     """Run a command to its end. Ctrl-C reaches it too: it saves, and this waits for that."""
     print(f"orgthink {' '.join(arguments)}", flush=True)
     process = subprocess.Popen([sys.executable, "-m", "orgthink", *arguments])

@@ -180,7 +180,7 @@ def test_what_is_missing_is_trained_and_what_is_begun_goes_on(tmp_path: Path, mo
             RunFolder.create(run, "train", Training(run.name, replace(job, model=model)))
         (run / "checkpoints" / f"step-{RECIPES[run.name].steps:06d}").mkdir(parents=True)
 
-    monkeypatch.setattr(runs, "_orgthink", train)
+    monkeypatch.setattr(runs, "run_orgthink", train)
     begun, base, from_base = "asyncthink-countdown-mini-sequential", RECIPE, "asyncthink-countdown-mini-no-sft"
     start(Training(begun, RECIPES[begun]), tmp_path / begun)
     for _ in range(2):
@@ -192,6 +192,6 @@ def test_what_is_missing_is_trained_and_what_is_begun_goes_on(tmp_path: Path, mo
         ("train", from_base, "--model", str(model), "--out", str(tmp_path / from_base)),
     ]
     with pytest.raises(UserError, match="not finished"):
-        monkeypatch.setattr(runs, "_orgthink", lambda *arguments: told.append(arguments))
+        monkeypatch.setattr(runs, "run_orgthink", lambda *arguments: told.append(arguments))
         runs.train_missing(tmp_path, [f"{RECIPE}-seed3"])
     assert told[-1] == ("train", RECIPE, "--seed", "3", "--out", str(tmp_path / f"{RECIPE}-seed3"))

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,12 +10,11 @@ from zlib import crc32
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from dictated import Dictated
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM, Qwen3MoeConfig
 
-from orgthink.engines.engine import Chunk, Finish
 from orgthink.engines.qwen3 import Qwen3, Qwen3Config
-from orgthink.engines.sampling import GAMMA
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.grammar.solution import Proposal
@@ -143,42 +140,12 @@ def test_the_architecture_has_four_billion_weights():
     assert sum(weight.numel() for weight in model.parameters()) == 4_022_468_096
 
 
-class Dictated:
-    """Writes what it is told, a role's work well or badly, and says how probable its weights found each token."""
-
-    def __init__(self, folder: Path, copy: Path) -> None:
-        self.model, self.version, self.folder, self.copy = "dictated", "0", folder, copy
-        self.tokenizer, self.weights = Tokenizer(folder), open_trainable(folder)
-        self.prompt = self.tokenizer.prompt
-
-    def write(self, asked: str, luck: Random) -> str:
-        """Problems name their answer."""
-        answer = re.findall(r"math (\d+)", asked)[0]
-        if "verifier" in asked:
-            return f" </think> so correctness : {luck.choice(['correct', 'wrong', 'wrong'])}"
-        return f" </think> <ANSWER> {int(answer) + luck.randrange(2)} </ANSWER>"
-
-    async def stream(self, context, sampling):
-        there, asked = sum(span.tokens for span in context.spans[1:]), context.spans[0].text
-        output = self.tokenizer.encode(self.write(asked, Random((sampling.seed - there * GAMMA) % 2**64)))
-        (eos,) = self.tokenizer.eos_ids
-        new = (*output, eos)[there : there + sampling.max_tokens]
-        seen = torch.tensor([[*context.token_ids, *new]])
-        with torch.no_grad():
-            logits = self.weights.logits(self.weights.hidden(seen))[0, -len(new) - 1 : -1]
-        found = torch.log_softmax(logits / sampling.temperature, -1)[range(len(new)), new]
-        pieces = tuple("" if i == eos else self.tokenizer.decode([i]) for i in new)
-        finish = Finish.EOS if new[-1] == eos else Finish.LENGTH
-        yield Chunk(pieces, new, tuple(found.tolist()), finish, self.version)
-
-    async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
-        """As if by a file, so that weights under any other names would not open."""
-        shutil.copytree(self.folder, self.copy, dirs_exist_ok=True)
-        save_file({name: weight.contiguous() for name, weight in weights.items()}, self.copy / "model.safetensors")
-        self.weights, self.version = open_trainable(self.copy), version
-
-    async def aclose(self) -> None:
-        pass
+def role_work(seen: str, luck: Random) -> str:
+    """A role's work, well or badly; problems name their answer."""
+    answer = re.findall(r"math (\d+)", seen)[0]
+    if "verifier" in seen:
+        return f" </think> so correctness : {luck.choice(['correct', 'wrong', 'wrong'])}"
+    return f" </think> <ANSWER> {int(answer) + luck.randrange(2)} </ANSWER>"
 
 
 def marsrl(model: Path, problems: Path, *more: str):
@@ -205,7 +172,7 @@ def test_marsrl_of_a_mixture_of_experts(tmp_path):
     folder = write_random_experts(tmp_path / "model", SMALL_EXPERTS, dtype="float32")
     job, lines = marsrl(folder, tmp_path), []
     backend = EmbeddedBackend(
-        open_trainable(folder), Dictated(folder, tmp_path / "copy"), folder, pack_tokens=job.pack_tokens
+        open_trainable(folder), Dictated(folder, tmp_path / "copy", role_work), folder, pack_tokens=job.pack_tokens
     )
     run = RunFolder.create(tmp_path / "run", "train", Training("marsrl-qwen3", job))
     saved = train_policy(backend, job.settings, run, lines.append) / "model"

@@ -38,7 +38,7 @@ from orgthink.runtime.session import Session
 from orgthink.store import RunFolder, plain, typed
 from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
-from orgthink.training import checkpoint, frozen
+from orgthink.training import checkpoint, frozen, rl
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episode_metrics import rollout_metrics
 from orgthink.training.episodes import Episodes, RlSettings, mixed, require_version
@@ -365,6 +365,14 @@ def test_a_task_that_is_used_up_ends_the_draw(monkeypatch, attempts):
     monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
     (batch,) = collected(SETTINGS)
     assert [len(batch) for batch in attempts] == [9, 6] and batch.metrics["drawn_groups"] == 5
+
+
+def test_the_seconds_of_a_part_are_those_of_all_its_laps(monkeypatch):
+    monkeypatch.setattr(rl.time, "perf_counter", iter([10.0, 11.0, 13.0, 13.5, 17.5]).__next__)
+    clock = Clock()
+    for part in ("problems", "rollout") * 2:
+        clock.lap(part)
+    assert clock.seconds == {"problems": 1.5, "rollout": 6.0}
 
 
 @pytest.mark.parametrize(

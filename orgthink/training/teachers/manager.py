@@ -37,8 +37,8 @@ class Seen:
 
     question: str
     """The problem in the words of the pocket models."""
-    models: tuple[str, ...]
-    """Ids of the models it may ask."""
+    models: dict[str, str]
+    """What the models that it may ask are good at, by their ids."""
     tools: frozenset[str]
     """Tools it may call."""
     rounds: tuple[tuple[tuple[ToolCall, ...], tuple[Response, ...]], ...]
@@ -68,9 +68,12 @@ def reply(seen: Seen, rng: random.Random) -> str:
 
 def answer(last: str) -> str:
     """The final answer of a manager whose last reply had this in mind: `final 19`."""
-    thought = re.search(r"<reasoning>\s*final (.*?)\s*</reasoning>", last)
-    return f" {DIALECT.render(Answer(f' {thought[1] if thought else NONE} '))}"
+    _, final, thought = last.partition("</reasoning>")[0].rpartition("final ")
+    return f" {DIALECT.render(Answer(f' {thought.strip() if final else NONE} '))}"
 
+
+END = f"final {NONE}"
+"""In mind when there is nothing to answer."""
 
 Move = tuple[str, list[ToolCall]]
 """What it has in mind, and its calls; none ends the rounds."""
@@ -83,22 +86,19 @@ def _arithmetic(seen: Seen, expression: str, rng: random.Random) -> Move:
     missing = list(dict.fromkeys(name for name in names if name not in known))
     for name in names:
         expression = expression.replace(name, known.get(name, name))
-    voted = _vote(seen, rng)
-    if seen.left <= 1:
-        return f"final {voted or NONE}", []
-    if missing:
+    voted = _vote(seen)
+    if missing and seen.left > 1:
         return f"look {' ; '.join(missing)}", _look(seen, missing, rng)
     if voted is None:
-        return f"compute {expression}", _compute(seen, expression, bool(names), rng)
+        return (f"compute {expression}", _compute(seen, expression, bool(names), rng)) if seen.left > 1 else (END, [])
+    found = f"found {' '.join(_candidates(seen))} ;"
     agree = Counter(_candidates(seen))[voted]
-    if rng.random() < (0.85 if agree > 1 else 0.55):
-        return f"final {voted}", []
-    calls = _compute(seen, expression, bool(names), rng)[: rng.randint(0, seen.most - 1)]
-    if "critical_reviewer" in seen.tools and (not calls or rng.random() < 0.7):
-        calls.insert(0, _call(seen, "critical_reviewer", rng, f"arithmetic {expression}" if names else None))
-    if not calls:
-        return f"final {voted}", []
-    return f"check {expression}", calls
+    calls: list[ToolCall] = []
+    if seen.left > 1 and rng.random() > (0.85 if agree > 1 else 0.55):
+        calls = _compute(seen, expression, bool(names), rng)[: rng.randint(0, seen.most - 1)]
+        if "critical_reviewer" in seen.tools and (not calls or rng.random() < 0.7):
+            calls.insert(0, _call(seen, "critical_reviewer", rng, f"arithmetic {expression}" if names else None))
+    return (f"{found} check {expression}", calls) if calls else (f"{found} final {voted}", [])
 
 
 def _look(seen: Seen, missing: Sequence[str], rng: random.Random) -> list[ToolCall]:
@@ -133,9 +133,23 @@ def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -
     return calls
 
 
+GOOD_AT = {
+    "standard_reasoner": "",
+    "critical_reviewer": "review",
+    "code_reasoner": "code",
+    "knowledge_searcher": "code",
+}
+"""What a model should be good at for a tool; reasoners, at the kind of problem."""
+MATCHED = 0.4
+"""Share of calls whose model is chosen by what it is good at; the others ask any."""
+
+
 def _call(seen: Seen, tool: str, rng: random.Random, subtask: str | None) -> ToolCall:
-    """An agent, with any of the models."""
-    arguments: dict[str, Any] = {"model_id": rng.choice(seen.models)} if seen.models else {}
+    """An agent, with any of the models or one that is good at it."""
+    kind = "countdown" if seen.question.startswith("countdown") else "arithmetic"
+    fitting = [i for i, told in seen.models.items() if (GOOD_AT[tool] or kind) in told.split()]
+    ids = fitting if fitting and rng.random() < MATCHED else list(seen.models)
+    arguments: dict[str, Any] = {"model_id": rng.choice(ids)} if ids else {}
     return ToolCall(tool, arguments | ({} if subtask is None else {"subtask": f" {subtask}"}))
 
 
@@ -145,7 +159,7 @@ def _candidates(seen: Seen) -> list[str]:
     return [value for value in found if value.isdigit() and len(value) < 4]
 
 
-def _vote(seen: Seen, rng: random.Random) -> str | None:
+def _vote(seen: Seen) -> str | None:
     """The number that most calls returned; what a reviewer found bad counts less, what it found ok more."""
     votes = Counter(_candidates(seen))
     if not votes:
@@ -163,19 +177,40 @@ def _verdicts(seen: Seen) -> list[str]:
 
 
 def _countdown(seen: Seen, rest: str, rng: random.Random) -> Move:
-    """Ask for solutions, perhaps check what they are worth, ask again or end."""
+    """Ask for solutions, perhaps check what they are worth, ask again or end.
+
+    What was checked last is written down beside the target, where the two are easy to compare.
+    """
     target = rest.split()[-1]
     offered, checked = _offers(seen)
     good = [offer for offer in offered if checked.get(offer) == target]
     fresh = [offer for offer in offered if offer not in checked]
     best = good[0] if good else fresh[0] if fresh else offered[0] if offered else NONE
-    if good or seen.left <= 1 or (fresh and rng.random() < 0.2):
-        return f"final {best}", []
+    judged = "".join(
+        f"{offer} = {worth} {target} {'ok' if worth == target else 'bad'} ; " for offer, worth in _printed_last(seen)
+    )
+    if good or seen.left <= 1 or (fresh and rng.random() < 0.15):
+        return f"{judged}final {best}", []
     if "standard_reasoner" not in seen.tools:
         return _tried(rest, rng)
     if fresh:
-        return f"check {' ; '.join(fresh)}", _check(seen, fresh, rng)
-    return f"ask {target}", _ask(seen, rng)
+        return f"{judged}check {' ; '.join(fresh[:4])}", _check(seen, fresh, rng)
+    return f"{judged}ask {target}", _ask(seen, rng)
+
+
+def _printed_last(seen: Seen) -> list[tuple[str, str]]:
+    """Expressions that programs of the last round printed, and what they are worth."""
+    return _worths(seen.rounds[-1:])
+
+
+def _worths(rounds: Sequence[tuple[tuple[ToolCall, ...], tuple[Response, ...]]]) -> list[tuple[str, str]]:
+    return [
+        (part, worth.removesuffix(".0"))
+        for calls, responses in rounds
+        for call, response in zip(calls, responses, strict=False)
+        if call.name == "python" and response.status is CallStatus.OK
+        for part, worth in zip(_printed(str(call.arguments["code"])), response.value.split(), strict=False)
+    ]
 
 
 def _tried(rest: str, rng: random.Random) -> Move:
@@ -191,20 +226,17 @@ def _offers(seen: Seen) -> tuple[list[str], dict[str, str]]:
     A tool user has its offers from its own thoughts: those that it let python compute.
     """
     offered: list[str] = []
-    checked: dict[str, str] = {}
+    checked = dict(_worths(seen.rounds))
     target = seen.question.split()[-1]
     for call, value in seen.ok:
+        parts = [part.strip() for part in value.split(";")]
         if call.name == "python":
-            parts = _printed(str(call.arguments["code"]))
-            for part, worth in zip(parts, value.split(), strict=False):
-                checked[part] = worth
-                offered.append(part)
+            offered += _printed(str(call.arguments["code"]))
         elif call.name == "critical_reviewer":
-            for part in value.split(";"):
-                offer, _, word = part.strip().rpartition(" ")
+            for offer, _, word in (part.rpartition(" ") for part in parts):
                 checked.setdefault(offer, target if word == "ok" else "bad")
-        elif call.name in CALCULATORS and value.strip() != NONE:
-            offered.append(value.strip())
+        elif call.name in CALCULATORS:
+            offered += [part for part in parts if part not in ("", NONE)]
     return list(dict.fromkeys(offered)), checked
 
 

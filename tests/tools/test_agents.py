@@ -1,0 +1,301 @@
+"""Agents as tools: what they are asked, whose tokens they are, and what becomes of their replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Message, Problem, Sampling, Status
+from orgthink.errors import Failure, UserError
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.result import Result
+from orgthink.runtime.session import Session
+from orgthink.tools.agents import SAMPLES, agents
+from orgthink.tools.search import retriever_named, search_tool
+from orgthink.tools.tool import Desk, FunctionTool, Tool, status_of
+from orgthink.tools.toolbox import FINAL, TOOLS, described, listed, pool_text, toolbox
+
+PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
+programs: list[str] = []
+"""What the toy sandbox ran in the latest episode."""
+
+
+async def python(code: str) -> Result | str:
+    """Runs a toy program."""
+    programs.append(code)
+    match code.strip().partition(" "):
+        case ("fail", _, rest):
+            return Result(rest, Status.ERROR, error="exit code 1")
+        case ("late", _, _):
+            return Result("", Status.TIMEOUT, error="stopped after 10 s")
+        case ("break", _, _):
+            raise Failure("no sandbox")
+        case (_, _, rest):
+            return rest
+
+
+PYTHON, SEARCH = FunctionTool(python), search_tool(retriever_named("ledger"), topk=1)
+
+
+def tools(*models: str, brief: bool = False) -> dict[str, Tool]:
+    return toolbox(TOOLS, models, PYTHON, SEARCH, brief=brief)
+
+
+def asked(template: str, problem: Problem) -> tuple[Message, ...]:
+    return (Message("user", f"{template}: {problem.text} / {problem.terse}"),)
+
+
+@dataclass(frozen=True)
+class One:
+    """An organization that makes a single call, as it was checked; its answer is what became of it."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+    models: Mapping[str, str]
+    name: str = "one"
+
+    roles: ClassVar[tuple[str, ...]] = ()
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        root, desk = session.controller(), Desk(session, problem, asked, self.models)
+        arguments = self.tool.parameters.check(self.arguments)
+        child = self.tool.agent(arguments, desk)
+        result = await session.call(root, "1.1", child, lambda child: self.tool.work(child, arguments, desk))
+        return json.dumps([status_of(result), result.text or result.error or result.status])
+
+
+def called(
+    tool: Tool,
+    turns: Sequence[str | Turn],
+    *,
+    models: Mapping[str, str] | None = None,
+    engines: Mapping[str, ScriptedEngine] | None = None,
+    max_tokens: int = 100,
+    **arguments: Any,
+) -> tuple[str, str, Episode]:
+    """Status and value of a call for which exactly these turns are asked for, and the episode."""
+    programs.clear()
+    engine = ScriptedEngine([Turn(turn) if isinstance(turn, str) else turn for turn in turns])
+    roles = {name: Backing(one, Sampling(max_tokens)) for name, one in (engines or {}).items()}
+    organization, backing = One(tool, arguments, models or {}), Backing(engine, Sampling(max_tokens))
+    episode = run_virtual(attempt(organization, PROBLEM, backing, roles=roles, limits=Limits(capacity=9)))
+    for one in (engine, *(engines or {}).values()):
+        run_virtual(one.aclose())
+    status, value = json.loads(episode.answer or "[]")
+    return status, value, episode
+
+
+# What they are asked
+
+
+@pytest.mark.parametrize("name", ["standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner"])
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({}, f"{PROBLEM.text} / {PROBLEM.terse}"),
+        ({"subtask": ""}, f"{PROBLEM.text} / {PROBLEM.terse}"),
+        ({"subtask": "add 3 {and} 4"}, "add 3 {and} 4 / add 3 {and} 4"),
+    ],
+)
+def test_who_is_asked_nothing_in_particular_is_asked_the_problem(name: str, arguments: dict[str, str], shown: str):
+    _, _, episode = called(tools()[name], ["<code>print 3</code> <query>copper</query>"], **arguments)
+    agent = episode.traces[1]
+    assert (agent.role, agent.spans[0].text) == (name, f"{name}: {shown}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model"), [({}, "slow"), ({"model_id": "m2"}, "slow"), ({"model_id": "m1"}, "fast")]
+)
+def test_the_model_that_is_asked_for_answers_or_else_the_first(arguments: dict[str, str], model: str):
+    known = {"m2": "slow", "m1": "fast"}
+    engines = {model: ScriptedEngine([Turn("<ANSWER>7</ANSWER>")], model=model)}
+    _, _, episode = called(tools(*known)["standard_reasoner"], [], models=known, engines=engines, **arguments)
+    assert episode.traces[1].model == model
+
+
+def test_without_a_pool_the_model_is_that_of_the_role():
+    engines = {"standard_reasoner": ScriptedEngine([Turn("<ANSWER>7</ANSWER>")], model="own")}
+    for arguments in ({}, {"model_id": "controller"}):
+        _, _, episode = called(tools()["standard_reasoner"], [], engines=engines, **arguments)
+        assert episode.traces[1].model == "own"
+        engines = {"standard_reasoner": ScriptedEngine([Turn("<ANSWER>7</ANSWER>")], model="own")}
+
+
+def test_what_they_take_is_told_and_checked():
+    parameters = tools("b", "a")["code_reasoner"].parameters
+    subtask, model = parameters.schema["properties"]["subtask"], parameters.schema["properties"]["model_id"]
+    assert (subtask["type"], subtask["default"], model["enum"], model["default"]) == ("string", "", ["b", "a"], "b")
+    assert subtask["description"] and model["description"] and "required" not in parameters.schema
+    assert parameters.check({}) == {"subtask": "", "model_id": "b"}
+    for wrong in ({"model_id": "c"}, {"subtask": 3}, {"task": "x"}, {"subtask": None}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            parameters.check(wrong)
+    assert tools("b", "a")["ensemble_solver"].parameters.check({}) == {}
+    with pytest.raises(ValueError, match="subtask"):
+        tools()["ensemble_solver"].parameters.check({"subtask": "x"})
+
+
+def test_the_suite_is_that_of_table_7():
+    costs = {name: tool.cost for name, tool in tools().items()}
+    assert costs == {
+        **dict.fromkeys(("standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner"), 1),
+        **{"search": 0, "python": 0, "ensemble_solver": 4},
+    }
+    assert list(costs) == list(TOOLS)
+    assert [tool.name for tool in agents(["a"], PYTHON, SEARCH)] == [name for name in TOOLS if costs[name]]
+    assert all(tool.name == name and tool.description.endswith(".") for name, tool in tools().items())
+    told = described(tools("a"))
+    assert [json.loads(line) for line in listed(told).splitlines()] == list(told) and told[-1]["name"] == FINAL
+    assert pool_text([("m1", "fast"), ("m2", "slow")]) == "m1: fast\nm2: slow"
+    with pytest.raises(UserError, match="unknown tool 'pyton': did you mean python"):
+        toolbox(["pyton"], (), PYTHON, SEARCH, brief=False)
+
+
+# What they say
+
+
+@pytest.mark.parametrize("name", ["standard_reasoner", "critical_reviewer"])
+@pytest.mark.parametrize(
+    ("brief", "says", "status", "value"),
+    [
+        (False, "mull </think> as 3 + 4 = 7 <ANSWER>7</ANSWER>", "OK", "as 3 + 4 = 7 <ANSWER>7</ANSWER>"),
+        (True, "mull </think> as 3 + 4 = 7 <ANSWER> 7 </ANSWER>", "OK", "7"),
+        (False, "no tags here", "OK", "no tags here"),
+        (True, "no tags here", "EXEC_ERR", "no answer in the reply"),
+        (True, "<ANSWER>9</ANSWER> </think> thoughts do not count", "EXEC_ERR", "no answer in the reply"),
+        (False, "mull </think>", "EXEC_ERR", "no answer in the reply"),
+        (False, "o " * 200, "EXEC_ERR", "truncated"),
+        (True, "<ANSWER>7</ANSWER> " + "o " * 200, "EXEC_ERR", "truncated"),
+    ],
+)
+def test_what_a_reasoner_hands_back(name: str, brief: bool, says: str, status: str, value: str):
+    assert called(tools(brief=brief)[name], [says])[:2] == (status, value)
+
+
+@pytest.mark.parametrize(
+    ("says", "code"),
+    [
+        ("<code>print 3</code>", "print 3"),
+        ("first <code>print 3</code> no, <code>\nprint 4\n</code> so", "\nprint 4\n"),
+        ("<code>a <code> b</code>", "a <code> b"),
+        ("</code> <code>print 3</code> <code>cut off", "print 3"),
+        ("<code>\n```python\nprint 3\n```\n</code>", "print 3\n"),
+        ("so\n```python\nprint 3\n```\nand\n```py\nprint 4\n```", "print 4\n"),
+        ("```\nprint 3\n```", "print 3\n"),
+        ("```json\n{}\n``` ```python\nprint 3\n```", "print 3\n"),
+        ("<code></code>", ""),
+        ("<code>print 3", None),
+        ("```python\nprint 3", None),
+        ("```json\n{}\n```", None),
+        ("print 3", None),
+        ("<code>" * 100_000, None),  # the square of this would take minutes
+    ],
+)
+def test_a_coders_last_block_is_run(says: str, code: str | None):
+    status, value, episode = called(tools(brief=True)["code_reasoner"], [Turn(says, seconds=0)], max_tokens=10**6)
+    if code is None:
+        assert (status, value, programs, len(episode.traces)) == ("EXEC_ERR", "no <code> in the reply", [], 2)
+    else:
+        assert programs == [code] and status == "OK"
+        assert [(t.agent, t.role) for t in episode.traces[2:]] == [("controller/1.1/python", "python")]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "value"),
+    [
+        ("print 3", "OK", "3"),
+        ("fail Traceback", "EXEC_ERR", "Traceback"),
+        ("fail", "EXEC_ERR", "exit code 1"),
+        ("late", "TIMEOUT", "stopped after 10 s"),
+        ("break", "EXEC_ERR", "no sandbox"),
+    ],
+)
+def test_what_a_program_prints_comes_back_alone_or_before_how_it_came_about(code: str, status: str, value: str):
+    says = f"mull </think> let us see <code>{code}</code>"
+    assert called(tools(brief=True)["code_reasoner"], [says])[:2] == (status, value)
+    whole = called(tools()["code_reasoner"], [says])[:2]
+    reply = f"let us see <code>{code}</code>"
+    assert whole == (status, f"<execution_result>\n{value}\n</execution_result>\n{reply}")
+
+
+def test_what_a_searcher_finds_comes_back():
+    says = '<query>\n- copper lyon\n"salt oslo"\n</query> and <query>copper riga; salt riga</query>'
+    status, value, episode = called(tools(brief=True)["knowledge_searcher"], [says])
+    lines = value.splitlines()
+    assert status == "OK" and [line.partition(":")[0] for line in lines] == [
+        *("copper lyon", "salt oslo", "copper riga", "salt riga")
+    ]
+    assert all(query in line.partition(":")[2].replace(" in ", " ") for query, line in zip(
+        ("copper lyon", "salt oslo", "copper riga", "salt riga"), lines, strict=True))  # fmt: skip
+    assert [trace.agent for trace in episode.traces[1:]] == ["controller/1.1", "controller/1.1/search"]
+    _, whole, _ = called(tools()["knowledge_searcher"], [f"mull </think> {says}"])
+    assert whole == f"<search_result>\n{value}\n</search_result>\n{says}"
+
+
+@pytest.mark.parametrize("says", ["copper lyon", "<query></query>", "<query>\n - \n;</query>", "<query>copper lyon"])
+def test_a_searcher_without_a_query_fails(says: str):
+    assert called(tools()["knowledge_searcher"], [says])[:2] == ("EXEC_ERR", "no <query> in the reply")
+
+
+@given(
+    st.text() | st.lists(st.sampled_from(["<code>", "</code>", "```", "\n", "x", "<query>", "</query>"])).map("".join)
+)
+def test_any_reply_is_a_result(says: str):
+    for name in ("code_reasoner", "knowledge_searcher", "standard_reasoner"):
+        status, _, episode = called(tools()[name], [Turn(says, seconds=0)], max_tokens=10_000)
+        assert status in ("OK", "EXEC_ERR") and episode.error is None
+
+
+# The ensemble
+
+
+def voted(*answers: str | Turn, **settings: Any) -> tuple[str, str, Episode]:
+    turns = [f"so <ANSWER>{answer}</ANSWER>" if isinstance(answer, str) else answer for answer in answers]
+    return called(tools()["ensemble_solver"], turns, **settings)
+
+
+@pytest.mark.parametrize(
+    ("answers", "winner"),
+    [
+        (["3+4+5", "3*4", "3*4", "5"], "3*4"),
+        (["3*4", "4*3", "5", "6"], "3*4"),  # two spellings are one solution
+        (["3+4+5", "3*4", "3*4", "3+4+5"], "3+4+5"),  # among equals the one that was offered first
+    ],
+)
+def test_the_ensemble_says_what_most_of_its_samples_say(answers: list[str], winner: str):
+    status, value, episode = voted(*answers)
+    assert (status, value) == ("OK", winner)
+    thinkers = episode.traces[2:]
+    assert len(thinkers) == SAMPLES == 4 and {trace.role for trace in thinkers} == {"standard_reasoner"}
+    assert {trace.spans[0].text for trace in thinkers} == {f"standard_reasoner: {PROBLEM.text} / {PROBLEM.terse}"}
+    assert {trace.start for trace in thinkers} == {0.0} and episode.traces[1].model is None
+
+
+def test_who_fails_or_is_cut_off_has_no_vote():
+    failing = [Turn("<ANSWER>9</ANSWER>", fails="gone"), Turn("<ANSWER>9</ANSWER> " + "o " * 200), Turn("hm")]
+    assert voted(*failing, "3*4")[:2] == ("OK", "3*4")
+    assert voted(*failing, Turn("hm"))[:2] == ("EXEC_ERR", "no_return")
+
+
+def test_the_samples_of_an_ensemble_are_drawn_differently():
+    class Seeded(ScriptedEngine):
+        seeds: ClassVar[list[int | None]] = []
+
+        def stream(self, context: Any, sampling: Sampling) -> Any:
+            self.seeds.append(sampling.seed)
+            return super().stream(context, sampling)
+
+    engine = Seeded([Turn("<ANSWER>3*4</ANSWER>")] * 4)
+    organization = One(tools()["ensemble_solver"], {}, {})
+    run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(100, seed=1)), limits=Limits(9)))
+    assert len(set(engine.seeds)) == SAMPLES and None not in engine.seeds
