@@ -21,8 +21,8 @@ from orgthink.cli.table import conditions, print_table
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode
-from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluate import Evaluation, OrganizationSpec, broken, evaluate, in_order, jobs, require_planned, trouble
+from orgthink.errors import UserError, user_input
+from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, require_planned, trouble
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
@@ -59,25 +59,27 @@ class Eval(Options):
 
     def __call__(self) -> int:
         if self.resume is None:
-            path = self.out or Path("runs") / f"{self.task.partition(':')[0]}-{time.strftime('%Y%m%d-%H%M%S')}"
-            return asyncio.run(conduct(self.plan(), path))
+            return asyncio.run(conduct(self.plan(), self.out or self._dated()))
         if self != Eval(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
         folder = RunFolder.open(self.resume)
         return asyncio.run(conduct(folder.settings("eval", Evaluation), folder))
 
+    def _dated(self) -> Path:
+        task = self.task.partition(":")[0].replace("/", "-")  # `@0/2`
+        return Path("runs") / f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
+
     def plan(self) -> Evaluation:
         """UserError for anything that cannot be."""
-        spec = self.spec()
         with user_input():
-            organizations = self.organized(spec)
+            organizations = self.organize(self.organizations, self.own())
             plan = Evaluation(
                 task=self.task,
                 organizations=organizations,
                 n=self.n,
-                engine=spec,
+                engine=self.spec(),
                 sampling=self.sampling(),
-                roles=self.backed([how.named(label) for label, how in organizations.items()]),
+                roles=self.backed(organizations),
                 limits=self.limits(),
                 split=self.split,
                 seed=self.seed,
@@ -87,14 +89,14 @@ class Eval(Options):
         jobs(plan)
         return plan
 
-    def organized(self, spec: EngineSpec) -> dict[str, OrganizationSpec]:
-        """The organizations, some with models of their own."""
-        found = self.organize(self.organizations, spec)
+    def own(self) -> dict[str, EngineSpec]:
+        """Engines of their own, by the organization's label."""
+        found: dict[str, EngineSpec] = {}
         for given in self.models:
             label, model = pair(given, "--models", "LABEL=MODEL")
-            if pick("organization", label, found).engine is not None:
+            if label in found:
                 raise UserError(f"--models names {label} twice: an organization has one model")
-            found[label] = replace(found[label], engine=engine_spec(model, self.url))
+            found[label] = engine_spec(model, self.url)
         return found
 
 

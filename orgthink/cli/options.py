@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
 from tyro.conf import arg
 
+from orgthink.cli.presets import Partner, preset_of
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluate import OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
-from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
 
@@ -70,13 +70,8 @@ class Options:
             require_sampling(sampling)
         return sampling
 
-    def backed(self, organizations: Iterable[Organization] = ()) -> dict[str, RoleSpec]:
-        """The roles that have a model or a sampling of their own.
-
-        Those that the model was made to work with are among them, where one of the organizations has such a role.
-        """
-        known = {role for organization in organizations for role in organization.roles}
-        made = {name: role for name, role in self.spec().made_for.get("roles", {}).items() if name in known}
+    def backed(self, organizations: Mapping[str, OrganizationSpec]) -> dict[str, RoleSpec]:
+        """The roles that have a model or a sampling of their own, by the options or else by the models' presets."""
         engines: dict[str, EngineSpec] = {}
         for given in self.roles:
             role, model = pair(given, "--roles", "ROLE=MODEL")
@@ -85,7 +80,7 @@ class Options:
                     f"--roles {given}: {role} has the model {engines[role].model} already; name a role once"
                 )
             engines[role] = engine_spec(model, self.url)
-        settings: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        settings: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for given in self.role_sampling:
             place, value = pair(given, "--sampling", "ROLE.SETTING=VALUE")
             role, _, setting = place.rpartition(".")
@@ -95,15 +90,33 @@ class Options:
             if setting in settings[role]:
                 raise UserError(f"--sampling {given}: {place} is {settings[role][setting]} already; give it once")
             settings[role][setting] = value
-        for role, partner in made.items():
-            engines.setdefault(role, engine_spec(partner["model"]))
-            settings[role].setdefault("max_tokens", str(partner["max_tokens"]))
+        for role, partner in self._partners(organizations, engines).items():
+            if role not in engines:
+                engines[role] = engine_spec(partner.model)
+            settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
         roles = dict.fromkeys((*engines, *settings))
         return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}
 
-    def _drawn(self, role: str, settings: dict[str, str]) -> Sampling:
+    def _partners(
+        self, organizations: Mapping[str, OrganizationSpec], told: Mapping[str, EngineSpec]
+    ) -> dict[str, Partner]:
+        """Whom the organizations' models were made to work with, by roles that those organizations have.
+
+        UserError if two want different ones for a role whose model is not told.
+        """
+        found: dict[str, Partner] = {}
+        for label, how in organizations.items():
+            made = preset_of(how.engine or self.spec()).roles
+            for role in (role for role in how.named(label).roles if role in made):
+                if found.setdefault(role, made[role]) != made[role] and role not in told:
+                    raise UserError(
+                        f"the models here were made for different models of {role}: say --roles {role}=MODEL"
+                    )
+        return found
+
+    def _drawn(self, role: str, settings: Mapping[str, Any]) -> Sampling:
         """The sampling of a role: everybody's, but for its own settings."""
-        sampling = typed(Sampling, asdict(self.sampling()) | settings, f"--sampling {role}")
+        sampling = typed(Sampling, {**asdict(self.sampling()), **settings}, f"--sampling {role}")
         with user_input():
             require_sampling(sampling)
         return sampling
@@ -113,10 +126,14 @@ class Options:
             tokens = None if self.renew else self.max_tokens
             return Limits(self.capacity, Budget(depth=self.depth), tokens, self.deadline)
 
-    def organize(self, named: tuple[str, ...], spec: EngineSpec) -> dict[str, OrganizationSpec]:
-        """Organizations by label, from `NAME` or `LABEL=NAME`, as these options set them; all their settings told."""
-        style = self.prompts or spec.prompts
-        pick("prompt style", style, dict.fromkeys(STYLES))
+    def organize(
+        self, named: tuple[str, ...], own: Mapping[str, EngineSpec] | None = None
+    ) -> dict[str, OrganizationSpec]:
+        """Organizations by label, from `NAME` or `LABEL=NAME`, as these options set them; all their settings told.
+
+        `own` are engines that some have to themselves. Settings that no option names are those of the model's preset.
+        """
+        own = own or {}
         classes: dict[str, str] = {}
         for given in named:
             label, name = pair(given, "--organizations", "LABEL=NAME") if "=" in given else (given, given)
@@ -124,17 +141,23 @@ class Options:
                 raise UserError(f"organization {label} is named twice: give one another label, as in again={name}")
             pick("organization", name, ORGANIZATIONS)
             classes[label] = name
-        made = spec.made_for.get("organizations", {})
-        settings: dict[str, dict[str, Any]] = {
-            label: made.get(name, {}) | ({"prompts": style} if "prompts" in _known(name) else {})
-            for label, name in classes.items()
-        }
+        for label in own:
+            pick("organization", label, classes)
+        settings = {label: self._made(name, own.get(label) or self.spec()) for label, name in classes.items()}
         for given in self.set:
             self._set(given, classes, settings)
-        specs = {label: OrganizationSpec(name, settings[label]) for label, name in classes.items()}
-        organizations = {label: spec.named(label) for label, spec in specs.items()}
-        require_roles(organizations.values(), self.backed(organizations.values()))
+        specs = {label: OrganizationSpec(name, settings[label], own.get(label)) for label, name in classes.items()}
+        organizations = {label: how.named(label) for label, how in specs.items()}
+        require_roles(organizations.values(), self.backed(specs))
         return {label: replace(specs[label], settings=plain(one)) for label, one in organizations.items()}
+
+    def _made(self, name: str, spec: EngineSpec) -> dict[str, Any]:
+        """Settings of an organization by its model's preset; the prompt style is that of the options, if they say."""
+        preset = preset_of(spec)
+        made = preset.organizations.get(name, {})
+        style = self.prompts or made.get("prompts", preset.prompts)
+        pick("prompt style", style, dict.fromkeys(STYLES))
+        return made | ({"prompts": style} if "prompts" in _known(name) else {})
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")

@@ -42,10 +42,11 @@ class Run(Options):
 
     async def _run(self) -> int:
         spec = self.spec()
-        ((label, how),) = self.organize((self.organization,), spec).items()
+        organized = self.organize((self.organization,))
+        ((label, how),) = organized.items()
         organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
         require_chance(organization, sampling, limits.capacity)
-        others = self.backed([organization])
+        others = self.backed(organized)
         async with engines([spec, *(role.engine for role in others.values())]) as opened:
             roles = {name: Backing(opened[role.engine], role.sampling) for name, role in others.items()}
             return tell(await watched(organization, problem, Backing(opened[spec], sampling), roles, limits))

@@ -43,10 +43,18 @@ class EngineSpec:
 
     @property
     def made_for(self) -> dict[str, Any]:
-        """What the model was made for, as the folder's `orgthink.json` says: a style of `prompts`, settings of
-        `organizations` by name, and models of other `roles`, each `{"model", "max_tokens"}`. Empty without one."""
+        """What its folder's `orgthink.json` says that the model was made for; empty without one, UserError if it cannot
+        be read."""
         file = None if self.folder is None else self.folder / "orgthink.json"
-        return json.loads(file.read_text()) if file is not None and file.is_file() else {}
+        if file is None or not file.is_file():
+            return {}
+        try:
+            said = json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{file} cannot be read: {error}") from error
+        if not isinstance(said, dict):
+            raise UserError(f'{file} holds no JSON object, such as {{"prompts": "pocket"}}')
+        return said
 
     @property
     def prompts(self) -> str:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
 from orgthink.errors import pick
@@ -94,10 +94,11 @@ class ParaManager:
         for template in ("rounds", "final" if self.synthesis == "manager" else "summarizer", "manager", *self._agents):
             prompt(self.prompts, template, Problem("", "", "", ""))
 
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
+    def _everyone(self) -> tuple[str, ...]:
         return ("manager", *(["summarizer"] if self.synthesis == "summarizer" else []), *self._agents, *self.pool)
+
+    roles: ClassVar[tuple[str, ...]] = property(_everyone)  # type: ignore[bad-assignment]
+    """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
 
     @property
     def _agents(self) -> tuple[str, ...]:
@@ -115,8 +116,11 @@ class ParaManager:
         return await _Work(self, problem, session).done()
 
     def known(self, problem: Problem) -> dict[str, str]:
-        """Names of the models by the ids that the manager calls them by; the default comes first."""
-        names = list(self.pool)
+        """Names of the models by the ids that the manager calls them by; the default comes first.
+
+        None where no tool asks a model.
+        """
+        names = list(self.pool) if self._agents else []
         if not self.aliases:
             return {name: name for name in names}
         ids = [f"m{i}" for i in range(1, len(names) + 1)]

@@ -44,7 +44,8 @@ def task_parameters(models: tuple[str, ...]) -> Parameters:
             model_id: Which model does it.
         """
 
-    ask.__annotations__ = {"subtask": str, "model_id": Literal[models] if models else str}
+    one_of_them = Literal[models] if models else str  # type: ignore[not-a-type]
+    ask.__annotations__ = {"subtask": str, "model_id": one_of_them}
     ask.__defaults__ = ("", models[0] if models else "")
     return Parameters.of(ask)
 

@@ -15,9 +15,8 @@ from orgthink.runtime.result import Result
 from orgthink.tools import processes, room
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import CodeRunner, ending, unindented
-from orgthink.tools.sandbox_fusion import SandboxFusion
 
-__all__ = ["Bubblewrap", "CodeRunner", "SandboxFusion", "runner_named"]
+__all__ = ["Bubblewrap", "CodeRunner", "runner_named"]
 
 LOOK = 0.1
 """Seconds between two looks at the memory of a program."""
@@ -38,6 +37,8 @@ def runner_named(name: str) -> CodeRunner:
     if name == "bubblewrap":
         return Bubblewrap()
     if name.startswith(("http://", "https://")):
+        from orgthink.tools.sandbox_fusion import SandboxFusion
+
         return SandboxFusion(name)
     raise UserError(f"unknown sandbox {name!r}: bubblewrap, or the http:// URL of a SandboxFusion server")
 

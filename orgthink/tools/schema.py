@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, get_type_hints
-
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
-from pydantic.json_schema import GenerateJsonSchema
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from orgthink.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _SHOWN = 60
 """Characters of a name or a value that are shown."""
@@ -74,15 +74,17 @@ class Parameters:
         return Parameters(dict(schema), _schema_reader(dict(schema)))
 
 
-class _Untitled(GenerateJsonSchema):
-    """A schema without titles, which only repeat the names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
 @lru_cache(maxsize=256)  # bounded: a function made in an episode must not outlive it for ever
 def _of(function: Callable[..., Any]) -> Parameters:
+    from pydantic import ConfigDict, Field, PydanticUserError, create_model
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        """A schema without titles, which only repeat the names."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
     said = _descriptions(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
     for i, (parameter, hint) in enumerate(_typed(function)):
@@ -93,7 +95,7 @@ def _of(function: Callable[..., Any]) -> Parameters:
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     try:
         model = create_model("Arguments", __config__=config, **fields)
-        schema = model.model_json_schema(schema_generator=_Untitled)
+        schema = model.model_json_schema(schema_generator=Untitled)
     except PydanticUserError as error:
         raise UserError(f"tool {function.__name__}: {error.message.splitlines()[0]}") from error
     names = {field: info.alias or field for field, info in model.model_fields.items()}
@@ -133,6 +135,7 @@ def _descriptions(docstring: str) -> dict[str, str]:
 
 def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
     """Checks with pydantic; `names` are the parameters by field."""
+    from pydantic import ValidationError
 
     def read(arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         known = {name: value for name, value in arguments.items() if name in names.values()}

@@ -23,7 +23,7 @@ MODELS = tuple(f"m{i}" for i in range(1, 7))
 WORDS = (
     "<reasoning>", "</reasoning>", "<code>", "</code>", "<query>", "</query>", "print",
     "left", "final", "look", "compute", "ask", "answers", "reviewer", "coder", "searcher",
-    "ledger", "in", "costs", "coins", "review", "code", "search", "nothing", "found", "injected", "fault",
+    "ledger", "in", "costs", "coins", "review", "code", "nothing", "found", "injected", "fault",
 )  # fmt: skip
 """Of managers and their agents; the names of the ledger follow."""
 PIECES = (
@@ -55,6 +55,7 @@ def vocabulary() -> list[str]:
 
 
 def build_tokenizer() -> Tokenizer:
+    """One token a word or piece. A piece is taken wherever it stands; what it leaves of a word is unknown."""
     words = [word for word in vocabulary() if word not in PIECES]
     tokenizer = pocket.build_tokenizer(words)
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in PIECES])
@@ -62,6 +63,7 @@ def build_tokenizer() -> Tokenizer:
 
 
 CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
+"""Of the pocket model, but for its vocabulary."""
 
 
 def write_folder(folder: Path) -> None:
@@ -70,7 +72,7 @@ def write_folder(folder: Path) -> None:
 
 
 def widened(base: Path, seed: int) -> Qwen3:
-    """The weights of a pocket model, with random embeddings for the tokens that it has not known."""
+    """The weights of a pocket model, with random embeddings, drawn from `seed`, for tokens that it does not know."""
     known, model = Qwen3.load(base), Qwen3(CONFIG)
     model.initialise(torch.Generator().manual_seed(seed))
     weights = known.to_hf()

@@ -189,7 +189,7 @@ def paramanager(
         warmup=2,
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean"),
-        reward=ParaManagerReward(diversity=diversity, length_target=256, cost_target=cost_target),
+        reward=ParaManagerReward(diversity=diversity, length_target=320, cost_target=cost_target),
         delta=1e-6,
         mixed=True,
         drift=1e-3,
@@ -197,7 +197,7 @@ def paramanager(
     return Policy(settings, model=model)
 
 
-PARA_STEPS = 20
+PARA_STEPS = 16
 """Of every run of the pocket manager."""
 
 

@@ -17,12 +17,15 @@ from orgthink.training.cold_start import teacher_trace
 from orgthink.training.rows import Row, row_of
 from orgthink.training.teachers import helpers
 from orgthink.training.teachers.arithmetic_review import slipped
-from orgthink.training.teachers.countdown_review import near_miss, solved
+from orgthink.training.teachers.countdown import OPERATORS
+from orgthink.training.teachers.countdown_review import NO_SOLUTION, near_miss, solved
 
 SHARES = {"roles": 0.45, "coder": 0.12, "searcher": 0.08, "reviewer": 0.17, "user": 0.18}
-"""Share of each kind of lesson."""
+"""Share of each kind of lesson: `roles` are the old ones, a `user` calls tools itself."""
+TEMPLATES = {"coder": "code_reasoner", "searcher": "knowledge_searcher", "reviewer": "critical_reviewer"}
+"""Prompt templates of the agents."""
 NOISE = 0.2
-"""Share of what a reviewer is shown that is no answer."""
+"""Share of what a reviewer is shown that is no answer, or a number by chance."""
 
 
 def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
@@ -38,22 +41,23 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
             yield row_of(next(users))
             continue
         problem = next(problems["ledger-mini" if kind == "searcher" else rng.choice(rehearsals.TASK_NAMES)])
-        trace = next(roles) if kind == "roles" else helping(kind, problem, rng)
+        trace = next(roles) if kind == "roles" else lesson(kind, problem, rng)
         yield row_of(trace, tokenizer.encode, eos)
 
 
-TEMPLATES = {"coder": "code_reasoner", "searcher": "knowledge_searcher", "reviewer": "critical_reviewer"}
-"""Prompt templates of the agents."""
-
-
-def helping(role: str, problem: Problem, rng: random.Random) -> Trace:
+def lesson(role: str, problem: Problem, rng: random.Random) -> Trace:
     """A lesson of one of the agents. A coder and a reviewer get the prices of a ledger, as a manager gives them."""
     kind, _, question = problem.terse.partition(" ")
     if kind == "ledger" and role != "searcher" and (role == "reviewer" or rng.random() < 0.8):
         kind, question = "arithmetic", problem.data["expression"]
     shown = _answers(kind, problem, rng) if role == "reviewer" else []
-    said = {"coder": helpers.coded, "searcher": helpers.queried}.get(role)
-    text = said(question) if said else helpers.reviewed(kind, question, shown)
+    match role:
+        case "coder":
+            text = helpers.coded(question)
+        case "searcher":
+            text = helpers.queried(question)
+        case _:
+            text = helpers.reviewed(kind, question, shown)
     subtask = Problem("", "", "", f"{kind} {question}")
     asked = prompt("pocket", TEMPLATES[role], subtask, answers=helpers.SEPARATOR.join(shown))[0].content
     return teacher_trace(role, None, asked, [(text, Origin.SAMPLED)])
@@ -64,14 +68,14 @@ def _answers(kind: str, problem: Problem, rng: random.Random) -> list[str]:
     shown: list[str] = []
     for _ in range(rng.randint(1, 4)):
         if rng.random() < NOISE:
-            shown.append(rng.choice(("none", "copper in lyon costs 7 coins", str(rng.randint(1, 60)))))
-        elif kind == "countdown":
+            shown.append(rng.choice((NO_SOLUTION, "copper in lyon costs 7 coins", str(rng.randint(1, 60)))))
+            continue
+        right = rng.random() < 0.5
+        if kind == "countdown":
             numbers, target = problem.data["numbers"], problem.data["target"]
-            right = rng.random() < 0.5
-            order = rng.sample("+-*/", 4)
+            order = rng.sample(OPERATORS, len(OPERATORS))
             shown.append(solved(numbers, target, order)[1] if right else near_miss(numbers, target, rng))
         else:
-            right = rng.random() < 0.5
-            expression = problem.data["expression"]
-            shown.append(str(problem.data["value"] if right else slipped(expression, rng).answer))
+            value = problem.data["value"] if right else slipped(problem.data["expression"], rng).answer
+            shown.append(str(value))
     return list(dict.fromkeys(shown))

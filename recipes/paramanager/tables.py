@@ -1,7 +1,7 @@
 """The tables and the data of the figures: pure functions of what episodes did. Everything here becomes JSON.
 
-Shares are fractions, lengths are in tokens, costs in the units of the paper's Table 7. Every number is {mean, low, high,
-n} with its 95 % interval over problems: a problem's value is the mean of its samples, and all problems weigh the same.
+Shares are fractions, lengths are in tokens, costs in units of the paper's Table 7. Every number is {mean, low, high, n}
+with its 95 % interval over problems: a problem's value is the mean of its samples, and all problems weigh the same.
 """
 
 from __future__ import annotations

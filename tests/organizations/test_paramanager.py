@@ -79,6 +79,13 @@ def test_over_a_small_pool_calls_wait_for_a_place_and_cost_nothing_until_then():
     assert [trace.cost for trace in cut.traces] == [None, 1, 1, 0, 0]
 
 
+def test_a_pool_of_one_does_everything_in_turn():
+    coder = Turn("<code>sleep 2</code>", when="coder", seconds=0)
+    turns = [reply(ask(), ask("code_reasoner"), ask("ensemble_solver")), *[SOLVED] * 5, coder, *END]
+    episode = play(turns, limits=Limits(capacity=1))
+    assert [r.status for r in told(episode)] == [OK] * 3 and 20 <= episode.seconds <= 22
+
+
 def test_a_round_is_joined_when_all_are_back_or_timed_out():
     episode = one_round(program("sleep 3"), program("hang"), program("sleep 1"), call_seconds=5)
     assert episode.seconds == 5

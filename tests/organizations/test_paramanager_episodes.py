@@ -385,6 +385,7 @@ def test_one_model_that_uses_tools_itself():
     assert [r.status for r in told(episode)] == [OK, OK, PARSE_ERR]
     assert tools(episode) == {"python": 1, "search": 1} and cost(episode) == 1 and episode.answer == "7"
     assert {trace.model for trace in episode.traces} == {"scripted", None}
+    assert "fast" not in seen(play([DONE, ANSWER], Using(pool={"a": "fast"})), "manager")
     assert Using().name == "tool-use" and Using().toolbox(()).keys() == {"python", "search"}
 
 
@@ -426,4 +427,5 @@ def test_the_prompts_of_the_paper_style_end_an_episode_as_they_say():
     for brief in (False, True):
         episode = play(said, Managed("paper", brief=brief))
         assert [r.status for r in told(episode)] == [OK] * 4 and episode.answer == "7"
+        assert {trace.role for trace in episode.traces if trace.model} == set(Managed("paper").roles)
         assert ("steps" in told(episode)[0].value) != brief and told(episode)[3].value.count("3") >= 1

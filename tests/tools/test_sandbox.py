@@ -24,7 +24,8 @@ from orgthink.errors import Failure, UserError
 from orgthink.tools import processes, room, seccomp
 from orgthink.tools.program import ending, unindented
 from orgthink.tools.python import python_tool
-from orgthink.tools.sandbox import Bubblewrap, SandboxFusion, runner_named
+from orgthink.tools.sandbox import Bubblewrap, runner_named
+from orgthink.tools.sandbox_fusion import SandboxFusion
 
 PROJECT = Path(orgthink.__file__).parent.parent
 GRACE = 1.0

@@ -24,15 +24,21 @@ FOLDER = Path(__file__).parent
 LOOKED_UP = (1, 3)
 """Fewest and most prices of a problem."""
 
-_LINE = re.compile(r"([a-z]+) in ([a-z]+) costs (\d+) coins")
+PRICE = re.compile(r"([a-z]+) in ([a-z]+) costs (\d+) coins")
+"""How the corpus tells a price: item, town, coins."""
+
+_NAME = re.compile(r"[a-z]+ [a-z]+")
 
 
 class Entry(NamedTuple):
     """A price."""
 
     item: str
+    """What is sold."""
     town: str
+    """Where."""
     coins: int
+    """What it costs there."""
 
     @property
     def name(self) -> str:
@@ -43,9 +49,13 @@ class Entry(NamedTuple):
 @cache
 def entries() -> tuple[Entry, ...]:
     """Every price of the corpus."""
-    lines = (line for file in sorted(FOLDER.glob("*.txt")) for line in file.read_text().splitlines() if line)
-    found = (_LINE.fullmatch(line) for line in lines)
-    return tuple(Entry(match[1], match[2], int(match[3])) for match in found if match)
+    found = (told for file in sorted(FOLDER.glob("*.txt")) for told in PRICE.findall(file.read_text()))
+    return tuple(Entry(item, town, int(coins)) for item, town, coins in found)
+
+
+def named(question: str) -> list[str]:
+    """Names of the prices in a terse question, such as `copper lyon`, each once and in its order."""
+    return list(dict.fromkeys(_NAME.findall(question)))
 
 
 @cache
@@ -55,7 +65,7 @@ def _by_coins(split: Split) -> dict[int, list[Entry]]:
     for entry in entries():
         if (zlib.crc32(entry.name.encode()) % 5 == 0) == (split == "test"):
             prices[entry.coins].append(entry)
-    return prices
+    return dict(prices)
 
 
 class Ledger(Arithmetic):

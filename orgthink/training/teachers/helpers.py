@@ -9,20 +9,18 @@ reviewer arithmetic 3 * 17 answers 51 ; 41
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 
-from orgthink.grammar.actions import Answer
-from orgthink.grammar.asyncthink import DIALECT
 from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.expression import ExpressionError, parse
+from orgthink.tasks.ledger import named
 from orgthink.training.teachers.arithmetic import steps, written
-from orgthink.training.teachers.countdown_review import worked
+from orgthink.training.teachers.countdown_review import NO_SOLUTION, answered, worked
 
 SEPARATOR = " ; "
 """Between several answers, queries or judgements."""
-NONE = "none"
-"""Where there is nothing to judge."""
+ATTENTIVE = 0.85
+"""Share of the judgements that are right of a reviewer who may slip."""
 
 
 def coded(expression: str) -> str:
@@ -32,14 +30,14 @@ def coded(expression: str) -> str:
 
 def queried(question: str) -> str:
     """Queries for what a question does not tell."""
-    names = list(dict.fromkeys(re.findall(r"[a-z]+ [a-z]+", question)))
-    return f" <query> {SEPARATOR.join(names) or question} </query>"
+    return f" <query> {SEPARATOR.join(named(question)) or question} </query>"
 
 
 def reviewed(kind: str, question: str, answers: Sequence[str], slip: random.Random | None = None) -> str:
-    """What a reviewer says of each answer: the work first, unless `slip` lets it guess, and then `ok` or `bad`.
+    """What a reviewer says of each answer: `ok` or `bad`, after the work; with `slip`, which makes it err, without.
 
-    What is no answer to such a question, a passage or another question's, is passed over.
+    What is no answer to such a question, a passage or another question's, is passed over. An answer to countdown is
+    `ok` if it is worth the target: whether its numbers are given is not looked at.
     """
     lines: list[str] = []
     judged: dict[str, bool] = {}
@@ -53,13 +51,13 @@ def reviewed(kind: str, question: str, answers: Sequence[str], slip: random.Rand
         for answer in answers:
             work = _worked(answer)
             if work is not None:
-                lines.append(" ; ".join(work[:2]))
+                lines.append(SEPARATOR.join(work[:2]))
                 judged[answer] = str(work[2]) == target
     words = {True: "ok", False: "bad"}
     if slip is not None:
-        judged = {answer: right == (slip.random() < 0.85) for answer, right in judged.items()}
+        judged = {answer: right == (slip.random() < ATTENTIVE) for answer, right in judged.items()}
     said = SEPARATOR.join(f"{answer} {words[right]}" for answer, right in judged.items())
-    answer = DIALECT.render(Answer(f" {said or NONE} "))
+    answer = answered(said or NO_SOLUTION)
     return f" {answer}" if slip is not None else f" {SEPARATOR.join(lines)} {THOUGHT} {answer}"
 
 

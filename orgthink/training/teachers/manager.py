@@ -18,17 +18,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orgthink.grammar.actions import Answer
-from orgthink.grammar.asyncthink import DIALECT
-from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
+from orgthink.grammar.toolcall import TAGS, CallStatus, Response, ToolCall, render_reply
+from orgthink.tasks.ledger import PRICE, named
+from orgthink.tools.toolbox import FINAL
 from orgthink.training.teachers.countdown import OPERATORS, first_hit
+from orgthink.training.teachers.countdown_review import NO_SOLUTION, answered
+from orgthink.training.teachers.helpers import SEPARATOR
 
-NONE = "none"
-"""The answer of one who has none."""
 CALCULATORS = ("standard_reasoner", "code_reasoner", "python", "ensemble_solver")
 """Tools that return an answer."""
+WANTED = {
+    "standard_reasoner": "",
+    "critical_reviewer": "review",
+    "code_reasoner": "code",
+    "knowledge_searcher": "code",
+}
+"""What a model should be good at for a tool; reasoners, at the kind of problem."""
+MATCHED = 0.4
+"""Share of calls whose model is chosen by what it is good at; the others ask any."""
+LOOKED_AT = 4
+"""Offers that are checked at once."""
+END = f"final {NO_SOLUTION}"
+"""In mind when there is nothing to answer."""
 
-_PASSAGE = re.compile(r"([a-z]+) in ([a-z]+) costs (\d+) coins")
+Round = tuple[tuple[ToolCall, ...], tuple[Response, ...]]
+"""Calls that could be read, and what came back, in the same order."""
+Move = tuple[str, list[ToolCall]]
+"""What it has in mind, and its calls; none ends the rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +57,8 @@ class Seen:
     """What the models that it may ask are good at, by their ids."""
     tools: frozenset[str]
     """Tools it may call."""
-    rounds: tuple[tuple[tuple[ToolCall, ...], tuple[Response, ...]], ...]
-    """Its calls so far and what came back, round by round; only calls that could be read."""
+    rounds: tuple[Round, ...]
+    """So far."""
     left: int
     """Rounds left, this one included."""
     most: int
@@ -51,50 +67,51 @@ class Seen:
     @property
     def ok(self) -> list[tuple[ToolCall, str]]:
         """Calls that went well and what they returned, in order."""
-        return [
-            (call, response.value)
-            for calls, responses in self.rounds
-            for call, response in zip(calls, responses, strict=False)
-            if response.status is CallStatus.OK
-        ]
+        return _returned(self.rounds)
 
 
 def reply(seen: Seen, rng: random.Random) -> str:
     """The next reply."""
     kind, _, rest = seen.question.partition(" ")
     thought, calls = _countdown(seen, rest, rng) if kind == "countdown" else _arithmetic(seen, rest, rng)
-    return render_reply(f" {thought} ", calls or [ToolCall("final_answer", {})])
+    return render_reply(f" {thought} ", calls or [ToolCall(FINAL, {})])
 
 
 def answer(last: str) -> str:
     """The final answer of a manager whose last reply had this in mind: `final 19`."""
-    _, final, thought = last.partition("</reasoning>")[0].rpartition("final ")
-    return f" {DIALECT.render(Answer(f' {thought.strip() if final else NONE} '))}"
+    _, final, thought = last.partition(TAGS.reasoning[1])[0].rpartition("final ")
+    return f" {answered(thought.strip() if final else NO_SOLUTION)}"
 
 
-END = f"final {NONE}"
-"""In mind when there is nothing to answer."""
+def _returned(rounds: Sequence[Round]) -> list[tuple[ToolCall, str]]:
+    """Calls of some rounds that went well and what they returned, in order."""
+    return [
+        (call, response.value)
+        for calls, responses in rounds
+        for call, response in zip(calls, responses, strict=False)
+        if response.status is CallStatus.OK
+    ]
 
-Move = tuple[str, list[ToolCall]]
-"""What it has in mind, and its calls; none ends the rounds."""
+
+# Arithmetic, and that with prices
 
 
 def _arithmetic(seen: Seen, expression: str, rng: random.Random) -> Move:
     """Look up what is missing, compute, perhaps check, end. Expressions of arithmetic have nothing to look up."""
-    known = {f"{m[1]} {m[2]}": m[3] for _, value in seen.ok for m in _PASSAGE.finditer(value)}
-    names = re.findall(r"[a-z]+ [a-z]+", expression)
-    missing = list(dict.fromkeys(name for name in names if name not in known))
+    known = {f"{m[1]} {m[2]}": m[3] for _, value in seen.ok for m in PRICE.finditer(value)}
+    names = named(expression)
+    missing = [name for name in names if name not in known]
     for name in names:
         expression = expression.replace(name, known.get(name, name))
-    voted = _vote(seen)
     if missing and seen.left > 1:
-        return f"look {' ; '.join(missing)}", _look(seen, missing, rng)
-    if voted is None:
+        return f"look {SEPARATOR.join(missing)}", _look(seen, missing, rng)
+    candidates = _candidates(seen)
+    if not candidates:
         return (f"compute {expression}", _compute(seen, expression, bool(names), rng)) if seen.left > 1 else (END, [])
-    found = f"found {' '.join(_candidates(seen))} ;"
-    agree = Counter(_candidates(seen))[voted]
+    voted = _vote(seen, candidates)
+    found = f"found {' '.join(candidates)} ;"
     calls: list[ToolCall] = []
-    if seen.left > 1 and rng.random() > (0.85 if agree > 1 else 0.55):
+    if seen.left > 1 and rng.random() > (0.85 if candidates.count(voted) > 1 else 0.55):
         calls = _compute(seen, expression, bool(names), rng)[: rng.randint(0, seen.most - 1)]
         if "critical_reviewer" in seen.tools and (not calls or rng.random() < 0.7):
             calls.insert(0, _call(seen, "critical_reviewer", rng, f"arithmetic {expression}" if names else None))
@@ -104,18 +121,17 @@ def _arithmetic(seen: Seen, expression: str, rng: random.Random) -> Move:
 def _look(seen: Seen, missing: Sequence[str], rng: random.Random) -> list[ToolCall]:
     """Search for what is missing, in one call or several, or let an agent do it."""
     draw = rng.random()
+    at_once = ToolCall("search", {"query_list": list(missing)})
     if "knowledge_searcher" in seen.tools and draw < 0.3:
         calls = [_call(seen, "knowledge_searcher", rng, None)]
-        if draw < 0.1:
-            calls.append(ToolCall("search", {"query_list": list(missing)}))
-        return calls[: seen.most]
+        return [*calls, at_once][: seen.most] if draw < 0.1 else calls
     if draw < 0.5 and len(missing) > 1:
         return [ToolCall("search", {"query_list": [name]}) for name in missing][: seen.most]
-    return [ToolCall("search", {"query_list": list(missing)})]
+    return [at_once]
 
 
 def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -> list[ToolCall]:
-    """Ask for the value of an expression, in one way or several."""
+    """Ask for the value of an expression, in one way or several. An ensemble knows no prices."""
     subtask = f"arithmetic {expression}" if looked_up else None
     ways = [tool for tool in CALCULATORS if tool in seen.tools and not (looked_up and tool == "ensemble_solver")]
     weights = [1.0 if tool != "ensemble_solver" else 0.25 for tool in ways]
@@ -123,7 +139,7 @@ def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -
     for _ in range(min(seen.most, rng.choices((1, 2, 3, 4), (0.3, 0.3, 0.25, 0.15))[0])):
         (way,) = rng.choices(ways, weights)
         if way == "python":
-            call = ToolCall("python", {"code": f"print( {expression})"})
+            call = _python([expression])
         elif way == "ensemble_solver":
             call = ToolCall("ensemble_solver", {})
         else:
@@ -133,38 +149,16 @@ def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -
     return calls
 
 
-GOOD_AT = {
-    "standard_reasoner": "",
-    "critical_reviewer": "review",
-    "code_reasoner": "code",
-    "knowledge_searcher": "code",
-}
-"""What a model should be good at for a tool; reasoners, at the kind of problem."""
-MATCHED = 0.4
-"""Share of calls whose model is chosen by what it is good at; the others ask any."""
-
-
-def _call(seen: Seen, tool: str, rng: random.Random, subtask: str | None) -> ToolCall:
-    """An agent, with any of the models or one that is good at it."""
-    kind = "countdown" if seen.question.startswith("countdown") else "arithmetic"
-    fitting = [i for i, told in seen.models.items() if (GOOD_AT[tool] or kind) in told.split()]
-    ids = fitting if fitting and rng.random() < MATCHED else list(seen.models)
-    arguments: dict[str, Any] = {"model_id": rng.choice(ids)} if ids else {}
-    return ToolCall(tool, arguments | ({} if subtask is None else {"subtask": f" {subtask}"}))
-
-
 def _candidates(seen: Seen) -> list[str]:
     """Numbers that calculators returned."""
     found = [value.strip() for call, value in seen.ok if call.name in CALCULATORS]
     return [value for value in found if value.isdigit() and len(value) < 4]
 
 
-def _vote(seen: Seen) -> str | None:
+def _vote(seen: Seen, candidates: Sequence[str]) -> str:
     """The number that most calls returned; what a reviewer found bad counts less, what it found ok more."""
-    votes = Counter(_candidates(seen))
-    if not votes:
-        return None
-    for verdict in _verdicts(seen):
+    votes = Counter(candidates)
+    for verdict in (value for call, value in seen.ok if call.name == "critical_reviewer"):
         for number, word in re.findall(r"(\d+) (ok|bad)", verdict):
             if number in votes:
                 votes[number] += 1 if word == "ok" else -1
@@ -172,8 +166,7 @@ def _vote(seen: Seen) -> str | None:
     return max(votes, key=lambda number: (votes[number], number in exact))
 
 
-def _verdicts(seen: Seen) -> list[str]:
-    return [value for call, value in seen.ok if call.name == "critical_reviewer"]
+# Countdown
 
 
 def _countdown(seen: Seen, rest: str, rng: random.Random) -> Move:
@@ -185,39 +178,18 @@ def _countdown(seen: Seen, rest: str, rng: random.Random) -> Move:
     offered, checked = _offers(seen)
     good = [offer for offer in offered if checked.get(offer) == target]
     fresh = [offer for offer in offered if offer not in checked]
-    best = good[0] if good else fresh[0] if fresh else offered[0] if offered else NONE
+    best = next(iter([*good, *fresh, *offered]), NO_SOLUTION)
     judged = "".join(
-        f"{offer} = {worth} {target} {'ok' if worth == target else 'bad'} ; " for offer, worth in _printed_last(seen)
+        f"{offer} = {worth} {target} {'ok' if worth == target else 'bad'} ; "
+        for offer, worth in _worths(seen.rounds[-1:])
     )
     if good or seen.left <= 1 or (fresh and rng.random() < 0.15):
         return f"{judged}final {best}", []
     if "standard_reasoner" not in seen.tools:
         return _tried(rest, rng)
     if fresh:
-        return f"{judged}check {' ; '.join(fresh[:4])}", _check(seen, fresh, rng)
+        return f"{judged}check {SEPARATOR.join(fresh[:LOOKED_AT])}", _check(seen, fresh[:LOOKED_AT], rng)
     return f"{judged}ask {target}", _ask(seen, rng)
-
-
-def _printed_last(seen: Seen) -> list[tuple[str, str]]:
-    """Expressions that programs of the last round printed, and what they are worth."""
-    return _worths(seen.rounds[-1:])
-
-
-def _worths(rounds: Sequence[tuple[tuple[ToolCall, ...], tuple[Response, ...]]]) -> list[tuple[str, str]]:
-    return [
-        (part, worth.removesuffix(".0"))
-        for calls, responses in rounds
-        for call, response in zip(calls, responses, strict=False)
-        if call.name == "python" and response.status is CallStatus.OK
-        for part, worth in zip(_printed(str(call.arguments["code"])), response.value.split(), strict=False)
-    ]
-
-
-def _tried(rest: str, rng: random.Random) -> Move:
-    """Of one who has nobody to ask: it scans for a solution itself, and lets python compute what that is worth."""
-    *numbers, _, target = rest.split()
-    lines, hit = first_hit([int(number) for number in numbers], int(target), rng.sample(OPERATORS, len(OPERATORS)))
-    return (lines, [ToolCall("python", {"code": f"print( {hit})"})]) if hit else (f"final {NONE}", [])
 
 
 def _offers(seen: Seen) -> tuple[list[str], dict[str, str]]:
@@ -231,19 +203,30 @@ def _offers(seen: Seen) -> tuple[list[str], dict[str, str]]:
     for call, value in seen.ok:
         parts = [part.strip() for part in value.split(";")]
         if call.name == "python":
-            offered += _printed(str(call.arguments["code"]))
+            offered += _printed(call)
         elif call.name == "critical_reviewer":
             for offer, _, word in (part.rpartition(" ") for part in parts):
                 checked.setdefault(offer, target if word == "ok" else "bad")
         elif call.name in CALCULATORS:
-            offered += [part for part in parts if part not in ("", NONE)]
+            offered += [part for part in parts if part not in ("", NO_SOLUTION)]
     return list(dict.fromkeys(offered)), checked
 
 
-def _printed(code: str) -> list[str]:
-    """The expressions of `print( a , b)`."""
-    inside = code.strip().removeprefix("print(").strip()
-    return [part.strip() for part in inside[:-1].split(",")] if inside.endswith(")") else []
+def _worths(rounds: Sequence[Round]) -> list[tuple[str, str]]:
+    """Expressions that programs of some rounds printed, and what they are worth."""
+    return [
+        (offer, worth.removesuffix(".0"))
+        for call, value in _returned(rounds)
+        if call.name == "python"
+        for offer, worth in zip(_printed(call), value.split(), strict=False)
+    ]
+
+
+def _tried(rest: str, rng: random.Random) -> Move:
+    """Of one who has nobody to ask: it scans for a solution itself, and lets python compute what that is worth."""
+    *numbers, _, target = rest.split()
+    lines, hit = first_hit([int(number) for number in numbers], int(target), rng.sample(OPERATORS, len(OPERATORS)))
+    return (lines, [_python([hit])]) if hit else (END, [])
 
 
 def _check(seen: Seen, fresh: Sequence[str], rng: random.Random) -> list[ToolCall]:
@@ -251,7 +234,7 @@ def _check(seen: Seen, fresh: Sequence[str], rng: random.Random) -> list[ToolCal
     draw = rng.random()
     calls: list[ToolCall] = []
     if draw < 0.8 or "critical_reviewer" not in seen.tools:
-        calls.append(ToolCall("python", {"code": f"print( {' , '.join(fresh[:4])})"}))
+        calls.append(_python(fresh))
     if draw > 0.6 and "critical_reviewer" in seen.tools:
         calls.append(_call(seen, "critical_reviewer", rng, None))
     if rng.random() < 0.25:
@@ -265,3 +248,26 @@ def _ask(seen: Seen, rng: random.Random) -> list[ToolCall]:
         return [ToolCall("ensemble_solver", {})]
     count = min(seen.most, rng.choices((1, 2, 3, 4), (0.3, 0.3, 0.2, 0.2))[0])
     return [_call(seen, "standard_reasoner", rng, None) for _ in range(count)]
+
+
+# Calls
+
+
+def _call(seen: Seen, tool: str, rng: random.Random, subtask: str | None) -> ToolCall:
+    """An agent, with any of the models or one that is good at it."""
+    kind = "countdown" if seen.question.startswith("countdown") else "arithmetic"
+    fitting = [i for i, told in seen.models.items() if (WANTED[tool] or kind) in told.split()]
+    ids = fitting if fitting and rng.random() < MATCHED else list(seen.models)
+    arguments: dict[str, Any] = {"model_id": rng.choice(ids)} if ids else {}
+    return ToolCall(tool, arguments | ({} if subtask is None else {"subtask": f" {subtask}"}))
+
+
+def _python(expressions: Sequence[str]) -> ToolCall:
+    """A program that prints what expressions are worth."""
+    return ToolCall("python", {"code": f"print( {' , '.join(expressions)})"})
+
+
+def _printed(call: ToolCall) -> list[str]:
+    """The expressions of such a program, `print( a , b)`."""
+    inside = str(call.arguments["code"]).strip().removeprefix("print(").strip()
+    return [part.strip() for part in inside[:-1].split(",")] if inside.endswith(")") else []

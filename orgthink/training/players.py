@@ -1,0 +1,143 @@
+"""Who plays the parts of a rehearsal: a teacher's manager, the agents that it asks, and a python on paper.
+
+Each says what a rule makes of its context, so tens of thousands of episodes take a minute.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncGenerator, Callable
+
+from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Message, Origin, Sampling, Span, Status
+from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses
+from orgthink.runtime.result import Result
+from orgthink.tasks.expression import ExpressionError, parse
+from orgthink.training.teachers import helpers, manager
+from orgthink.training.teachers.arithmetic_review import worked
+from orgthink.training.teachers.countdown import OPERATORS
+from orgthink.training.teachers.countdown_review import answered, near_miss, solved
+
+SKILL = 0.5
+"""Share of an agent's answers that are right."""
+TWICE = 0.07
+"""Share of an agent's answers to countdown that are two, both wrong."""
+
+Say = Callable[[Context, random.Random], str]
+"""What is said next in a context."""
+
+
+class Player:
+    """An engine that says what a rule makes of its context, with the ids of a tokenizer if it has one."""
+
+    model = "player"
+    native_calls = False
+
+    def __init__(self, say: Say, tokenizer: Tokenizer | None = None) -> None:
+        self._say, self._tokenizer = say, tokenizer
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        if self._tokenizer is not None:
+            return self._tokenizer.prompt(messages)
+        text = messages[0].content
+        return Span(Origin.PROMPT, text, len(text.split()))
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...] | None]:
+        return text, None if self._tokenizer is None else self._tokenizer.encode(text)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
+        return self.injection(text)
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        text = self._say(context, random.Random(sampling.seed))
+        if self._tokenizer is None:
+            yield Chunk((text,), finish=Finish.EOS)
+            return
+        ids = (*self._tokenizer.encode(text), *self._tokenizer.eos_ids)
+        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=Finish.EOS)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def managing(tools: frozenset[str], calls: int) -> Say:
+    """The teacher of managers with these tools and so many calls a round, as a rule of contexts."""
+
+    def say(context: Context, rng: random.Random) -> str:
+        head, _, question = context.messages[0].content.partition(" ; ")
+        last = ""
+        rounds: list[manager.Round] = []
+        for span in context.spans[1:]:
+            if span.origin is Origin.SAMPLED:
+                last = span.text
+            elif TAGS.response[0] in span.text:
+                rounds.append(_round(last, span.text))
+            else:  # it is asked for its final answer
+                return manager.answer(last)
+        left = int(head.split()[3]) - len(rounds)
+        models = dict(re.findall(r"(m\d+): ([a-z ]+)", head))
+        return manager.reply(manager.Seen(question, models, tools, tuple(rounds), left, calls), rng)
+
+    return say
+
+
+def _round(reply: str, told: str) -> manager.Round:
+    """The calls of a reply that could be read, and what was told of them."""
+    pairs = zip(read_reply(reply).calls, read_responses(told), strict=False)
+    kept = [(call, response) for call, response in pairs if isinstance(call, ToolCall)]
+    return tuple(call for call, _ in kept), tuple(response for _, response in kept)
+
+
+def helping(context: Context, rng: random.Random) -> str:
+    """What an agent of the pool says."""
+    role, kind, *words = context.messages[0].content.split()
+    rest = " ".join(words)
+    match role:
+        case "searcher":
+            return helpers.queried(rest)
+        case "coder":
+            return helpers.coded(rest)
+        case "reviewer":
+            question, _, answers = rest.partition(" answers ")
+            return helpers.reviewed(kind, question, answers.split(helpers.SEPARATOR), slip=rng)
+        case _:
+            return f" {answered(_solved(kind, rest, rng))}"
+
+
+def _solved(kind: str, rest: str, rng: random.Random) -> str:
+    """An answer, right or wrong; to anything but arithmetic and countdown, a guess."""
+    if kind == "countdown":
+        *numbers, _, target = rest.split()
+        known = [int(number) for number in numbers]
+        draw = rng.random()
+        if draw < SKILL:
+            return solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
+        misses = [near_miss(known, int(target), rng) for _ in range(2 if draw > 1 - TWICE else 1)]
+        return helpers.SEPARATOR.join(misses)
+    if kind != "arithmetic":
+        return str(rng.randint(1, 99))
+    value = worked(rest).answer
+    return str(value if rng.random() < SKILL else max(0, value + rng.choice((-10, -2, -1, 1, 2, 10))))
+
+
+FAILED = """Traceback (most recent call last):
+  File "/code.py", line 1, in <module>
+NameError: name 'copper' is not defined
+"""
+"""What a program leaves that does not work."""
+
+
+class OnPaper:
+    """Runs programs that print the values of expressions by working them out; any other program fails."""
+
+    async def run(self, code: str) -> Result:
+        inside = re.fullmatch(r"\s*print\s*\((.*)\)\s*", code, re.DOTALL)
+        parts = inside[1].split(",") if inside else [""]
+        try:
+            values = [parse(part).value for part in parts]
+        except ExpressionError:
+            return Result(FAILED, Status.ERROR)
+        shown = (float(value) if "/" in part else value for part, value in zip(parts, values, strict=True))
+        return Result(" ".join(map(str, shown)))
