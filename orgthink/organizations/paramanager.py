@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
 from orgthink.errors import pick
@@ -36,7 +36,7 @@ from orgthink.runtime.session import Session
 from orgthink.tools.agents import ROLES
 from orgthink.tools.faults import INJECTED, Faults, injected
 from orgthink.tools.tool import Desk, Tool, status_of
-from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
+from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, served, toolbox
 
 
 class Order(NamedTuple):
@@ -63,6 +63,8 @@ class ParaManager:
     by what it is told of them."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite."""
+    servers: tuple[str, ...] = ()
+    """Commands or URLs of MCP servers whose tools join the suite."""
     suite: Suite = field(default_factory=Suite)
     """What they work with."""
     rounds: int = 12
@@ -94,11 +96,10 @@ class ParaManager:
         for template in ("rounds", "final" if self.synthesis == "manager" else "summarizer", "manager", *self._agents):
             prompt(self.prompts, template, Problem("", "", "", ""))
 
-    def _everyone(self) -> tuple[str, ...]:
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
         return ("manager", *(["summarizer"] if self.synthesis == "summarizer" else []), *self._agents, *self.pool)
-
-    roles: ClassVar[tuple[str, ...]] = property(_everyone)  # type: ignore[bad-assignment]
-    """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
 
     @property
     def _agents(self) -> tuple[str, ...]:
@@ -113,7 +114,9 @@ class ParaManager:
         return resources(self.suite)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        return await _Work(self, problem, session).done()
+        tools = self.toolbox(tuple(self.known(problem)))
+        tools |= await served(self.servers, taken=(*tools, FINAL))
+        return await _Work(self, problem, session, tools).done()
 
     def known(self, problem: Problem) -> dict[str, str]:
         """Names of the models by the ids that the manager calls them by; the default comes first.
@@ -137,10 +140,10 @@ _SAID = 240
 class _Work:
     """One episode of a manager."""
 
-    def __init__(self, settings: ParaManager, problem: Problem, session: Session) -> None:
+    def __init__(self, settings: ParaManager, problem: Problem, session: Session, tools: Mapping[str, Tool]) -> None:
         self.settings, self.problem, self.session = settings, problem, session
         self.models = settings.known(problem)
-        self.tools = settings.toolbox(tuple(self.models))
+        self.tools = tools
         self.told = described(self.tools)
         self.history: list[str] = []
         """Every round so far: the manager's reply, and what came back."""

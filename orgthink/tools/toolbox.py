@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from orgthink.engines.engine import Tools
-from orgthink.errors import pick
+from orgthink.errors import UserError, pick
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
@@ -52,6 +52,22 @@ def toolbox(names: Sequence[str], models: Sequence[str], python: Tool, search: T
 def resources(suite: Suite) -> tuple[Tool, Tool]:
     """`python` and `search`, opened once in a process. UserError if there is nothing to run code, or to search."""
     return python_tool(runner_named(suite.sandbox)), search_tool(retriever_named(suite.corpus), topk=suite.topk)
+
+
+async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool]:
+    """The tools of MCP servers, by their commands or URLs.
+
+    UserError for a server that cannot be reached, and for a tool whose name is taken, there or by another server.
+    """
+    found: dict[str, Tool] = {}
+    for server in servers:
+        from orgthink.tools.mcp import mcp_tools  # an extra
+
+        for tool in await mcp_tools(server):
+            if tool.name in (*taken, *found):
+                raise UserError(f"MCP server {server!r}: there is a tool {tool.name} already: leave one of them out")
+            found[tool.name] = tool
+    return found
 
 
 def described(tools: Mapping[str, Tool]) -> Tools:

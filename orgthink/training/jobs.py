@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -223,7 +224,8 @@ class Calls(FromModel):
 
         model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(chosen(self.device))
         rows = managing if self.lessons == "manager" else using
-        course = Course(model, rows, pocket_tools.write_folder, pocket.vocabulary().index(pocket.PAD))
+        write_folder = partial(pocket_tools.write_folder, lessons=self.lessons)
+        course = Course(model, rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
 
 

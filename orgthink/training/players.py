@@ -22,8 +22,6 @@ from orgthink.training.teachers.countdown_review import answered, near_miss, sol
 
 SKILL = 0.5
 """Share of an agent's answers that are right."""
-TWICE = 0.07
-"""Share of an agent's answers to countdown that are two, both wrong."""
 
 Say = Callable[[Context, random.Random], str]
 """What is said next in a context."""
@@ -107,14 +105,14 @@ def helping(context: Context, rng: random.Random) -> str:
 
 
 def _solved(kind: str, rest: str, rng: random.Random) -> str:
-    """An answer, right or wrong; to anything but arithmetic and countdown, a guess."""
+    """An answer, right or wrong, now and then two wrong ones; a guess to anything but arithmetic and countdown."""
     if kind == "countdown":
         *numbers, _, target = rest.split()
         known = [int(number) for number in numbers]
         draw = rng.random()
         if draw < SKILL:
             return solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
-        misses = [near_miss(known, int(target), rng) for _ in range(2 if draw > 1 - TWICE else 1)]
+        misses = [near_miss(known, int(target), rng) for _ in range(2 if draw > 0.93 else 1)]
         return helpers.SEPARATOR.join(misses)
     if kind != "arithmetic":
         return str(rng.randint(1, 99))

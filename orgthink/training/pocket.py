@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +75,16 @@ CONFIG = Qwen3Config(
 """Head size 32 is the smallest that vLLM decodes."""
 
 
-def write_folder(folder: Path, config: Qwen3Config = CONFIG, tokenizer: Tokenizer | None = None) -> None:
-    """Everything of a model folder but the weights; a larger vocabulary begins with this one."""
+def write_folder(
+    folder: Path,
+    config: Qwen3Config = CONFIG,
+    tokenizer: Tokenizer | None = None,
+    made_for: Mapping[str, object] | None = None,
+) -> None:
+    """Everything of a model folder but the weights; a larger vocabulary begins with this one.
+
+    `made_for` is what its orgthink.json says beside the prompt style.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     words = vocabulary()
     (tokenizer or build_tokenizer(words)).save(str(folder / "tokenizer.json"))
@@ -84,7 +92,7 @@ def write_folder(folder: Path, config: Qwen3Config = CONFIG, tokenizer: Tokenize
     special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})
-    _write(folder / "orgthink.json", {"prompts": "pocket"})
+    _write(folder / "orgthink.json", {"prompts": "pocket", **(made_for or {})})
 
 
 def _write(file: Path, content: dict[str, object]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from tokenizers import AddedToken, Tokenizer
@@ -66,9 +67,31 @@ CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
 """Of the pocket model, but for its vocabulary."""
 
 
-def write_folder(folder: Path) -> None:
+POOL = {"mars": "arithmetic", "sequential": "countdown", "tools": "code review"}
+"""Frozen models of the pocket manager, `pocket-` each, and what it is told of them; the first is the default."""
+AGENT_TOKENS = 128
+"""Of each agent of the pool."""
+USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32}
+"""Settings of whoever calls tools, which the context of a pocket model has room for."""
+MANAGING: dict[str, Any] = {**USING, "aliases": True, "brief": True}
+"""Settings of managers, beside their pool."""
+
+Lessons = Literal["tools", "manager"]
+"""Who is taught: one that uses tools, or one that manages those who do."""
+
+MADE_FOR: dict[Lessons, dict[str, Any]] = {
+    "tools": {"organizations": {"tool-use": USING}},
+    "manager": {
+        "organizations": {"paramanager": {"pool": POOL, **MANAGING}},
+        "roles": {name: {"model": f"pocket-{name}", "max_tokens": AGENT_TOKENS} for name in POOL},
+    },
+}
+"""What orgthink.json says beside the prompt style."""
+
+
+def write_folder(folder: Path, lessons: Lessons = "manager") -> None:
     """Everything of a model folder but the weights."""
-    pocket.write_folder(folder, CONFIG, build_tokenizer())
+    pocket.write_folder(folder, CONFIG, build_tokenizer(), MADE_FOR[lessons])
 
 
 def widened(base: Path, seed: int) -> Qwen3:

@@ -26,6 +26,7 @@ from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.mastered import Mastered
+from orgthink.training.pocket_tools import AGENT_TOKENS, MANAGING, POOL
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
@@ -144,21 +145,9 @@ def marsrl_paper() -> Mars:
     return Mars(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
 
 
-POOL = {"mars": "arithmetic", "sequential": "countdown", "tools": "code review"}
-"""Frozen models of the pocket manager, `pocket-` each, and what it is told of them; the first is the default."""
-
-
 def managed(*, calls: int = 4, pool: Mapping[str, str] = POOL) -> OrganizationSpec:
     """The organization of the pocket manager."""
-    settings = {
-        "prompts": "pocket",
-        "pool": dict(pool),
-        "aliases": True,
-        "rounds": 5,
-        "calls": calls,
-        "brief": True,
-        "response_tokens": 32,
-    }
+    settings = {"prompts": "pocket", "pool": dict(pool), "calls": calls, **MANAGING}
     return OrganizationSpec("paramanager", settings)
 
 
@@ -179,7 +168,7 @@ def paramanager(
         max_tokens=96,
         problems=16,
         group=8,
-        models={name: RoleSpec(EngineSpec(f"pocket-{name}"), Sampling(128)) for name in pool},
+        models={name: RoleSpec(EngineSpec(f"pocket-{name}"), Sampling(AGENT_TOKENS)) for name in pool},
         roles=("manager",),
     )
     settings = RlSettings(

@@ -33,17 +33,15 @@ SHARES = {"arithmetic-mini": 0.25, "countdown-mini-single": 0.45, "ledger-mini":
 TASK_NAMES = tuple(SHARES)
 """Of these tasks."""
 CALLS = 4
-"""Calls of a round at most …"""
+"""Calls of a round at most."""
 SERIAL = 0.15
-"""… but for this share of the rehearsals, taken `AT_ONCE`, which have one."""
+"""Share of rehearsals with one call a round."""
 FAULTS = 0.12
 """Share of calls that fail."""
 AT_ONCE = 64
 """Episodes that are rehearsed together."""
 CAPACITY = 9
 """Agents at work at once: a manager and more than it can ask at once."""
-SAMPLING = 512
-"""Tokens of a reply at most; none comes near."""
 GOOD_AT = ("arithmetic", "countdown", "code review")
 """What managers are told of the models of a pool."""
 
@@ -74,7 +72,7 @@ def _resources(suite: Suite) -> tuple[Tool, Tool]:
 
 def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer: Tokenizer, seed: int) -> list[Trace]:
     """What managers said and saw at these problems, one trace each."""
-    sampling = Sampling(SAMPLING, seed=seed)
+    sampling = Sampling(512, seed=seed)
     manager = Backing(Player(managing(frozenset(organization.tools), organization.calls), tokenizer), sampling)
     roles = dict.fromkeys(organization.pool, Backing(Player(helping), sampling))
 

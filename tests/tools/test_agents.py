@@ -190,6 +190,7 @@ def test_what_a_reasoner_hands_back(name: str, brief: bool, says: str, status: s
         ("<code>a <code> b</code>", "a <code> b"),
         ("</code> <code>print 3</code> <code>cut off", "print 3"),
         ("<code>\n```python\nprint 3\n```\n</code>", "print 3\n"),
+        ("<code>\n```\nprint 3\n```\n</code> <code>```py\nprint 4\n```</code>", "print 4\n"),
         ("so\n```python\nprint 3\n```\nand\n```py\nprint 4\n```", "print 4\n"),
         ("```\nprint 3\n```", "print 3\n"),
         ("```json\n{}\n``` ```python\nprint 3\n```", "print 3\n"),
@@ -282,7 +283,11 @@ def test_the_ensemble_says_what_most_of_its_samples_say(answers: list[str], winn
 
 
 def test_who_fails_or_is_cut_off_has_no_vote():
-    failing = [Turn("<ANSWER>9</ANSWER>", fails="gone"), Turn("<ANSWER>9</ANSWER> " + "o " * 200), Turn("hm")]
+    failing = [
+        Turn("<ANSWER>9</ANSWER>", fails="gone"),
+        Turn("</think> <ANSWER>3+4+5</ANSWER> " + "o " * 200),
+        Turn("hm"),
+    ]
     assert voted(*failing, "3*4")[:2] == ("OK", "3*4")
     assert voted(*failing, Turn("hm"))[:2] == ("EXEC_ERR", "no_return")
 

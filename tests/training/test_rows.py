@@ -249,3 +249,22 @@ def test_untrained_tokens_are_seen_and_nothing_else_changes(data: st.DataObject)
         expected = (False, 0, 0) if at in places else (row.trained[at], row.logprobs[at], row.age[at])
         assert (left.trained[at], left.logprobs[at], left.age[at]) == expected
     assert replace(left, trained=row.trained, logprobs=row.logprobs, age=row.age) == row
+
+
+def test_a_row_ends_with_the_last_token_that_is_trained():
+    """What an agent was told last may go beyond its model's context; nothing was sampled after it."""
+    span = Span(
+        Origin.SAMPLED,
+        "a",
+        2,
+        token_ids=(5, 6),
+        logprobs=(-1.0, -2.0),
+        policy_version="0",
+        sampling=Sampling(8, seed=0),
+    )
+    told = Span(Origin.INJECTED, "b", 3, token_ids=(7, 8, 9))
+    prompt = Span(Origin.PROMPT, "p", 1, token_ids=(4,))
+    row = policy_row(Trace("m", "manager", None, (prompt, span, told, span, told)), episode="e", group="g", advantage=1)
+    assert row.token_ids == (4, 5, 6, 7, 8, 9, 5, 6)
+    assert row.trained == (False, True, True, False, False, False, True, True)
+    assert row.logprobs == (0, -1, -2, 0, 0, 0, -1, -2) and row.age == (0,) * 8

@@ -1,0 +1,131 @@
+"""A manager's tools of MCP servers: real servers in processes of their own, the real organization, a scripted manager.
+
+No virtual time here: a server lives by the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, seen, told
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Sampling, StopReason
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec
+from orgthink.grammar.toolcall import CallStatus, Response
+from orgthink.organizations.paramanager import ParaManager
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.store import plain
+
+SERVER = Path(__file__).parent.parent / "tools" / "mcp_server.py"
+OTHER = """
+import sys
+from mcp.server import MCPServer
+
+server = MCPServer("other", log_level="ERROR")
+
+
+@server.tool(name=sys.argv[1], structured_output=False)
+def named() -> str:
+    "Do what another does."
+    return "from the other"
+
+
+server.run()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> str:
+    """The command of a server that no other test talks to."""
+    return shlex.join(["env", f"SERVER_OF={tmp_path}", sys.executable, str(SERVER)])
+
+
+def other(folder: Path, tool: str) -> str:
+    """The command of a server with one tool of that name."""
+    (folder / "other.py").write_text(OTHER)
+    return shlex.join([sys.executable, str(folder / "other.py"), tool])
+
+
+async def play(turns: Sequence[Turn], organization: ParaManager) -> Episode:
+    engine = ScriptedEngine(turns)
+    episode = await attempt(organization, PROBLEM, Backing(engine, Sampling(1000)), limits=ROOMY)
+    await engine.aclose()
+    return episode
+
+
+async def round_of(organization: ParaManager, *made: tuple[str, dict[str, Any]]) -> Episode:
+    return await play([reply(*made), *END], organization)
+
+
+@pytest.mark.parametrize("organization", [Managed(), Using()], ids=lambda one: one.name)
+async def test_tools_of_a_server_are_told_and_called_beside_the_suite(organization: ParaManager, server: str) -> None:
+    episode = await round_of(
+        replace(organization, servers=(server,)),
+        ("add", {"a": 2, "b": 3}),
+        program("9"),
+        ("fail", {"why": "too blue"}),
+        ("add", {"a": "two"}),
+    )
+    assert (episode.answer, episode.stop) == ("7", StopReason.DONE)
+    assert '{"name": "add", "description": "Add two numbers."' in seen(episode, "manager")
+    added, printed, failed, wrong = told(episode)
+    assert added == Response("add", CallStatus.OK, "5") and printed.value == "9"
+    assert failed.status is CallStatus.EXEC_ERR and "too blue" in failed.value
+    assert wrong.status is CallStatus.PARSE_ERR
+    assert [fork.key for fork in episode.root.forks] == ["1.1", "1.2", "1.3"]
+    assert {trace.role for trace in episode.traces[1:]} == {"add", "python", "fail"}
+
+
+async def test_several_servers_and_a_tool_of_theirs_in_place_of_one_that_is_left_out(
+    server: str, tmp_path: Path
+) -> None:
+    organization = Using(tools=("python",), servers=(server, other(tmp_path, "search")))
+    episode = await round_of(organization, ("search", {}), ("echo", {"text": "hello"}), program("9"))
+    assert [response.value for response in told(episode)] == ["from the other", "hello\nover", "9"]
+
+
+@pytest.mark.parametrize("name", ["python", "standard_reasoner", "final_answer", "add"])
+async def test_a_name_that_is_taken_is_refused(server: str, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=f"there is a tool {name} already") as refused:
+        await play(END, Managed(servers=(server, other(tmp_path, name))))
+    assert "other.py" in str(refused.value) and "\n" not in str(refused.value)
+
+
+async def test_a_server_that_cannot_be_reached_is_said_before_anything_is_asked() -> None:
+    with pytest.raises(UserError, match="no MCP server at 'no-such-command'"):
+        await play([], Using(servers=("no-such-command",)))
+
+
+async def test_episodes_share_one_connection(server: str) -> None:
+    organization = Using(servers=(server,))
+    both = await asyncio.gather(*(round_of(organization, ("pid", {}), ("meet", {"number": 2})) for _ in range(2)))
+    (first, met), (second, _) = map(told, both)
+    assert first.value == second.value and first.value.isdigit() and met.value == "met"
+    assert told(await round_of(organization, ("pid", {})))[0] == first
+
+
+async def test_a_crash_and_a_late_answer_end_their_calls_and_no_others(server: str) -> None:
+    crash, slow = ("crash", {"words": "ouch"}), ("slow", {"seconds": 60})
+    turns = [reply(slow, ("add", {"a": 1})), reply(crash), reply(("add", {"a": 2})), *END]
+    episode = await play(turns, Using(servers=(server,), call_seconds=2.0))
+    statuses = [[response.status for response in told(episode, n)] for n in (1, 2, 3)]
+    assert statuses == [[CallStatus.TIMEOUT, CallStatus.OK], [CallStatus.EXEC_ERR], [CallStatus.OK]]
+    assert "ouch" in told(episode, 2)[0].value and episode.answer == "7"
+
+
+@pytest.mark.parametrize("name", ["paramanager", "tool-use"])
+def test_a_run_folder_remembers_the_servers(name: str) -> None:
+    spec = OrganizationSpec(name, {"servers": ["one --flag", "http://two/mcp"]})
+    organization = spec.named("mine")
+    assert isinstance(organization, ParaManager) and organization.servers == ("one --flag", "http://two/mcp")
+    assert OrganizationSpec(name, plain(organization)).named("mine") == organization
