@@ -9,32 +9,48 @@ from pathlib import Path
 from orgthink.cli.eval import Eval, conduct
 from orgthink.cli.run import Run
 from orgthink.cli.view import page
+from orgthink.errors import UserError
 from orgthink.evaluate import Evaluation
 from orgthink.store import RunFolder
+from orgthink.tools import room
 
 CAPACITY, TOKENS = 4, 192
 """A whole scan and its answer take about 300 tokens: this budget leaves a thinker alone half-done."""
 ROUNDS, WORDS = 4, 128
 """Verifications at most, and a budget in which an expression is worked out twice."""
+AGENTS, REPLY = 9, 96
+"""At work at once: a manager and more than it can ask at once; and the tokens of a reply of its."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
     """Watch one problem being solved, then compare on held-out problems, at the same token budget per agent: sequential
     and parallel thinking after reinforcement learning, AsyncThink before and after it; then solver, verifier and
-    corrector before and after MarsRL, beside the solver's own answer. Starts afresh each time."""
+    corrector before and after MarsRL, beside the solver's own answer; then a manager that calls tools and models
+    before and after ParaManager, beside a model that uses the tools itself. Starts afresh each time."""
 
     n: int = 60
     """Held-out problems; twice as many of the second comparison, whose outputs are short."""
     out: Path = Path("runs/demo")
-    """Run folder, and one beside it that ends in -marsrl; those of an earlier demo are replaced."""
+    """Run folder, and two beside it that end in -marsrl and -paramanager; those of an earlier demo are replaced."""
 
     def __call__(self) -> int:
         Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
         print()
-        code = compare(self.asyncthink(), self.out)
+        codes = [compare(self.asyncthink(), self.out)]
         print()
-        return code or compare(self.marsrl(), self.out.with_name(f"{self.out.name}-marsrl"))
+        codes.append(compare(self.marsrl(), self._beside("marsrl")))
+        print()
+        try:
+            room.check()
+        except UserError as error:
+            print(f"without ParaManager, whose managers run code: {error}")
+        else:
+            codes.append(compare(self.paramanager(), self._beside("paramanager")))
+        return max(codes)
+
+    def _beside(self, paper: str) -> Path:
+        return self.out.with_name(f"{self.out.name}-{paper}")
 
     def asyncthink(self) -> Evaluation:
         """Who organizes."""
@@ -57,6 +73,19 @@ class Demo:
             set=(f"rounds={ROUNDS}",),
             n=2 * self.n,
             max_tokens=WORDS,
+        ).plan()
+
+    def paramanager(self) -> Evaluation:
+        """Who is asked for what."""
+        return Eval(
+            task="arithmetic-mini+countdown-mini-single+ledger-mini",
+            model="pocket-manager",
+            organizations=("tool-use", "untrained=paramanager", "paramanager"),
+            models=("tool-use=pocket-tools", "untrained=pocket-manager-sft"),
+            n=self.n,
+            capacity=AGENTS,
+            max_tokens=REPLY,
+            renew=True,
         ).plan()
 
 

@@ -178,17 +178,12 @@ class _Work:
             if any(isinstance(call, ToolCall) and call.name == FINAL for call in reply.calls):
                 break
             if not reply.calls and self.manager.stop is StopReason.DONE:
-                return self._answered(text)  # it answers by itself: no call, no further round
+                self.session.fault(self.manager, FormatError.NO_CALL)
+                answer = read_proposal(text, ended=True).answer
+                if answer is not None:
+                    return answer  # it answers by itself: no call, no further round
             await self._round(n, reply)
         return await self._answer()
-
-    def _answered(self, text: str) -> str | None:
-        """The answer of a reply without a call."""
-        self.session.fault(self.manager, FormatError.NO_CALL)
-        answer = read_proposal(text, ended=True).answer
-        if answer is None:
-            self.session.unanswered(self.manager)
-        return answer
 
     async def _round(self, n: int, reply: Reply) -> None:
         """Make the calls of a reply, all at once, and tell the manager what came back."""
@@ -202,13 +197,19 @@ class _Work:
             for order in judged
         ]
         if not responses:
-            self.session.fault(self.manager, FormatError.TRUNCATED)
-            responses = [Response("", CallStatus.PARSE_ERR, "the reply was cut off before a call was complete")]
+            responses = [Response("", CallStatus.PARSE_ERR, self._missing())]
         self.found += [response.value for response in responses if response.status is CallStatus.OK]
         told = render_responses(responses, self.settings.tags)
         self.history.append(told)
         left = prompt(self.settings.prompts, "rounds", self.problem, rounds=self.settings.rounds - n)[0].content
         self.manager.tell(f"{told}{left}")
+
+    def _missing(self) -> str:
+        """What is wrong with a reply in which there is no call."""
+        if not self.manager.truncated:
+            return f"there is no call in the reply: call a tool, or {FINAL} to end"
+        self.session.fault(self.manager, FormatError.TRUNCATED)
+        return "the reply was cut off before a call was complete"
 
     def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
         """A call as it can be made, or what is told of one that cannot."""

@@ -63,7 +63,9 @@ def test_the_prices_of_a_question_are_named_once_and_in_its_order(parts, operato
 
 
 def test_train_and_test_share_no_price():
-    train, test = ({name for problem in _split(split, 1500) for name in _prices(problem)} for split in ("train", "test"))
+    train, test = (
+        {name for problem in _split(split, 1500) for name in _prices(problem)} for split in ("train", "test")
+    )
     assert not train & test
     assert train | test == PRICES.keys(), "every price is somebody's"
     assert 0.1 < len(test) / len(PRICES) < 0.3

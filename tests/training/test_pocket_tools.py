@@ -207,9 +207,6 @@ def test_a_widened_model_says_the_same_of_words_that_it_knows(wider):
     ids = Tokenizer(BASE).encode("sequential arithmetic 3 * 17 + 2 3 * 17 = 51 ;")
     size = len(pocket.vocabulary())
     with torch.no_grad():
-        one, other = _logits(base, ids), _logits(model, ids)
-    assert torch.allclose(one[..., :size], other[..., :size], atol=1e-5)
-
-
-def _logits(model: Qwen3, ids: tuple[int, ...]) -> torch.Tensor:
-    raise NotImplementedError
+        one, other = base(torch.tensor([ids])), model(torch.tensor([ids]))
+    assert other.shape[-1] == CONFIG.vocab_size
+    assert torch.allclose(one, other[..., :size], atol=1e-5)
