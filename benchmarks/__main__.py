@@ -1,6 +1,7 @@
 """`make bench`: every ratio that can be measured in this environment, with its goal and conditions.
 
-`python -m benchmarks --only pipeline` measures MarsRL's pipeline alone, on a model of yours.
+`python -m benchmarks --only pipeline` measures MarsRL's pipeline alone, on a model of yours; `--only parallel-calls`
+the rounds of ParaManager alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,22 +29,27 @@ def lines() -> Iterator[Line]:
 
         yield from vllm_engine.run()
         return
-    from benchmarks import local_engine, pipeline, runtime_overhead, training
+    from benchmarks import local_engine, parallel_calls, pipeline, runtime_overhead, training
 
     yield from runtime_overhead.run()
+    yield from parallel_calls.run()
     yield from local_engine.run()
     yield from training.run()
     yield from pipeline.run()
 
 
 def main(
-    only: Literal["all", "pipeline"] = "all", model: Path | None = None, seeds: int = 3, share: float = 1.0
+    only: Literal["all", "pipeline", "parallel-calls"] = "all",
+    model: Path | None = None,
+    seeds: int = 3,
+    share: float = 1.0,
 ) -> None:
     """Measure and print. `model`, `seeds` and the `share` of tokens that are trained are those of `--only pipeline`."""
     set_threads(spare=1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}\n", flush=True)
-    for line in lines() if only == "all" else pipeline_alone(model, seeds, share):
+    measured = {"all": lines, "pipeline": partial(pipeline_alone, model, seeds, share), "parallel-calls": rounds_alone}
+    for line in measured[only]():
         verdict = "met" if line.met else "missed"
         print(f"{line.name}: {line.value:.2f}  (goal {line.goal}: {verdict})\n    {line.conditions}", flush=True)
 
@@ -51,6 +58,12 @@ def pipeline_alone(model: Path | None, seeds: int, share: float) -> Iterator[Lin
     from benchmarks import pipeline
 
     yield from pipeline.run(model, seeds, share)
+
+
+def rounds_alone() -> Iterator[Line]:
+    from benchmarks import parallel_calls
+
+    yield from parallel_calls.run()
 
 
 if __name__ == "__main__":

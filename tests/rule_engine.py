@@ -16,6 +16,8 @@ Rule = Callable[[str], str]
 class RuleEngine:
     """Says `rule(context)`, word by word."""
 
+    native_calls = False
+
     def __init__(self, rule: Rule, *, seconds: float = 0.0, model: str = "rule") -> None:
         self.model, self.live, self.most_live, self.requests, self.closed = model, 0, 0, 0, False
         self._rule, self._seconds = rule, seconds
@@ -25,6 +27,9 @@ class RuleEngine:
         return Span(Origin.PROMPT, text, len(text.split()))
 
     def injection(self, text: str) -> tuple[str, None]:
+        return text, None
+
+    def turn(self, context: Context, text: str) -> tuple[str, None]:
         return text, None
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:

@@ -23,13 +23,34 @@ from orgthink.cli import main
 from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
+from orgthink.errors import UserError
 from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
+from orgthink.tools import room
 
 HERE = Path(__file__).parent
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
+MODELS = ("pocket", "pocket-async", "pocket-sequential", "pocket-roles", "pocket-mars", "pocket-tools",
+          "pocket-manager-sft", "pocket-manager")  # fmt: skip
+MANAGER = {
+    "prompts": "pocket",
+    "organizations": {"paramanager": {"pool": {"mars": "arithmetic", "tools": "code"}, "rounds": 3, "calls": 2}},
+    "roles": {
+        "mars": {"model": "pocket-mars", "max_tokens": 100},
+        "tools": {"model": "pocket-tools", "max_tokens": 90},
+        "worker": {"model": "pocket-async", "max_tokens": 80},
+    },
+}
+"""What a manager is made for; none of its own organizations has a worker."""
+
+
+def made_for(folder: Path, said: object) -> Path:
+    """A model folder, all of which is its orgthink.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "orgthink.json").write_text(said if isinstance(said, str) else json.dumps(said))
+    return folder
 
 
 @pytest.fixture
@@ -37,10 +58,8 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
     """A shipped model `pocket` whose engine follows a rule; give it another rule at will."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    for name in ("pocket", "pocket-async", "pocket-sequential", "pocket-roles", "pocket-mars"):
-        folder = tmp_path / "models" / name
-        folder.mkdir(parents=True)
-        (folder / "orgthink.json").write_text('{"prompts": "pocket"}')
+    for name in MODELS:
+        made_for(tmp_path / "models" / name, {"prompts": "pocket"})
     monkeypatch.setattr(engines, "MODELS", tmp_path / "models")
 
     def use(rule: Rule) -> RuleEngine:
@@ -290,6 +309,117 @@ def test_organizations_may_have_models_of_their_own(
     assert "did you mean after?" in complaint(capsys)
 
 
+def backed(plan: Evaluation) -> dict[str, tuple[str | None, int]]:
+    """Model and budget of the roles."""
+    return {role: (spec.engine.model, spec.sampling.max_tokens) for role, spec in plan.roles.items()}
+
+
+def test_a_model_is_used_as_it_was_made_for(pocket):
+    model = str(made_for(Path("manager"), MANAGER))
+    plan = Eval(
+        model=model, organizations=("paramanager", "sequential", "few=paramanager"), set=("few.rounds=1",)
+    ).plan()
+    whole, alone, few = (how.named(label) for label, how in plan.organizations.items())
+    assert (whole.prompts, dict(whole.pool), whole.rounds, whole.calls) == (
+        "pocket", {"mars": "arithmetic", "tools": "code"}, 3, 2
+    )  # fmt: skip
+    assert (few.rounds, few.calls, alone.prompts) == (1, 2, "pocket")
+    assert backed(plan) == {"mars": ("pocket-mars", 100), "tools": ("pocket-tools", 90)}
+    assert backed(Eval(model=model, organizations=("sequential",)).plan()) == {}, "nobody here has such a role"
+    assert backed(Eval(model=model, organizations=("asyncthink",)).plan()) == {"worker": ("pocket-async", 80)}
+
+
+def test_options_win_over_what_a_model_was_made_for(pocket):
+    model = str(made_for(Path("manager"), MANAGER))
+    options = {
+        "set": ('pool={"mars": "all"}', "rounds=7"),
+        "roles": ("mars=pocket-roles",),
+        "role_sampling": ("mars.max_tokens=5", "mars.temperature=0.5"),
+    }
+    plan = Eval(model=model, organizations=("paramanager",), prompts="paper", **options).plan()
+    organization = plan.organizations["paramanager"].named("mine")
+    assert (organization.prompts, dict(organization.pool), organization.rounds) == ("paper", {"mars": "all"}, 7)
+    assert backed(plan) == {"mars": ("pocket-roles", 5)} and plan.roles["mars"].sampling.temperature == 0.5
+    plan = Eval(model=model, organizations=("paramanager",), roles=("mars=pocket-roles",)).plan()
+    assert backed(plan)["mars"] == ("pocket-roles", 100), "only the model is another"
+    plan = Eval(model=model, organizations=("paramanager",), role_sampling=("mars.max_tokens=5",)).plan()
+    assert backed(plan)["mars"] == ("pocket-mars", 5)
+
+
+def test_each_organization_is_set_as_its_own_model_was_made_for(pocket):
+    first, second = (str(made_for(Path(name), MANAGER)) for name in ("first", "second"))
+    made_for(Path("second"), MANAGER | {"organizations": {"paramanager": {"pool": {"mars": "b"}, "rounds": 4}}})
+    options = {
+        "organizations": ("a=paramanager", "b=paramanager", "c=paramanager"),
+        "models": (f"b={second}", "c=pocket"),
+    }
+    plan = Eval(model=first, **options).plan()
+    assert [how.named(label).rounds for label, how in plan.organizations.items()] == [3, 4, 12]
+    assert backed(plan) == {"mars": ("pocket-mars", 100), "tools": ("pocket-tools", 90)}
+    made_for(Path("second"), MANAGER | {"roles": {"mars": {"model": "pocket-roles", "max_tokens": 100}}})
+    with pytest.raises(UserError, match="different models of mars: say --roles mars=MODEL"):
+        Eval(model=first, **options).plan()
+    assert backed(Eval(model=first, roles=("mars=pocket-async",), **options).plan())["mars"] == ("pocket-async", 100)
+
+
+def test_a_run_folder_remembers_what_a_model_was_made_for(pocket, monkeypatch: pytest.MonkeyPatch):
+    model = made_for(Path("manager"), MANAGER)
+    pocket(failing)
+    argv = ["eval", "--model", str(model), "--n", "1", "--organizations", "paramanager", "--out", "run"]
+    assert main(argv) == 1
+    (model / "orgthink.json").unlink()
+    opened: list[str | None] = []
+
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        opened.append(spec.model)
+        return RuleEngine(countdown)
+
+    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    assert main(["eval", "--resume", "run"]) == 0
+    assert opened == [str(model.resolve()), "pocket-mars", "pocket-tools"]
+    plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
+    assert plan.organizations["paramanager"].named("mine").rounds == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "complains"),
+    [
+        ("{", "orgthink.json cannot be read: "),
+        ("[" * 100_000, "orgthink.json cannot be read: "),
+        ("[]", "orgthink.json holds no JSON object"),
+        ({"prompts": "poket"}, "unknown prompt style 'poket': did you mean pocket?"),
+        ({"prompts": 5}, "prompts: "),
+        ({"organizations": {"paramanger": {}}}, "unknown organization 'paramanger': did you mean paramanager?"),
+        ({"organizations": {"paramanager": {"ruonds": 3}}}, "unknown setting of paramanager 'ruonds'"),
+        ({"organizations": {"paramanager": {"rounds": "many"}}}, "settings of paramanager: rounds: "),
+        ({"organizations": {"paramanager": {"rounds": 0}}}, "rounds is 0"),
+        ({"organizations": []}, "organizations: "),
+        ({"roles": {"worker": "pocket"}}, "roles.worker: "),
+        ({"roles": {"worker": {"model": "pocket"}}}, "roles.worker.max_tokens: "),
+        ({"roles": {"worker": {"model": "poket", "max_tokens": 5}}}, "unknown model 'poket': did you mean pocket?"),
+        ({"roles": {"worker": {"model": "pocket", "max_tokens": 0}}}, "the budget is 0 tokens"),
+    ],
+)  # fmt: skip
+def test_a_broken_orgthink_json_gets_one_clear_line(
+    said: object, complains: str, pocket, capsys: pytest.CaptureFixture[str]
+):
+    model = str(made_for(Path("mine"), said))
+    for argv in (["run"], ["eval", "--organizations", "asyncthink", "--out", "run"]):
+        assert main([*argv, "--model", model]) == 2
+        assert complains in (line := complaint(capsys)) and ("mine" in line or "poket" in line or "budget" in line)
+    assert not Path("run").exists()
+
+
+def test_a_run_without_a_name_is_called_after_its_task(pocket):
+    for task, name in (
+        ("countdown-mini@0/2", "countdown-mini@0-2"),
+        ("sudoku+countdown-mini", "sudoku+countdown-mini"),
+    ):
+        assert main([*SMALL, "--n", "1", "--task", task, "--organizations", "sequential"]) == 0
+        (folder,) = Path("runs").glob(f"{name}-*")
+        assert (folder / "summary.json").exists()
+
+
 def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.CaptureFixture[str]):
     pocket(lambda text: countdown(text) if "countdown" in text else " so <ANSWER> 7 </ANSWER>")
     for _ in range(2):
@@ -303,9 +433,31 @@ def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.C
     models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
     learned = dict.fromkeys(("sequential", "parallel"), "pocket-sequential")
     assert models == {**learned, "untrained": "pocket", "asyncthink": "pocket-async"}
-    second = json.loads(Path("runs/demo-marsrl/summary.json").read_text())
-    assert list(second) == ["untrained", "marsrl"]
-    assert "<html" in Path("runs/demo-marsrl/view.html").read_text()
+    others = {"marsrl": ["untrained", "marsrl"], "paramanager": ["tool-use", "untrained", "paramanager"]}
+    for paper, labels in others.items():
+        assert list(json.loads(Path(f"runs/demo-{paper}/summary.json").read_text())) == labels
+        assert "<html" in Path(f"runs/demo-{paper}/view.html").read_text()
+    plan = RunFolder.open(Path("runs/demo-paramanager")).settings("eval", Evaluation)
+    models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
+    assert models == {"tool-use": "pocket-tools", "untrained": "pocket-manager-sft", "paramanager": "pocket-manager"}
+
+
+def test_a_demo_without_a_sandbox_says_how_to_get_one_and_leaves_its_table_out(
+    pocket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    pocket(lambda text: countdown(text) if "countdown" in text else " so <ANSWER> 7 </ANSWER>")
+    monkeypatch.setenv("PATH", "")
+    room.check.cache_clear()
+    assert main(["demo", "--n", "1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "no table of ParaManager" in last and "apt-get install bubblewrap" in last
+    assert Path("runs/demo-marsrl").exists() and not Path("runs/demo-paramanager").exists()
+
+
+def test_a_demo_that_is_stopped_goes_no_further(pocket):
+    pocket(failing)
+    assert main(["demo", "--n", "1"]) == 1
+    assert Path("runs/demo").exists() and not Path("runs/demo-marsrl").exists()
 
 
 def test_view_has_the_episodes_in_the_order_of_the_plan(run: Path):

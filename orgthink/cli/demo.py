@@ -18,8 +18,8 @@ CAPACITY, TOKENS = 4, 192
 """A whole scan and its answer take about 300 tokens: this budget leaves a thinker alone half-done."""
 ROUNDS, WORDS = 4, 128
 """Verifications at most, and a budget in which an expression is worked out twice."""
-AGENTS, REPLY = 9, 96
-"""At work at once: a manager and more than it can ask at once; and the tokens of a reply of its."""
+AGENTS, REPLY = 9, 256
+"""At work at once: a manager and more than it can ask; and tokens of a reply, as many as one that uses tools itself needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +36,11 @@ class Demo:
 
     def __call__(self) -> int:
         Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
-        print()
-        codes = [compare(self.asyncthink(), self.out)]
-        print()
-        codes.append(compare(self.marsrl(), self._beside("marsrl")))
-        print()
-        try:
-            room.check()
-        except UserError as error:
-            print(f"without ParaManager, whose managers run code: {error}")
-        else:
-            codes.append(compare(self.paramanager(), self._beside("paramanager")))
-        return max(codes)
+        return (
+            compare(self.asyncthink(), self.out)
+            or compare(self.marsrl(), self._beside("marsrl"))
+            or (compare(self.paramanager(), self._beside("paramanager")) if runs_code() else 0)
+        )
 
     def _beside(self, paper: str) -> Path:
         return self.out.with_name(f"{self.out.name}-{paper}")
@@ -89,8 +82,19 @@ class Demo:
         ).plan()
 
 
+def runs_code() -> bool:
+    """Whether code can run here; says how to get what is missing."""
+    try:
+        room.check()
+    except UserError as error:
+        print(f"\nno table of ParaManager, which runs programs: {error}")
+        return False
+    return True
+
+
 def compare(plan: Evaluation, out: Path) -> int:
     """Evaluate afresh, print the table, write the page; returns the exit code."""
+    print()
     code = asyncio.run(conduct(plan, out, overwrite=True))
     folder = RunFolder.open(out)
     print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")

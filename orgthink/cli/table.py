@@ -81,7 +81,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         "capacity": str(plan.limits.capacity),
         "concurrency": f"{plan.concurrency} episodes at once",
     }
-    roles = {f"{name}s' model": str(role.engine.model) for name, role in plan.roles.items()}
+    roles = {f"model of {name}": str(role.engine.model) for name, role in plan.roles.items()}
     own = {f"{label}'s model": str(spec.engine.model) for label, spec in plan.organizations.items() if spec.engine}
     return found | roles | own | made
 

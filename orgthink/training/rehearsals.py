@@ -27,6 +27,7 @@ from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import Suite
 from orgthink.training.players import OnPaper, Player, helping, managing
+from orgthink.training.pocket_tools import MANAGING, POOL
 
 SHARES = {"arithmetic-mini": 0.25, "countdown-mini-single": 0.45, "ledger-mini": 0.3}
 """What managers of the pocket world work on, and how much of it."""
@@ -42,23 +43,23 @@ AT_ONCE = 64
 """Episodes that are rehearsed together."""
 CAPACITY = 9
 """Agents at work at once: a manager and more than it can ask at once."""
-GOOD_AT = ("arithmetic", "countdown", "code review")
+GOOD_AT = tuple(POOL.values())
 """What managers are told of the models of a pool."""
 
 
 @dataclass(frozen=True)
 class Rehearsal(ParaManager):
-    """The pocket world's manager, whose programs are worked out on paper."""
+    """The pocket world's manager as it is shipped, but that its programs are worked out on paper."""
 
     prompts: str = "pocket"
     """Prompt style."""
-    rounds: int = 5
+    rounds: int = MANAGING["rounds"]
     """H."""
-    brief: bool = True
+    brief: bool = MANAGING["brief"]
     """Agents hand back their answers only."""
-    aliases: bool = True
+    aliases: bool = MANAGING["aliases"]
     """The manager has to go by what it is told of the models."""
-    response_tokens: int = 32
+    response_tokens: int = MANAGING["response_tokens"]
     """What comes back is cut after so many."""
 
     def resources(self) -> tuple[Tool, Tool]:

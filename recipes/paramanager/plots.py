@@ -87,4 +87,5 @@ def _stacked(axes: Axes, methods: list[str], shares: list[Mapping[str, Any]]) ->
         axes.barh(list(at), parts, 0.7, left=done, color=colour, label=name)
         done = [left + part for left, part in zip(done, parts, strict=True)]
     axes.set_yticks(list(at), methods)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=4)
+    if names:
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=4)

@@ -31,7 +31,7 @@ MONO_TRAINED = f"{PARAMANAGER}-mono"
 NO_DIVERSITY = f"{PARAMANAGER}-no-diversity"
 """Without the diversity reward."""
 NO_SFT = f"{PARAMANAGER}-no-sft"
-"""Reinforcement learning from a model that has never seen a call."""
+"""Reinforcement learning from a model that has never managed anybody."""
 COSTS = {4: f"{PARAMANAGER}-cost-4", 8: PARAMANAGER, 12: f"{PARAMANAGER}-cost-12", 16: f"{PARAMANAGER}-cost-16"}
 """By cost target (table 6)."""
 

@@ -6,6 +6,7 @@ No virtual time here: a server lives by the clock on the wall.
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ async def round_of(organization: ParaManager, *made: tuple[str, dict[str, Any]])
 
 
 @pytest.mark.parametrize("organization", [Managed(), Using()], ids=lambda one: one.name)
-async def test_tools_of_a_server_are_told_and_called_beside_the_suite(organization: ParaManager, server: str) -> None:
+async def test_tools_of_a_server_are_called_beside_the_suite(organization: ParaManager, server: str) -> None:
     episode = await round_of(
         replace(organization, servers=(server,)),
         ("add", {"a": 2, "b": 3}),
@@ -77,13 +78,24 @@ async def test_tools_of_a_server_are_told_and_called_beside_the_suite(organizati
         ("add", {"a": "two"}),
     )
     assert (episode.answer, episode.stop) == ("7", StopReason.DONE)
-    assert '{"name": "add", "description": "Add two numbers."' in seen(episode, "manager")
     added, printed, failed, wrong = told(episode)
     assert added == Response("add", CallStatus.OK, "5") and printed.value == "9"
     assert failed.status is CallStatus.EXEC_ERR and "too blue" in failed.value
     assert wrong.status is CallStatus.PARSE_ERR
     assert [fork.key for fork in episode.root.forks] == ["1.1", "1.2", "1.3"]
     assert {trace.role for trace in episode.traces[1:]} == {"add", "python", "fail"}
+
+
+async def test_a_manager_is_told_of_the_tools_of_its_servers(server: str) -> None:
+    turns = [replace(turn, when="") for turn in END]
+    episode = await play(turns, Using(prompts="paper", servers=(server,)))
+    described = [json.loads(line) for line in seen(episode, "manager").splitlines() if line.startswith('{"name"')]
+    names = [tool["name"] for tool in described]
+    assert names[:3] == ["python", "search", "add"] and "final_answer" in names[3:]
+    assert described[2]["description"] == "Add two numbers." and {*described[2]["parameters"]["properties"]} == {
+        "a",
+        "b",
+    }
 
 
 async def test_several_servers_and_a_tool_of_theirs_in_place_of_one_that_is_left_out(

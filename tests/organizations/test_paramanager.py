@@ -289,7 +289,7 @@ WRAPPED = st.lists(FRAGMENTS.map(call) | TALK, max_size=5).map("".join)
 def test_nothing_that_a_model_says_breaks_an_episode(
     said: list[str], brief: bool, summarized: bool, tokens: int, rate: float
 ):
-    engine = Speaker([Turn(text, seconds=0.1) for text in said])
+    engine = Speaker([Turn(text or " ", seconds=0.1) for text in said])
     pool, synthesis = {"a": "fast", "b": "slow"}, "summarizer" if summarized else "manager"
     managed = Managed(
         "paper", pool, True, rounds=3, brief=brief, synthesis=synthesis, faults=Faults(rate), response_tokens=20

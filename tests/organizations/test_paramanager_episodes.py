@@ -98,8 +98,15 @@ def test_an_answer_without_a_call_is_taken_and_noted():
     assert (episode.answer, kinds(episode), cost(episode)) == ("7", [FormatError.NO_CALL], 0)
     late = play([reply(program("print 7")), Turn("so <ANSWER> 7 </ANSWER>", when="tool_response")])
     assert (late.answer, kinds(late), len(rounds(late))) == ("7", [FormatError.NO_CALL], 2)
-    silent = play([Turn("")])
-    assert (silent.answer, kinds(silent)) == (None, [FormatError.NO_CALL, FormatError.NO_ANSWER])
+
+
+def test_a_reply_with_neither_call_nor_answer_is_told_so_and_the_rounds_go_on():
+    for silent in (" ", "let me think"):
+        episode = play([Turn(silent, seconds=0), *END])
+        assert (episode.answer, kinds(episode)) == ("7", [FormatError.NO_CALL])
+        (bad,) = told(episode)
+        assert (bad.name, bad.status) == ("", PARSE_ERR) and "no call in the reply" in bad.value
+    assert play([*[Turn("well")] * 2, ANSWER], Managed(rounds=2)).answer == "7"
 
 
 def test_when_the_rounds_are_used_up_the_answer_is_asked_for_all_the_same():

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from orgthink.tasks import TASKS
 from orgthink.tasks.expression import parse
 from orgthink.tasks.ledger import FOLDER, LEDGER_MINI, LOOKED_UP, entries, named
+from orgthink.tasks.task import Split
 from orgthink.tools.corpus import corpus
 from orgthink.tools.search import LEDGER
 
 PRICES = {entry.name: entry.coins for entry in entries()}
 
 
-def _split(split: str, n: int, seed: int = 0):
+def _split(split: Split, n: int, seed: int = 0):
     return list(islice(LEDGER_MINI.problems(split, seed), n))
 
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Origin, Status, Trace
+from orgthink.episode import Message, Origin, Status, Trace
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Reply, Response, ToolCall, read_reply, read_responses
 from orgthink.organizations.paramanager import ParaManager, ToolUse
@@ -26,7 +27,7 @@ from orgthink.tasks.ledger import PRICE, entries, named
 from orgthink.tools.faults import INJECTED
 from orgthink.tools.toolbox import FINAL
 from orgthink.training import pocket_tools
-from orgthink.training.players import FAILED, SKILL, OnPaper, _solved
+from orgthink.training.players import FAILED, SKILL, OnPaper, helping
 from orgthink.training.pocket_tools import vocabulary
 from orgthink.training.rehearsals import FAULTS, SHARES, lessons
 from orgthink.training.rows import row_of
@@ -80,7 +81,9 @@ class Rehearsed:
 
     @cached_property
     def rounds(self) -> list[list[tuple[ToolCall, Response]]]:
-        return [list(zip(r.calls, told, strict=True)) for r, told in zip(self.replies, self.told, strict=False)]
+        """Calls with what came of them."""
+        calls = [[call for call in reply.calls if isinstance(call, ToolCall)] for reply in self.replies]
+        return [list(zip(made, told, strict=True)) for made, told in zip(calls, self.told, strict=False)]
 
     @property
     def target(self) -> int:
@@ -311,7 +314,7 @@ _made = st.one_of(
 _pairs = st.lists(st.tuples(_made, st.sampled_from(CallStatus), _texts), max_size=4)
 _rounds = st.lists(_pairs, max_size=4).map(
     lambda rounds: tuple(
-        (tuple(call for call, *_ in pairs), tuple(Response(call.name, *rest) for call, *rest in pairs))
+        (tuple(call for call, *_ in pairs), tuple(Response(call.name, status, text) for call, status, text in pairs))
         for pairs in rounds
     )
 )
@@ -342,8 +345,9 @@ def test_an_answer_is_what_was_in_mind_last():
 @pytest.mark.parametrize(("kind", "rest"), [("arithmetic", "3 * 17 + 2"), ("countdown", "2 3 9 11 14 = 29")])
 def test_agents_are_right_as_often_as_is_set(kind, rest):
     rng, right = random.Random(0), 0
+    context = Context((Message("user", f"sequential {kind} {rest}"),))
     for _ in range(600):
-        offers = _solved(kind, rest, rng).split(helpers.SEPARATOR)
+        offers = (read_proposal(helping(context, rng), ended=True).answer or "").split(helpers.SEPARATOR)
         right += offers == ["53"] if kind == "arithmetic" else _right(offers[0])
     assert right / 600 == pytest.approx(SKILL, abs=0.07)
 
@@ -362,7 +366,7 @@ def _run(code: str):
 
 _sums = st.recursive(
     st.integers(0, 399).map(str),
-    lambda part: st.builds("( {} {} {} )".format, part, st.sampled_from("+-*"), part),
+    lambda part: st.tuples(part, st.sampled_from("+-*"), part).map(lambda sides: f"( {' '.join(sides)} )"),
     max_leaves=6,
 )
 
