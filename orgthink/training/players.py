@@ -18,10 +18,12 @@ from orgthink.tasks.expression import ExpressionError, parse
 from orgthink.training.teachers import helpers, manager
 from orgthink.training.teachers.arithmetic_review import worked
 from orgthink.training.teachers.countdown import OPERATORS
-from orgthink.training.teachers.countdown_review import answered, near_miss, solved
+from orgthink.training.teachers.countdown_review import NO_SOLUTION, answered, near_miss, solved
 
-SKILL = 0.5
-"""Share of an agent's answers that are right."""
+SKILL = 0.4
+"""Share of an agent's answers that are right …"""
+BETTER = 0.25
+"""… and how much more of them, if its model is said to be good at such problems."""
 
 Say = Callable[[Context, random.Random], str]
 """What is said next in a context."""
@@ -88,36 +90,41 @@ def _round(reply: str, told: str) -> manager.Round:
     return tuple(call for call, _ in kept), tuple(response for _, response in kept)
 
 
-def helping(context: Context, rng: random.Random) -> str:
-    """What an agent of the pool says."""
-    role, kind, *words = context.messages[0].content.split()
-    rest = " ".join(words)
-    match role:
-        case "searcher":
+def helping(told: str) -> Say:
+    """What an agent of the pool says whose model the manager is told this of: only who is good at code writes it."""
+
+    def say(context: Context, rng: random.Random) -> str:
+        role, kind, *words = context.messages[0].content.split()
+        rest = " ".join(words)
+        if role == "sequential":
+            skill = SKILL + (BETTER if kind in told else 0.0)
+            return f" {answered(_solved(kind, rest, skill, rng))}"
+        if "code" not in told:
+            return f" {NO_SOLUTION}"
+        if role == "searcher":
             return helpers.queried(rest)
-        case "coder":
+        if role == "coder":
             return helpers.coded(rest)
-        case "reviewer":
-            question, _, answers = rest.partition(" answers ")
-            return helpers.reviewed(kind, question, answers.split(helpers.SEPARATOR), slip=rng)
-        case _:
-            return f" {answered(_solved(kind, rest, rng))}"
+        question, _, answers = rest.partition(" answers ")
+        return helpers.reviewed(kind, question, answers.split(helpers.SEPARATOR), slip=rng)
+
+    return say
 
 
-def _solved(kind: str, rest: str, rng: random.Random) -> str:
+def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
     """An answer, right or wrong, now and then two wrong ones; a guess to anything but arithmetic and countdown."""
     if kind == "countdown":
         *numbers, _, target = rest.split()
         known = [int(number) for number in numbers]
         draw = rng.random()
-        if draw < SKILL:
+        if draw < skill:
             return solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
         misses = [near_miss(known, int(target), rng) for _ in range(2 if draw > 0.93 else 1)]
         return helpers.SEPARATOR.join(misses)
     if kind != "arithmetic":
         return str(rng.randint(1, 99))
     value = worked(rest).answer
-    return str(value if rng.random() < SKILL else max(0, value + rng.choice((-10, -2, -1, 1, 2, 10))))
+    return str(value if rng.random() < skill else max(0, value + rng.choice((-10, -2, -1, 1, 2, 10))))
 
 
 FAILED = """Traceback (most recent call last):

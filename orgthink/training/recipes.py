@@ -186,7 +186,7 @@ def paramanager(
     return Policy(settings, model=model)
 
 
-PARA_STEPS = 16
+PARA_STEPS = 12
 """Of every run of the pocket manager."""
 
 
@@ -255,6 +255,7 @@ RECIPES: dict[str, KnownJob] = {
     "pocket-roles": Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50)),
     "pocket-tools": Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles"),
     "pocket-rehearsed": Calls(SftSettings(steps=1_300, learning_rate=2e-3), model="pocket-tools"),
+    "pocket-rehearsed-again": Calls(SftSettings(steps=450, learning_rate=1e-3, warmup=20)),
     "asyncthink-countdown-mini": mini(),
     "asyncthink-countdown-mini-sequential": mini("sequential"),
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
@@ -278,7 +279,7 @@ RECIPES: dict[str, KnownJob] = {
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
     "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),
-    "paramanager-sft": Trajectories(SftSettings(steps=120, learning_rate=3e-4, warmup=10)),
+    "paramanager-sft": Trajectories(SftSettings(steps=80, learning_rate=3e-4, warmup=10)),
     "paramanager-qwen3-sft": Trajectories(
         SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152), longest=49_152
     ),

@@ -75,7 +75,7 @@ def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer:
     """What managers said and saw at these problems, one trace each."""
     sampling = Sampling(512, seed=seed)
     manager = Backing(Player(managing(frozenset(organization.tools), organization.calls), tokenizer), sampling)
-    roles = dict.fromkeys(organization.pool, Backing(Player(helping), sampling))
+    roles = {name: Backing(Player(helping(told)), sampling) for name, told in organization.pool.items()}
 
     async def all_of_them() -> list[Episode]:
         limits = Limits(capacity=CAPACITY)

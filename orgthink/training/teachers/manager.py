@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orgthink.grammar.toolcall import TAGS, CallStatus, Response, ToolCall, render_reply
+from orgthink.tasks.arithmetic import LARGEST
 from orgthink.tasks.ledger import PRICE, named
 from orgthink.tools.toolbox import FINAL
 from orgthink.training.teachers.countdown import OPERATORS, first_hit
@@ -152,7 +153,7 @@ def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -
 def _candidates(seen: Seen) -> list[str]:
     """Numbers that calculators returned."""
     found = [value.strip() for call, value in seen.ok if call.name in CALCULATORS]
-    return [value for value in found if value.isdigit() and len(value) < 4]
+    return [value for value in found if value.isdigit() and int(value) <= LARGEST]
 
 
 def _vote(seen: Seen, candidates: Sequence[str]) -> str:
