@@ -411,6 +411,7 @@ def test_a_broken_orgthink_json_gets_one_clear_line(
 
 
 def test_a_run_without_a_name_is_called_after_its_task(pocket):
+    pocket(lambda text: " nothing")
     for task, name in (
         ("countdown-mini@0/2", "countdown-mini@0-2"),
         ("sudoku+countdown-mini", "sudoku+countdown-mini"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,11 +54,20 @@ class Tokenizer:
         return self._tokenizer.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
-        """The prompt span of some turns: by the chat template, or else just their texts."""
-        text = (
-            "\n\n".join(message.content for message in messages) if self._template is None else self._render(messages)
-        )
-        ids = self.encode(text)
+        """The prompt span of some turns: by the chat template, or else just their texts.
+
+        A text that spells special tokens does not get them from a template, which alone begins and ends turns.
+        """
+        said = "".join(message.content for message in messages)
+        quoted = [token for token in self._special if token in said]
+        if self._template is None:
+            text = "\n\n".join(message.content for message in messages)
+            ids = self.encode(text)
+        elif not quoted:
+            text = self._render(messages)
+            ids = self.encode(text)
+        else:
+            text, ids = self._quoting(messages, _stand_ins(quoted, said))
         return Span(Origin.PROMPT, text, len(ids), ids)
 
     def turn(self, text: str, context: Context | None = None) -> tuple[str, tuple[int, ...]]:
@@ -97,6 +108,24 @@ class Tokenizer:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
 
+    def _quoting(self, messages: tuple[Message, ...], stand_ins: dict[str, str]) -> tuple[str, tuple[int, ...]]:
+        """Text and ids of turns that spell special tokens: each has a stand-in while the template is at work."""
+        tokens = sorted(self._special, key=len, reverse=True)
+        special = re.compile(f"({'|'.join(map(re.escape, tokens))})")
+        back = str.maketrans({mark: token for token, mark in stand_ins.items()})
+        hidden = [special.sub(lambda found: stand_ins[found[0]], message.content) for message in messages]
+        turns = tuple(replace(message, content=text) for message, text in zip(messages, hidden, strict=True))
+        text, ids, live = "", [], ""
+        for part in special.split(self._render(turns)):
+            shown = part.translate(back)
+            text += shown
+            if shown == part:
+                live += part
+            else:
+                ids += [*self.encode(live), *self._plain.encode(shown, add_special_tokens=False).ids]
+                live = ""
+        return text, (*ids, *self.encode(live))
+
     def _between(self, text: str) -> str:
         """What the template puts after a reply, up to the next one."""
         turns = (Message("user", "?"), Message("assistant", _REPLY), Message("user", text))
@@ -126,6 +155,12 @@ class Tokenizer:
         plain = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
         plain.encode_special_tokens = True
         return plain
+
+
+def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
+    """A character for each token, for private use, that does not stand in the text."""
+    free = (mark for mark in map(chr, range(0xF0000, 0x110000)) if mark not in text)
+    return {token: next(free) for token in tokens}
 
 
 class PieceStream:

@@ -130,14 +130,17 @@ class Agent:
             self.stop = None
 
     def cut(self, text: str, tokens: int) -> str:
-        """The beginning of a text, at most so many tokens long as this agent would see it."""
+        """The beginning of a text, at most so many tokens long as this agent would see it.
+
+        Where its engine knows no ids, three bytes count as a token: words say little of how long a text is.
+        """
         while (n := self._length(text)) > tokens:
             text = text[: min(len(text) - 1, len(text) * tokens // n)]
         return text
 
     def _length(self, text: str) -> int:
         seen, ids = self._idle_engine.injection(text)
-        return len(seen.split()) if ids is None else len(ids)
+        return ceil(len(seen.encode(errors="surrogatepass")) / 3) if ids is None else len(ids)
 
     def resume(self) -> None:
         """Let an agent that the limit of a segment cut off act again. The same scanner goes on within a tag."""

@@ -169,6 +169,7 @@ def _shown(mark: str, result: Result, text: str) -> Result:
 async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Result:
     """What a tool gives that an agent uses itself."""
     child = tool.agent(arguments, desk)
+    child.spend(tool.cost)
     return await desk.session.call(agent, tool.name, child, lambda child: tool.work(child, arguments, desk))
 
 
@@ -195,6 +196,7 @@ class Ensemble:
         keys = [str(i) for i in range(1, self.samples + 1)]
         for key in keys:
             thinker = asked(REASONER, {"model_id": self.model}, desk)
+            thinker.spend(0.0)  # the call pays for them all
             desk.session.fork(agent, key, thinker, _think)
         results = [await desk.session.join(agent, key) for key in keys]
         return vote(desk.problem, [result.text for result in results if result.status is Status.OK])

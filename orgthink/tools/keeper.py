@@ -22,6 +22,8 @@ class Keeper(Generic[T]):
         self._manager, self._seconds = manager, seconds
         self._open: dict[asyncio.AbstractEventLoop, tuple[asyncio.Future[T], asyncio.Task[None]]] = {}
         """What is open or being opened, and the task that keeps it so."""
+        self.was_open = False
+        """Whether it has been opened before, in any loop."""
 
     async def get(self) -> T:
         """The open thing. Raises what opening raises, to all who wait for it; the next call tries again."""
@@ -44,6 +46,7 @@ class Keeper(Generic[T]):
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._seconds):
                     thing = await stack.enter_async_context(self._manager())
+                self.was_open = True
                 opened.set_result(thing)
                 await asyncio.Event().wait()
         except Exception as error:

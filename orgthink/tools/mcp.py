@@ -1,7 +1,8 @@
 """Tools of any MCP server, by the package `mcp` (the extra of that name). They are called like all others.
 
 A server is a command that speaks over its stdin and stdout, or a URL. All episodes of an event loop share one
-connection to it, which ends with the loop; a command is started again when it has crashed.
+connection to it, which ends with the loop, and what it said of its tools when it was connected; a command is started
+again when it has crashed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import shlex
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import IO, Any
 
@@ -44,6 +45,8 @@ class _Server:
     """Does the talking."""
     stderr: IO[str]
     """What it writes there; nothing if it is behind a URL."""
+    tools: tuple[McpTool, ...] = ()
+    """What it offers, at no cost."""
 
     def gone(self, error: Exception) -> Failure:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
@@ -91,25 +94,19 @@ class McpTool:
 
 
 async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
-    """The tools of a server, `cost` units a call. UserError if it cannot be reached.
+    """The tools of a server, `cost` units a call. UserError if it cannot be reached, or Failure if it could before.
 
     `command` is an http(s):// URL, or a command line, run without a shell and with no more of the environment than
     PATH, HOME and the like: `env NAME=VALUE command` gives it more. Names are the server's own: two servers may
     have the same.
     """
+    keeper = _connection(command)
     try:
-        client = (await _connection(command).get()).client
-        page = await client.list_tools()
-        found = page.tools
-        while page.next_cursor is not None:
-            page = await client.list_tools(cursor=page.next_cursor)
-            found = [*found, *page.tools]
+        server = await keeper.get()
     except Exception as error:
-        raise UserError(f"no MCP server at {command!r}: {_line(error)}") from error
-    return [
-        McpTool(command, tool.name, _summary(tool.description), Parameters.from_schema(tool.input_schema), cost)
-        for tool in found
-    ]
+        kind = Failure if keeper.was_open else UserError
+        raise kind(f"no MCP server at {command!r}: {_line(error)}") from error
+    return [replace(tool, cost=cost) for tool in server.tools]
 
 
 @cache
@@ -125,9 +122,23 @@ async def _connected(command: str) -> AsyncIterator[_Server]:
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(server.client)
+                server = replace(server, tools=await _offered(command, server.client))
             except Exception as error:
                 raise server.gone(error) from error
             yield server
+
+
+async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
+    """What a server offers, on however many pages. UserError for a tool with a schema that is none."""
+    page = await client.list_tools()
+    found = page.tools
+    while page.next_cursor is not None:
+        page = await client.list_tools(cursor=page.next_cursor)
+        found = [*found, *page.tools]
+    return tuple(
+        McpTool(command, tool.name, _summary(tool.description), Parameters.from_schema(tool.input_schema))
+        for tool in found
+    )
 
 
 def _address(command: str, stderr: IO[str]) -> Any:

@@ -29,7 +29,10 @@ def family(pid: int) -> Iterator[int]:
 
 
 def memory(pid: int) -> int:
-    """Bytes in use by it and all below it; pages of files are left out, and what a fork shares counts twice."""
+    """Bytes in use by it and all below it; what a fork shares counts twice.
+
+    Pages of files are left out, and with them all that is mapped as shared: in a room that is files only (`seccomp`).
+    """
     held = 0
     for one in family(pid):
         with suppress(OSError), open(f"/proc/{one}/statm") as file:

@@ -45,7 +45,10 @@ class Parameters:
         """The arguments with the defaults filled in; ValueError with one line that says all that is wrong."""
         if not isinstance(arguments, Mapping):
             raise ValueError(f"the arguments are an object by parameter, not {_shown(arguments)}")
-        filled, wrong = self.read(dict(arguments))
+        try:
+            filled, wrong = self.read(dict(arguments))
+        except (ArithmeticError, RecursionError) as error:  # of a number or a nesting that no tool was meant for
+            raise ValueError(f"the arguments cannot be checked: {_said(str(error))}") from error
         problems = [*_wrong_names(arguments, self.schema), *wrong]
         if problems:
             more = [f"and {len(problems) - _PROBLEMS} more"] if len(problems) > _PROBLEMS else []

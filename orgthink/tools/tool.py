@@ -6,16 +6,23 @@ back is a value and a status.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from orgthink.episode import Message, Problem, Status
+from orgthink.errors import Failure
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.budget import BudgetExhausted
+from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.schema import Parameters
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,10 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A Python function as a tool: its name, its docstring, and its type hints say everything."""
+    """A Python function as a tool: its name, its docstring, and its type hints say everything.
+
+    Whatever it raises is a Failure of its call, and logged: a slip in one function ends nobody else's work.
+    """
 
     function: Callable[..., Awaitable[Result | str | None]]
     """Called with the arguments by name."""
@@ -89,7 +99,16 @@ class FunctionTool:
         return desk.session.code(self.name)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        return await self.function(**arguments)
+        try:
+            found = await self.function(**arguments)
+            if not isinstance(found, Result | str | None):
+                raise TypeError(f"it returned {type(found).__name__}, not a text")
+        except (Failure, BudgetExhausted, DeadlineMissed):
+            raise
+        except Exception as error:
+            _log.exception("tool %s failed", self.name)
+            raise Failure(f"{type(error).__name__}: {error}") from error
+        return found
 
 
 _STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}

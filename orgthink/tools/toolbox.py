@@ -13,7 +13,7 @@ from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
 from orgthink.tools.search import retriever_named, search_tool
-from orgthink.tools.tool import Tool
+from orgthink.tools.tool import FunctionTool, Tool
 
 FINAL = "final_answer"
 """The action that ends the rounds. It takes nothing."""
@@ -37,7 +37,7 @@ class Suite:
     sandbox: str = "bubblewrap"
     """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
     corpus: str = "ledger"
-    """What is searched: `ledger`, a folder of texts, the URL of a Search-R1 server, or `dense:FOLDER`."""
+    """What is searched: `ledger`, a folder of texts, the URL of a Search-R1 server, or `dense:ENCODER[:CORPUS]`."""
     topk: int = 1
     """Passages for each query."""
 
@@ -48,16 +48,42 @@ def toolbox(names: Sequence[str], models: Sequence[str], python: Tool, search: T
     return {name: pick("tool", name, known) for name in names}
 
 
+_RUN, _SEARCH = {"python", "code_reasoner"}, {"search", "knowledge_searcher"}
+"""Tools that need something to run code, and something to search."""
+
+
+def resources(suite: Suite, names: Sequence[str] = TOOLS) -> tuple[Tool, Tool]:
+    """`python` and `search`, as far as the tools of these names need them; opened once in a process.
+
+    UserError if there is nothing to run code, or to search.
+    """
+    python = _python(suite.sandbox) if _RUN.intersection(names) else _CLOSED
+    search = _search(suite.corpus, suite.topk) if _SEARCH.intersection(names) else _CLOSED
+    return python, search
+
+
 @cache
-def resources(suite: Suite) -> tuple[Tool, Tool]:
-    """`python` and `search`, opened once in a process. UserError if there is nothing to run code, or to search."""
-    return python_tool(runner_named(suite.sandbox)), search_tool(retriever_named(suite.corpus), topk=suite.topk)
+def _python(sandbox: str) -> Tool:
+    return python_tool(runner_named(sandbox))
+
+
+@cache
+def _search(corpus: str, topk: int) -> Tool:
+    return search_tool(retriever_named(corpus), topk=topk)
+
+
+async def closed() -> None:
+    """Stands where a tool is that nobody needs."""
+
+
+_CLOSED = FunctionTool(closed)
 
 
 async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool]:
     """The tools of MCP servers, by their commands or URLs.
 
-    UserError for a server that cannot be reached, and for a tool whose name is taken, there or by another server.
+    UserError for a server that cannot be reached, and for a tool whose name is taken, there or by another server;
+    Failure for a server that could be reached before.
     """
     found: dict[str, Tool] = {}
     for server in servers:

@@ -1,6 +1,6 @@
 """What reinforcement learning asks of whatever holds the weights, and the embedded answer: one process.
 
-The protocol is modelled on Tinker's: sample · forward_backward · optim_step · sync_sampler · save · load.
+The protocol is modelled on Tinker's: sample · logprobs · forward_backward · optim_step · sync_sampler · save · load.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from orgthink.training import checkpoint
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
-from orgthink.training.policy_loss import PolicyLoss, token_losses
+from orgthink.training.policy_loss import PolicyLoss, told, token_losses
 from orgthink.training.rows import PolicyRow
+
+Old = Sequence[Sequence[float]]
+"""Log-probabilities of the tokens of each row."""
 
 # Shapes: T tokens of a pack, N trained tokens of its rows, V vocabulary.
 
@@ -51,6 +54,9 @@ class Signals:
     """Episode and agent of the largest difference."""
     kl: float = 0.0
     """Divergence from the reference, if there is one."""
+    apart: float = 0.0
+    """|log of the importance ratio| of fresh tokens, or of that of their rows: before the first update it is what the
+    old policy is off by."""
 
     def __add__(self, other: Signals) -> Signals:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Signals) if f.name != "where"}
@@ -66,10 +72,17 @@ class PolicyBackend(Protocol):
         """Samples with the weights of the last `sync_sampler`: organizations run on it."""
         ...
 
-    def forward_backward(self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss) -> Signals:
+    def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
+        """Of the tokens of each row under the weights as they are now; 0 where nothing is trained."""
+        ...
+
+    def forward_backward(
+        self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
+    ) -> Signals:
         """Add the gradient of the loss of rows, whose trained tokens have these weights (one a row).
 
-        UserError if a log-probability or the gradient is not a number.
+        `old` has log-probabilities of each row's tokens, in place of the sampler's: importance ratios of fresh tokens
+        are relative to them. UserError if a log-probability or the gradient is not a number.
         """
         ...
 
@@ -113,20 +126,35 @@ class EmbeddedBackend:
     def sampler(self) -> Updatable:
         return self._sampler
 
-    def forward_backward(self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss) -> Signals:
-        weight_of = dict(zip(map(id, rows), weights, strict=True))
+    @torch.no_grad()
+    def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
+        found: dict[int, tuple[float, ...]] = {}
+        for pack in packs(rows, self._pack_tokens):
+            temperature_N = pack.spread([row.temperature for row in pack.rows]).to(self._parameters[0].device)
+            trained = iter(token_logprobs(self._model, pack, temperature_N)[0].tolist())
+            for row in pack.rows:
+                found[id(row)] = tuple(next(trained) if on else 0.0 for on in row.trained)
+        return [found[id(row)] for row in rows]
+
+    def forward_backward(
+        self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
+    ) -> Signals:
+        old = [row.logprobs for row in rows] if old is None else old
+        known = {id(row): (weight, of_row) for row, weight, of_row in zip(rows, weights, old, strict=True)}
         total = Signals()
         for pack in packs(rows, self._pack_tokens):
-            total += self._pass(pack, pack.spread([weight_of[id(row)] for row in pack.rows]), loss)
+            weights_of, old_of = zip(*(known[id(row)] for row in pack.rows), strict=True)
+            total += self._pass(pack, pack.spread(weights_of), _trained(pack, old_of), loss)
         return total
 
-    def _pass(self, pack: Pack[PolicyRow], weights_N: Tensor, loss: PolicyLoss) -> Signals:
+    def _pass(self, pack: Pack[PolicyRow], weights_N: Tensor, old_N: Tensor, loss: PolicyLoss) -> Signals:
         """Forward and backward of one pack."""
         device = self._parameters[0].device
         sampled_N = _trained(pack, [row.logprobs for row in pack.rows]).to(device)
         age_N = _trained(pack, [row.age for row in pack.rows]).to(device)
         weights_N = weights_N.to(device)
         fresh_N, stale_N = age_N == 0, age_N > loss.staleness.bound
+        old_N = old_N.to(device).where(fresh_N, sampled_N)
         advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
         temperature_N = pack.spread([row.temperature for row in pack.rows]).to(device)
         logprobs_N, entropy_N = token_logprobs(self._model, pack, temperature_N)
@@ -135,11 +163,11 @@ class EmbeddedBackend:
             with torch.no_grad():
                 reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
         lengths = [sum(row.trained[1:]) for row in pack.rows]
-        losses_N, clipped_N = token_losses(logprobs_N, sampled_N, advantages_N, loss, reference_N, stale_N, lengths)
+        losses_N, clipped_N = token_losses(logprobs_N, old_N, advantages_N, loss, reference_N, stale_N, lengths)
         result = (losses_N * weights_N).sum()
         difference_N = (logprobs_N.detach() - sampled_N).abs()
-        ratio_N = (logprobs_N.detach() - sampled_N).exp()
-        if not (difference_N.isfinite() & ratio_N.isfinite()).all():
+        log_ratio_N = logprobs_N.detach() - old_N
+        if not (difference_N.isfinite() & log_ratio_N.exp().isfinite()).all():
             raise UserError(
                 f"{self._worst(pack, difference_N)}: a log-probability is not a number, or its ratio to the sampler's"
             )
@@ -158,6 +186,7 @@ class EmbeddedBackend:
             largest=drift_N.max().item(),
             where=self._worst(pack, drift_N),
             kl=(away_N.exp() - away_N - 1).sum().item(),
+            apart=told(log_ratio_N.where(fresh_N, 0.0), loss, lengths).abs().where(fresh_N, 0.0).sum().item(),
         )
 
     def _worst(self, pack: Pack[PolicyRow], difference_N: Tensor) -> str:

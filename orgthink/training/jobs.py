@@ -128,7 +128,9 @@ class Trajectories(FromModel):
     settings: SftSettings
     """How."""
     episodes: str | None = None
-    """Run folder with several samples of each problem; a recipe without one needs `--episodes`."""
+    """Run folder with several samples of each problem; a recipe without one needs `--episodes`. Its problems are
+    learned from: those of reinforcement learning stay unseen if it draws from another part of the task, such as
+    `TASK@1/2` where these are of `TASK@0/2`."""
     most: float = 0.5
     """Largest share of all calls that one tool makes, in (0, 1]."""
     longest: int | None = None

@@ -46,6 +46,10 @@ class PolicyLoss:
     """Importance ratio of each token; or of its row: the product over the row's trained tokens, injected ones left
     out (Eq. 20 of ParaManager), or their geometric mean (GSPO, arXiv 2507.18071). The product leaves the clip range
     sooner the longer a row is."""
+    old: Literal["sampler", "trainer"] = "sampler"
+    """Whose log-probabilities of fresh tokens the ratio is relative to: the sampler's, as they were recorded, or the
+    trainer's, computed once more before a step's first update. A sampler that computes otherwise than the trainer, as
+    vLLM does, needs the latter under a ratio of rows: what it is off by at a token does not matter, but it adds up."""
 
     def __post_init__(self) -> None:
         for name in ("clip_low", "clip_high", "kl"):
@@ -53,6 +57,8 @@ class PolicyLoss:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
         if self.ratio not in get_args(Ratio):
             raise ValueError(f"ratio is {self.ratio!r}: it must be one of {', '.join(get_args(Ratio))}")
+        if self.old not in ("sampler", "trainer"):
+            raise ValueError(f"old is {self.old!r}: it must be sampler or trainer")
         if self.ratio != "token" and self.reduction != "episode-mean":
             raise ValueError(f"ratio {self.ratio!r} gives a row one loss, however long: it needs the episode-mean")
         if self.ratio != "token" and self.staleness.beyond == "mask":
@@ -87,14 +93,10 @@ def token_losses(
     counts as one token of which all of its tokens tell; it is stale if one of them is. The divergence stays that of
     tokens.
     """
-    log_ratio_N, told_N = logprobs_N - sampled_N, logprobs_N
+    log_ratio_N, told_N = told(logprobs_N - sampled_N, loss, lengths), told(logprobs_N, loss, lengths)
     if loss.ratio != "token":
-        if lengths is None:
-            raise ValueError(f"ratio {loss.ratio!r} is one for each row: say how many tokens each has")
-        total = torch.sum if loss.ratio == "sequence" else torch.mean
-        log_ratio_N = _of_rows(total, log_ratio_N, lengths)
         log_ratio_N = log_ratio_N - (log_ratio_N.detach() - FARTHEST).clamp(min=0)  # a clamp that lets gradients pass
-        told_N = _of_rows(total, logprobs_N, lengths)
+        assert lengths is not None
         stale_N = None if stale_N is None else _of_rows(torch.any, stale_N, lengths)
     ratio = log_ratio_N.exp()
     clipped = ratio.clamp(1 - loss.clip_low, 1 + loss.clip_high)
@@ -108,6 +110,18 @@ def token_losses(
         away = reference_N - logprobs_N
         losses = losses + loss.kl * (away.exp() - away - 1)
     return TokenLosses(losses, outside)
+
+
+def told(values_N: Tensor, loss: PolicyLoss, lengths: Sequence[int] | None) -> Tensor:
+    """[N]: logarithms of tokens as the ratio takes them: each by itself, or the sum or mean of its row's.
+
+    ValueError without the lengths of rows where they are needed.
+    """
+    if loss.ratio == "token":
+        return values_N
+    if lengths is None:
+        raise ValueError(f"ratio {loss.ratio!r} is one for each row: say how many tokens each has")
+    return _of_rows(torch.sum if loss.ratio == "sequence" else torch.mean, values_N, lengths)
 
 
 def _of_rows(total: Callable[[Tensor], Tensor], values_N: Tensor, lengths: Sequence[int]) -> Tensor:

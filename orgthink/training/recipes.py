@@ -239,7 +239,7 @@ def paramanager_paper() -> Policy:
         warmup=0,
         decay=False,
         minibatches=2,
-        loss=PolicyLoss(ratio="sequence", reduction="episode-mean"),
+        loss=PolicyLoss(ratio="sequence", reduction="episode-mean", old="trainer"),
         reward=ParaManagerReward(),
         delta=1e-6,
         mixed=True,

@@ -242,10 +242,15 @@ class _Pass(NamedTuple):
 def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[PolicyRow], rate: float) -> list[_Pass]:
     """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
     passes: list[_Pass] = []
+    loss, old = settings.loss, {id(row): row.logprobs for row in rows}
+    if loss.old == "trainer":
+        old = dict(zip(old, backend.logprobs(rows), strict=True))
     for part in minibatches(rows, settings.minibatches):
-        signals = backend.forward_backward(part, token_weights(part, settings.loss.reduction), settings.loss)
+        weights = token_weights(part, loss.reduction)
+        signals = backend.forward_backward(part, weights, loss, [old[id(row)] for row in part])
         if not passes and signals.fresh:
             require_no_drift(signals, settings.drift)
+            require_ratios(signals, loss)
         passes.append(_Pass(signals, backend.optim_step(rate, settings.clip)))
     return passes
 
@@ -257,6 +262,17 @@ def require_no_drift(signals: Signals, limit: float) -> None:
         raise UserError(
             f"{signals.where}: sampler and trainer differ by {mean:.3g} in log-probability on average "
             f"(largest {signals.largest:.3g}, limit {limit}): do both hold the same weights, at the same temperature?"
+        )
+
+
+def require_ratios(signals: Signals, loss: PolicyLoss) -> None:
+    """UserError if, before any update, ratios of rows already lie a quarter of the clip range from 1: then it is what
+    the sampler is off by, and not the policy, that decides which rows are clipped."""
+    mean, limit = signals.apart / signals.fresh, (loss.clip_low + loss.clip_high) / 4
+    if loss.ratio != "token" and not mean <= limit:
+        raise UserError(
+            f"before any update the sampler's log-probabilities put the ratios of rows {mean:.3g} off in logarithm on "
+            f"average (limit {limit:.3g}): have the trainer compute them once more, with loss.old=trainer"
         )
 
 

@@ -5,7 +5,7 @@ those that recovered from a failure first, and so that no tool dominates.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,12 +18,13 @@ class Reason(StrEnum):
     """Why a trajectory is left out."""
 
     UNMANAGED = "no manager led it"
-    APART = "its problem is kept apart"
     UNGRADED = "it has no grade"
     WRONG = "its answer is not all correct"
     UNENDED = "its manager did not call final_answer"
     MALFORMED = "it ends with a malformed call"
     """Of the last reply: nothing came after it that could have recovered from it."""
+    UNLISTED = "its server told its manager of the tools, which its prompt does not list"
+    """A model that is trained on it would not call tools that its own prompt lists."""
     TEMPLATE = "another model's chat template is in its text"
     LONG = "it is too long"
     SPARE = "another one of its problem was chosen"
@@ -65,32 +66,24 @@ class _Candidate:
         return not self.recovered, self.slips
 
 
-def retained(episodes: Sequence[Episode], *, most: float = 0.5, without: Collection[str] = ()) -> list[Episode]:
-    """The episodes that `select` chooses, in order of their ids."""
-    known = {episode.id: episode for episode in episodes}
-    return [known[i] for i in select(episodes, most=most, without=without).ids]
-
-
 def select(
     episodes: Iterable[Episode],
     *,
     most: float = 0.5,
-    without: Collection[str] = (),
     unfit: Callable[[Episode], Reason | None] = lambda episode: None,
 ) -> Selection:
     """Choose at most one right episode of each problem; the same ones in whatever order they come.
 
-    `without` are ids of problems that are kept apart for reinforcement learning; `unfit` says what else is wrong with
-    an episode. No tool makes more than the share `most` of all calls: where that takes leaving some out, they are
-    those that lean most on the tool that dominates. A share that cannot hold, such as half with one tool, leaves only
-    episodes without any call, or none. ValueError unless `most` is in (0, 1].
+    `unfit` says what else is wrong with an episode. No tool makes more than the share `most` of all calls: where that
+    takes leaving some out, they are those that lean most on the tool that dominates. A share that cannot hold, such as
+    half with one tool, leaves only episodes without any call, or none. ValueError unless `most` is in (0, 1].
     """
     if not 0 < most <= 1:
         raise ValueError(f"most is {most}: the share of calls that a tool may make is above 0, and 1 at most")
     left_out: Counter[Reason] = Counter()
     of_problem: defaultdict[str, list[_Candidate]] = defaultdict(list)
     for episode in episodes:
-        reason = _fault(episode, without) or unfit(episode)
+        reason = _fault(episode) or unfit(episode)
         if reason is None:
             candidate = _candidate(episode)
             of_problem[candidate.problem].append(candidate)
@@ -103,12 +96,10 @@ def select(
     return Selection(tuple(sorted(candidate.id for candidate in kept)), +left_out)
 
 
-def _fault(episode: Episode, without: Collection[str]) -> Reason | None:
+def _fault(episode: Episode) -> Reason | None:
     """What is wrong with an episode by itself."""
     if not orchestration.managed(episode):
         return Reason.UNMANAGED
-    if episode.problem.id in without:
-        return Reason.APART
     if episode.grade is None:
         return Reason.UNGRADED
     if not episode.grade.all_correct:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 
@@ -14,9 +14,10 @@ import torch
 
 from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Episode, Message, Origin, Span, Trace
+from orgthink.episode import Episode, Message, Origin, Problem, Span, Trace
 from orgthink.errors import UserError, user_input
 from orgthink.grammar.toolcall import TAGS
+from orgthink.organizations.prompts import STYLES, prompt
 from orgthink.store import RunFolder
 from orgthink.training.models import LoraSettings, copy_companions, open_trainable
 from orgthink.training.pair_course import end_of_text, shuffled
@@ -71,10 +72,26 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
 
 
 def _unfit(episode: Episode, spelled: Callable[[Trace], Row | None], longest: int | None) -> Reason | None:
+    if _unlisted(episode.root):
+        return Reason.UNLISTED
     row = spelled(episode.root)
     if row is None:
         return Reason.TEMPLATE
     return Reason.LONG if longest is not None and len(row) > longest else None
+
+
+def _unlisted(trace: Trace) -> bool:
+    """Whether a prompt that has a list of tools has none in it, as with a server that tells its model of them itself."""
+    asked = "".join(span.text for span in trace.spans if span.origin is Origin.PROMPT)
+    return any(f"{line}\n\n" in asked for line in _headings())
+
+
+@cache
+def _headings() -> tuple[str, ...]:
+    """The line above the tools in a manager's prompt, of each style that lists them."""
+    mark = "\0"
+    texts = [prompt(style, "manager", Problem("", "", "", ""), tools=mark)[0].content for style in STYLES]
+    return tuple(text.partition(mark)[0].splitlines()[-1] for text in texts if mark in text)
 
 
 def _own(span: Span, tokenizer: Tokenizer) -> bool:

@@ -31,7 +31,7 @@ def plan(model: EngineSpec) -> Evaluation:
     return Evaluation(
         task=f"{TASK}@0/2",
         organizations={name: _told(name, organization)},
-        n=240,
+        n=180,
         engine=model,
         sampling=sampled(TOKENS[name]),
         roles={role: RoleSpec(engine_spec(runs.model_of(role)), sampled(AGENT_TOKENS)) for role in runs.SEEN},

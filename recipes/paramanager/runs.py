@@ -16,8 +16,10 @@ TOOL_USER = "pocket-tools"
 UNSEEN_TRAINED = "pocket-tools-seed1"
 """The only unseen model that does not ship: the lessons of `pocket-tools` with another seed."""
 
-REHEARSED = "pocket-rehearsed"
-"""Knows the form of a manager's work from rehearsals: the base that SFT starts from."""
+FORM = "pocket-rehearsed"
+"""Has rehearsed the form of a manager's work."""
+REHEARSED = f"{FORM}-again"
+"""Has also rehearsed with agents that cannot do what they are asked for: the base that SFT starts from."""
 COLLECTED = "pocket-trajectories"
 """Run folder of what that base did: the SFT data."""
 SFT = "paramanager-sft"
@@ -35,11 +37,11 @@ NO_SFT = f"{PARAMANAGER}-no-sft"
 COSTS = {4: f"{PARAMANAGER}-cost-4", 8: PARAMANAGER, 12: f"{PARAMANAGER}-cost-12", 16: f"{PARAMANAGER}-cost-16"}
 """By cost target (table 6)."""
 
-BASES = {SFT: REHEARSED}
+BASES = {REHEARSED: FORM, SFT: REHEARSED}
 """Runs that start from another run."""
 EPISODES = {SFT: COLLECTED}
 """Runs that learn from the trajectories of a run folder."""
-FIRST = (REHEARSED,)
+FIRST = (FORM, REHEARSED)
 """What has to be trained before trajectories can be collected."""
 TRAINED = (
     *FIRST,

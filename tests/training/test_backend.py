@@ -91,6 +91,8 @@ def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, 
             whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
             ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
         away = torch.zeros(()) if apart is None else apart - now.detach()
+        newest = log_ratio * fresh
+        off = {"token": newest, "sequence": newest.sum(), "sequence-mean": newest.mean()}[loss.ratio].abs() * fresh
         total += Signals(
             tokens=len(now),
             entropy=entropy.sum().item(),
@@ -101,6 +103,7 @@ def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, 
             largest=difference.max().item(),
             where=f"episode {row.episode}, {row.agent}",
             kl=(away.exp() - away - 1).sum().item(),
+            apart=off.sum().item(),
         )
     result.backward()
     return replace(total, loss=result.item()), [weight.grad for weight in model.parameters()]
@@ -175,10 +178,42 @@ def test_packed_rows_have_the_ratios_that_rows_alone_have(pack_tokens, loss, tmp
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert 0 < found.clipped < found.tokens and found.stale > 0
-    assert found.kl / found.tokens == pytest.approx(expected.kl / found.tokens, abs=TOLERANCE)
-    assert found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
+    for name in ("kl", "apart"):
+        assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
+    assert found.apart > 0 and found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tmp_path):
+    rows = group(TEMPERATURES["several"])
+    backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
+    for row, found in zip(rows, backend.logprobs(rows), strict=True):
+        expected = iter(alone(MODEL, row)[0].tolist())
+        assert found == pytest.approx([next(expected) if on else 0.0 for on in row.trained], abs=TOLERANCE)
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+@pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
+def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss, tmp_path):
+    """What older weights drew keeps the log-probabilities that these gave it."""
+    rng, rows = random.Random(6), for_ratios_of_rows(loss)
+    off = [replace(row, logprobs=tuple(p + rng.gauss(0, 0.5) * on for p, on in known(row))) for row in rows]
+    then = [
+        replace(new, logprobs=tuple(q if age else p for p, q, age in zip(row.logprobs, new.logprobs, row.age, strict=True)))
+        for row, new in zip(rows, off, strict=True)
+    ]  # fmt: skip
+    found = []
+    for each, old in ((then, None), (off, [row.logprobs for row in rows])):
+        backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
+        signals = backend.forward_backward(each, token_weights(each, loss.reduction), loss, old)
+        found.append((signals, [weight.grad for weight in model.parameters()]))
+    (plain, gradients), (signals, others) = found
+    assert all(map(torch.equal, gradients, others))
+    assert signals.difference > 1.5 * plain.difference and signals.largest > plain.largest
+    drift = {name: getattr(plain, name) for name in ("difference", "largest", "where")}
+    assert replace(signals, **drift) == plain
 
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
@@ -466,6 +501,6 @@ def test_a_broken_checkpoint_is_refused_by_name(case, checkpoint):
 
 
 def test_signals_add(tmp_path):
-    one = Signals(1, 2, 3, 4, clipped=1, fresh=2, stale=0, difference=5, largest=0.3, where="a", kl=1)
-    two = Signals(2, 3, 1, 1, clipped=2, fresh=1, stale=2, difference=1, largest=0.9, where="b", kl=2)
-    assert one + two == two + one == Signals(3, 5, 4, 5, 3, 3, 2, 6, 0.9, "b", 3)
+    one = Signals(1, 2, 3, 4, clipped=1, fresh=2, stale=0, difference=5, largest=0.3, where="a", kl=1, apart=3)
+    two = Signals(2, 3, 1, 1, clipped=2, fresh=1, stale=2, difference=1, largest=0.9, where="b", kl=2, apart=4)
+    assert one + two == two + one == Signals(3, 5, 4, 5, 3, 3, 2, 6, 0.9, "b", 3, 7)

@@ -65,6 +65,7 @@ def test_the_numbers_of_table_5():
     assert (loss.clip_low, loss.clip_high, loss.kl, loss.ratio, loss.reduction) == (
         0.2, 0.28, 0.0, "sequence", "episode-mean",
     )  # fmt: skip
+    assert loss.old == "trainer", "vLLM's log-probabilities are not the trainer's, and a row of 24,576 adds them up"
     assert settings.reward == ParaManagerReward(theta_par=1.25, theta_tool=3, length_target=12_288, cost_target=8)
     assert settings.mixed and settings.normalise == "std" and settings.delta > 0
     manager = plan.organization.named("paramanager")

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -39,11 +40,12 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
 from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.training import checkpoint
-from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.episodes import RlSettings, grouped, require_version, whole_groups
 from orgthink.training.models import ADAPTER, LoraSettings
+from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.recipes import Training, go_on, mini, start
-from orgthink.training.rl import minibatches, train_policy
+from orgthink.training.rl import minibatches, require_ratios, train_policy
 from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
 
@@ -345,6 +347,50 @@ def test_a_sampler_that_drifts_is_found_and_loses_nothing(tmp_path):
     assert [folder.name for folder in checkpoint.saved(tmp_path / "run")] == ["step-000001"]
     assert len(metrics(tmp_path / "run")) == 1
     assert trained(tmp_path / "run") == trained(tmp_path / "whole")
+
+
+class Imprecise(Counting):
+    """Its sampler computes a little otherwise than its trainer: too little to matter for a token."""
+
+    async def sync_sampler(self, version: str) -> None:
+        other = {name: weight * 1.01 for name, weight in self._model.to_hf().items()}
+        await self._sampler.update_weights(other, version)
+
+
+IN_ROWS = replace(SETTINGS, steps=1, minibatches=1, loss=PolicyLoss(ratio="sequence", reduction="episode-mean"))
+
+
+def test_what_a_sampler_is_off_by_at_each_token_adds_up_in_a_row(tmp_path):
+    """Then a ratio of rows is relative to log-probabilities of the trainer's own, or nothing is trained at all."""
+    (token,) = trained(tmp_path / "token", replace(SETTINGS, steps=1, minibatches=1), pocket(Imprecise))
+    assert 1e-3 < token["logprob_difference"] < SETTINGS.drift
+    backend = pocket(Imprecise)
+    with pytest.raises(UserError, match=r"ratios of rows .* off .* loss\.old=trainer") as caught:
+        trained(tmp_path / "sampler", IN_ROWS, backend)
+    assert "\n" not in str(caught.value) and backend.updates == 0
+    own = replace(IN_ROWS, loss=replace(IN_ROWS.loss, old="trainer"))
+    (line,) = trained(tmp_path / "trainer", own, pocket(Imprecise))
+    assert line["clip_fraction"] == 0 < line["gradient_norm"]
+    assert line["logprob_difference"] == token["logprob_difference"], "the sampler's, as ever"
+
+
+def test_where_the_sampler_is_exact_it_does_not_matter_whose_log_probabilities_are_old(tmp_path):
+    """Those of the trainer are of the weights before the first update: the second minibatch is clipped as ever."""
+    settings = replace(IN_ROWS, minibatches=2, learning_rate=3e-3)
+    found = []
+    for old in ("sampler", "trainer"):
+        (line,) = trained(tmp_path / old, replace(settings, loss=replace(settings.loss, old=old)))
+        found.append({name: line[name] for name in ("loss", "clip_fraction", "gradient_norm", "logprob_difference")})
+    assert found[1] == pytest.approx(found[0], rel=1e-3) and found[0]["clip_fraction"] > 0
+
+
+@pytest.mark.parametrize(("apart", "fits"), [(1.19, True), (1.21, False), (math.nan, False)])
+@pytest.mark.parametrize("ratio", ["token", "sequence", "sequence-mean"])
+def test_ratios_of_rows_begin_within_a_quarter_of_the_clip_range(ratio, apart, fits):
+    """0.12 of 0.48, on the average of ten tokens."""
+    loss, signals = PolicyLoss(ratio=ratio, reduction="episode-mean"), Signals(fresh=10, apart=apart)
+    with nullcontext() if fits or ratio == "token" else pytest.raises(UserError, match="limit 0.12"):
+        require_ratios(signals, loss)
 
 
 def test_a_checkpoint_of_another_model_is_refused_and_stays(tmp_path):

@@ -13,24 +13,29 @@ from manager_episodes import NAMES, RIGHT, WRONG, Call, End, episode_of, led, ra
 from rehearsed import Chatting, recorded, rehearsed
 
 from orgthink.cli import main
-from orgthink.engines import MODELS
+from orgthink.engines import MODELS, EngineSpec
 from orgthink.engines.local import LocalEngine
+from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, FormatError, FormatFault, Message, Origin, Sampling, Span
 from orgthink.errors import UserError
-from orgthink.grammar.toolcall import CallStatus, render_reply
+from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
 from orgthink.measure import orchestration
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
-from orgthink.tasks import ARITHMETIC_MINI
+from orgthink.tasks import ARITHMETIC_MINI, task_named
+from orgthink.tasks.part import part_of
 from orgthink.training import dry_run, pocket_tools
 from orgthink.training.pair_course import end_of_text
+from orgthink.training.jobs import Policy
 from orgthink.training.recipes import RECIPES
 from orgthink.training.rows import row_of
-from orgthink.training.trajectories import Reason, retained, select
+from orgthink.training.trajectories import Reason, select
 from orgthink.training.trajectory_course import manager_row, trajectory_rows
+from recipes.paramanager import collect
 
 PYTHON, SEARCH, CODE = (Call(name) for name in ("python", "search", "code_reasoner"))
 BROKEN = Call("search", CallStatus.EXEC_ERR)
@@ -48,6 +53,12 @@ def ids(episodes) -> list[str]:
     return [episode.id for episode in episodes]
 
 
+def retained(episodes, most=0.5) -> list[Episode]:
+    """The episodes that are chosen, in order of their ids."""
+    known = {episode.id: episode for episode in episodes}
+    return [known[i] for i in select(episodes, most=most).ids]
+
+
 BAD_END = led(sampled(render_reply("done", []) + '<tool_call>{"name": 5}</tool_call>' + '<tool_call>\n{"name": '
               '"final_answer", "arguments": {}}\n</tool_call>'))  # fmt: skip
 
@@ -63,12 +74,11 @@ BAD_END = led(sampled(render_reply("done", []) + '<tool_call>{"name": 5}</tool_c
         (led(), Reason.UNENDED),
         (BAD_END, Reason.MALFORMED),
         (replace(of("p", 0), traces=(replace(of("p", 0).root, role="solver"),)), Reason.UNMANAGED),
-        (of("kept apart", 0), Reason.APART),
     ],
 )
 def test_what_is_left_out_says_why(episode, reason):
     good = of("q", 0)
-    selection = select([episode, good], without={"kept apart"})
+    selection = select([episode, good])
     assert selection.ids == (good.id,) and selection.left_out == Counter([reason])
     assert selection.told == f"1 of 2 trajectories are learned from; 1 left out: {reason}"
     assert select([]).ids == ()
@@ -125,13 +135,12 @@ attempts = st.builds(
 groups = st.lists(attempts, max_size=24, unique_by=lambda episode: episode.id)
 
 
-@given(groups, st.sampled_from([0.3, 0.5, 0.75, 1.0]), st.sets(st.sampled_from("abcdefgh"), max_size=3), st.randoms())
-def test_the_laws_of_what_is_retained(episodes, most, without, rng):
-    kept = retained(episodes, most=most, without=without)
+@given(groups, st.sampled_from([0.3, 0.5, 0.75, 1.0]), st.randoms())
+def test_the_laws_of_what_is_retained(episodes, most, rng):
+    kept = retained(episodes, most=most)
     shuffled = rng.sample(episodes, len(episodes))
-    assert ids(retained(shuffled, most=most, without=without)) == ids(kept), "whatever order they come in"
+    assert ids(retained(shuffled, most=most)) == ids(kept), "whatever order they come in"
     assert len({episode.problem.id for episode in kept}) == len(kept)
-    assert not {episode.problem.id for episode in kept} & without
     calls: Counter[str] = Counter()
     for episode in kept:
         assert episode.grade is not None and episode.grade.all_correct
@@ -142,11 +151,11 @@ def test_the_laws_of_what_is_retained(episodes, most, without, rng):
             ends = [other for other in others if orchestration.ended_by_final_answer(other)]
             assert not any(map(orchestration.recovered, ends))
     assert all(calls[name] <= most * calls.total() + 1e-9 for name in NAMES)
-    selection = select(episodes, most=most, without=without)
+    selection = select(episodes, most=most)
     assert len(selection.ids) + selection.left_out.total() == len(episodes)
     if most == 1:
         good = {e.problem.id for e in episodes if orchestration.ended_by_final_answer(e) and e.grade == RIGHT}
-        assert {episode.problem.id for episode in kept} == good - without, "one of every problem that has one"
+        assert {episode.problem.id for episode in kept} == good, "one of every problem that has one"
 
 
 @pytest.fixture(scope="module")
@@ -243,6 +252,50 @@ def test_long_ones_are_left_out_before_the_choice(words, tmp_path):
     assert selection.left_out[Reason.LONG] == 0
     with pytest.raises(UserError, match=r"nothing to learn from: 0 of .* too long"):
         trajectory_rows(run, words, longest=3)
+
+
+class Native(ScriptedEngine):
+    """Tells its model of the tools itself, as a server that chats does."""
+
+    native_calls = True
+
+
+@pytest.mark.parametrize("style", ["paper", "pocket"])
+def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, words, tmp_path):
+    """What the manager was told by its server is not in the record, and so would not be learned from."""
+
+    def played(engine: type[ScriptedEngine], sample: int) -> Episode:
+        end = render_reply("done", [ToolCall("final_answer", {})])
+        organization = ParaManager(prompts=style, pool={"a": "arithmetic"})
+        turns = [Turn(end, when=""), Turn("<ANSWER>7</ANSWER>")]
+        problem = next(ARITHMETIC_MINI.problems("train", 0))
+        episode = run_virtual(attempt(organization, problem, engine(turns), sample=sample))
+        return replace(episode, grade=RIGHT)
+
+    listed, told = played(ScriptedEngine, 0), played(Native, 1)
+    run = RunFolder.open(recorded(tmp_path / "run", [told, listed]))
+    rows, selection = trajectory_rows(run, words)
+    reason = Reason.UNLISTED if style == "paper" else Reason.SPARE
+    assert len(rows) == 1 and selection.ids == (listed.id,) and selection.left_out == Counter([reason])
+    if style == "paper":
+        alone = RunFolder.open(recorded(tmp_path / "alone", [told]))
+        with pytest.raises(UserError, match=r"1 left out: its server told its manager of the tools"):
+            trajectory_rows(alone, words)
+
+
+def test_what_is_reinforced_on_is_not_what_was_learned_from():
+    """The trajectories are of one part of the problems for training, reinforcement learning draws from another."""
+    learned = collect.plan(EngineSpec("pocket"))
+    whole, part = part_of(learned.task)
+    tasks = {job.settings.rollout.task for name, job in RECIPES.items() if name.startswith("paramanager-mini")
+             and isinstance(job, Policy)}  # fmt: skip
+    assert learned.split == "train" and part is not None and tasks
+    known = {problem.id for problem, _ in zip(task_named(learned.task).problems("train", 0), range(720), strict=False)}
+    for task in tasks:
+        other, rest = part_of(task)
+        assert other == whole and rest is not None and rest[0] != part[0] and rest[1] == part[1]
+        drawn = task_named(task).problems("train", 0)
+        assert not known & {problem.id for problem, _ in zip(drawn, range(720), strict=False)}
 
 
 def trained(arguments, capsys) -> str:

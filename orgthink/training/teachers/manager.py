@@ -42,6 +42,8 @@ LOOKED_AT = 4
 END = f"final {NO_SOLUTION}"
 """In mind when there is nothing to answer."""
 
+_NUMBERS = frozenset(map(str, range(LARGEST + 1)))
+
 Round = tuple[tuple[ToolCall, ...], tuple[Response, ...]]
 """Calls that could be read, and what came back, in the same order."""
 Move = tuple[str, list[ToolCall]]
@@ -153,7 +155,7 @@ def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -
 def _candidates(seen: Seen) -> list[str]:
     """Numbers that calculators returned."""
     found = [value.strip() for call, value in seen.ok if call.name in CALCULATORS]
-    return [value for value in found if value.isdigit() and int(value) <= LARGEST]
+    return [value for value in found if value in _NUMBERS]
 
 
 def _vote(seen: Seen, candidates: Sequence[str]) -> str:
