@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
-from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, episode_id
+from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
 from orgthink.errors import UserError, pick
 from orgthink.measure.summary import summarise
 from orgthink.organizations import ORGANIZATIONS
@@ -21,6 +21,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
+from orgthink.tools.agents import ROLES
 
 MOST_REPEATS = 10_000
 """A task that draws known problems this often in a row has no others."""
@@ -130,6 +131,34 @@ def require_chance(organization: Organization, sampling: Sampling, capacity: int
         )
 
 
+@runtime_checkable
+class Calling(Protocol):
+    """An organization whose root calls tools in rounds, and waits for them."""
+
+    @property
+    def calls(self) -> int:
+        """Of a round, at most."""
+        ...
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """What may be called."""
+        ...
+
+
+def crowded(organization: Organization, capacity: int) -> str | None:
+    """A line on a pool in which agents that are called in one round wait for each other; `None` if there is room."""
+    agents = isinstance(organization, Calling) and not ROLES.keys().isdisjoint(organization.tools)
+    wanted = 1 + organization.calls if agents else 1
+    if capacity >= wanted:
+        return None
+    room = max(1, capacity - 1)
+    return (
+        f"{organization.name}: a round may call {wanted - 1} agents, and --capacity {capacity} lets {room} of them work "
+        f"at once; --capacity {wanted} lets all"
+    )
+
+
 class Job(NamedTuple):
     """One episode to come."""
 
@@ -183,15 +212,26 @@ def grade(episode: Episode, task: Task) -> Episode:
 
 
 def broken(episode: Episode) -> bool:
-    """Whether an engine failed any of its agents: then its result says nothing about the organization."""
-    return episode.stop is StopReason.ERROR or any(
-        trace.stop is StopReason.ERROR and trace.model is not None for trace in episode.traces
-    )
+    """Whether engines decided how it ended: then its result says nothing about the organization.
+
+    They did if one failed the root or was not there at all. One that failed a fork is a result that the root goes on
+    from: it decodes, or its code finds an answer without. Only where nothing came after the failure, as with a
+    solver, a summarizer or all thinkers of a vote, is the missing answer the engine's.
+    """
+    if episode.stop is StopReason.ERROR or episode.answer is not None:
+        return episode.stop is StopReason.ERROR
+    last = {join.child for join in episode.root.joins if join.at == episode.root.steps}
+    return any(trace.agent in last for trace in lost(episode))
+
+
+def lost(episode: Episode) -> list[Trace]:
+    """Agents that an engine failed."""
+    return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
 
 
 def trouble(episode: Episode) -> str:
-    """What broke an episode, on one line."""
-    return episode.error or next((trace.error for trace in episode.traces if trace.error), "engine error")
+    """What an engine did to an episode, on one line."""
+    return episode.error or next((trace.error for trace in lost(episode) if trace.error), "engine error")
 
 
 async def evaluate(

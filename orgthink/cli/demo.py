@@ -19,7 +19,7 @@ CAPACITY, TOKENS = 4, 192
 ROUNDS, WORDS = 4, 128
 """Verifications at most, and a budget in which an expression is worked out twice."""
 AGENTS, REPLY = 9, 256
-"""At work at once: a manager and more than it can ask; and tokens of a reply, as many as one that uses tools itself needs."""
+"""At work at once: a manager and more than it can ask; and tokens of a reply, as many as tool use alone needs."""
 
 
 @dataclass(frozen=True, kw_only=True)

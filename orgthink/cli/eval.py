@@ -15,14 +15,14 @@ from tyro.conf import arg
 
 from orgthink.cli import INTERRUPTED
 from orgthink.cli.engines import engines
-from orgthink.cli.options import Options, pair
+from orgthink.cli.options import Options, pair, warn
 from orgthink.cli.progress import progress
 from orgthink.cli.table import conditions, print_table
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, require_planned, trouble
+from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, trouble
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
@@ -42,7 +42,7 @@ class Eval(Options):
     .parquet."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
     """Who solves them: names, or label=name to have one of them twice, with settings of its own (--set)."""
-    models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL")] = ()
+    models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
     """Models of their own for some organizations, by label: to compare models in one table."""
     n: int = 100
     """How many different problems."""
@@ -59,7 +59,9 @@ class Eval(Options):
 
     def __call__(self) -> int:
         if self.resume is None:
-            return asyncio.run(conduct(self.plan(), self.out or self._dated()))
+            plan = self.plan()
+            warn((how.named(label) for label, how in plan.organizations.items()), plan.limits.capacity)
+            return asyncio.run(conduct(plan, self.out or self._dated()))
         if self != Eval(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
         folder = RunFolder.open(self.resume)
@@ -96,7 +98,7 @@ class Eval(Options):
             label, model = pair(given, "--models", "LABEL=MODEL")
             if label in found:
                 raise UserError(f"--models names {label} twice: an organization has one model")
-            found[label] = engine_spec(model, self.url)
+            found[label] = self.served(model)
         return found
 
 
@@ -152,6 +154,10 @@ def report(plan: Evaluation, folder: RunFolder, episodes: list[Episode]) -> int:
     if episodes:
         print_table(summarise(in_order(plan, episodes)), conditions(folder))
     failed = [episode for episode in episodes if broken(episode)]
+    others = [episode for episode in episodes if lost(episode) and not broken(episode)]
+    if others:
+        why = f"{len(others)} of {total} episodes went on without an agent whose engine failed ({trouble(others[0])})"
+        print(f"orgthink: {why}", file=sys.stderr)
     if len(episodes) < total:
         print(f"orgthink: stopped after {len(episodes)} of {total} episodes; {_again(folder)}", file=sys.stderr)
         return INTERRUPTED

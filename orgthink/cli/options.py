@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -14,14 +16,17 @@ from orgthink.cli.presets import Partner, preset_of
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluate import OrganizationSpec, RoleSpec, require_roles, require_sampling
+from orgthink.evaluate import OrganizationSpec, RoleSpec, crowded, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
+from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
 
 SAMPLING = ("max_tokens", "temperature", "top_p")
 """Settings of the sampling that a role may have to itself."""
+SERVED = re.compile(r"(.+?)@(https?://.+)", re.IGNORECASE)
+"""A model, and the server that has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +56,9 @@ class Options:
     set: Annotated[tuple[str, ...], arg(metavar="[LABEL.]SETTING=VALUE")] = ()
     """Settings of the organizations, such as overflow=queue or asyncthink.tolerant=true; without a label of all that
     have it."""
-    roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL")] = ()
-    """Other models for some roles, such as worker=FOLDER; a server's, if a --url is given."""
+    roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL[@URL]")] = ()
+    """Other models for some roles, such as worker=FOLDER or coder=NAME@https://SERVER/v1; those of the server of --url,
+    if they name none."""
     role_sampling: Annotated[tuple[str, ...], arg(name="sampling", metavar="ROLE.SETTING=VALUE")] = ()
     """Max_tokens, temperature and top_p of some roles, such as verifier.temperature=0.6; a role that --roles does not
     name has the model of --model."""
@@ -64,6 +70,11 @@ class Options:
     def spec(self) -> EngineSpec:
         return engine_spec(self.model, self.url, self.tokenizer)
 
+    def served(self, model: str) -> EngineSpec:
+        """Of `MODEL` or `MODEL@URL`; those without a server of their own have that of the options."""
+        told = SERVED.fullmatch(model)
+        return engine_spec(*told.groups()) if told else engine_spec(model, self.url)
+
     def sampling(self) -> Sampling:
         sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed)
         with user_input():
@@ -74,12 +85,12 @@ class Options:
         """The roles that have a model or a sampling of their own, by the options or else by the models' presets."""
         engines: dict[str, EngineSpec] = {}
         for given in self.roles:
-            role, model = pair(given, "--roles", "ROLE=MODEL")
+            role, model = pair(given, "--roles", "ROLE=MODEL[@URL]")
             if role in engines:
                 raise UserError(
                     f"--roles {given}: {role} has the model {engines[role].model} already; name a role once"
                 )
-            engines[role] = engine_spec(model, self.url)
+            engines[role] = self.served(model)
         settings: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for given in self.role_sampling:
             place, value = pair(given, "--sampling", "ROLE.SETTING=VALUE")
@@ -176,6 +187,13 @@ def _known(name: str) -> list[str]:
     """Settings of an organization in the registry."""
     cls = ORGANIZATIONS[name]
     return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
+
+
+def warn(organizations: Iterable[Organization], capacity: int) -> None:
+    """Say on stderr whose agents will wait for each other."""
+    for organization in organizations:
+        if line := crowded(organization, capacity):
+            print(f"orgthink: {line}", file=sys.stderr)
 
 
 def pair(given: str, option: str, form: str) -> tuple[str, str]:

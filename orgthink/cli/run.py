@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.engines import engines
 from orgthink.cli.lanes import lanes
-from orgthink.cli.options import Options
+from orgthink.cli.options import Options, warn
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
 from orgthink.evaluate import broken, distinct, grade, require_chance, trouble
@@ -46,6 +46,7 @@ class Run(Options):
         ((label, how),) = organized.items()
         organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
         require_chance(organization, sampling, limits.capacity)
+        warn([organization], limits.capacity)
         others = self.backed(organized)
         async with engines([spec, *(role.engine for role in others.values())]) as opened:
             roles = {name: Backing(opened[role.engine], role.sampling) for name, role in others.items()}

@@ -1,4 +1,7 @@
-"""Native tool calls of chat endpoints ↔ the text in which all that is above an engine reads and writes them."""
+"""Native tool calls of chat endpoints ↔ the text in which all that is above an engine reads and writes them.
+
+That text has the default tags: who reads others offers no tools and lists them in the prompt.
+"""
 
 from __future__ import annotations
 

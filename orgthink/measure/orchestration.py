@@ -1,7 +1,7 @@
 """What a manager did in its rounds (section 3.1 of ParaManager), read off an episode's record.
 
-A round is a reply of the manager and the responses to its calls. A reply is what it decoded between two injections, in
-one span or in several. The rounds end with the one that calls `final_answer`; what the manager writes after that, or
+A round is a reply of the manager and the responses to its calls. A reply is what it decoded before an injection, in one
+span, in several, or in none: an empty reply is told that there is no call in it. The rounds end with the one that calls `final_answer`; what the manager writes after that, or
 after an injection that ends without a response, such as the word that its rounds are used up, is its answer.
 """
 
@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise
 
 from orgthink.episode import Episode, Origin, Trace
 from orgthink.grammar.toolcall import (
@@ -60,19 +59,25 @@ def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
     """Rounds 1 … T, in order; none without a manager."""
     found: list[Round] = []
     for reply, heard in _turns(episode.root) if managed(episode) else ():
-        found.append(Round(read_reply(reply, tags), read_responses("".join(heard), tags)))
-        if found[-1].ends or (heard and tags.response[0] not in heard[-1]):
+        responded = tags.response[0] in heard
+        if reply or responded:
+            found.append(Round(read_reply(reply, tags), read_responses(heard, tags)))
+        if (heard and not responded) or found[-1].ends:
             break
     return tuple(found)
 
 
-def _turns(manager: Trace) -> Iterator[tuple[str, list[str]]]:
-    """Each piece that it decoded, and the injections that follow it."""
-    spans = (span for span in manager.spans if span.origin is not Origin.PROMPT)
-    groups = [(origin, [span.text for span in of_one]) for origin, of_one in groupby(spans, lambda span: span.origin)]
-    for (origin, texts), (_, after) in pairwise(chain(groups, [(Origin.INJECTED, list[str]())])):
-        if origin is Origin.SAMPLED:
-            yield "".join(texts), after
+def _turns(manager: Trace) -> Iterator[tuple[str, str]]:
+    """Each reply and the injection after it, which is empty after the last. An empty reply left no span."""
+    reply: list[str] = []
+    for span in manager.spans:
+        if span.origin is Origin.SAMPLED:
+            reply.append(span.text)
+        elif span.origin is Origin.INJECTED:
+            yield "".join(reply), span.text
+            reply = []
+    if reply:
+        yield "".join(reply), ""
 
 
 def ended_by_final_answer(episode: Episode, tags: CallTags = TAGS) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
@@ -45,6 +45,7 @@ class Agent:
         salt: str,
         limit: int | None = None,
         tools: Tools = (),
+        place: Callable[[Agent], Awaitable[None]] | None = None,
     ) -> None:
         self.role, self.account = role, account
         self.id = role
@@ -64,7 +65,7 @@ class Agent:
         """Money or cost units spent so far; `None` when unknown."""
         self.ready = False
         """Whether it may act: the root at once, others when they are forked and have a place."""
-        self._backing, self._clock, self._watch, self._salt = backing, clock, watch, salt
+        self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
         self._limit = float("inf") if limit is None else limit
         self._context = Context(messages, tools=tools)
         if backing is not None:
@@ -175,6 +176,8 @@ class Agent:
         """Decode up to the next pause or end."""
         assert self._backing is not None, "a controller does not decode"
         assert self.ready, f"{self.id} is not the root, so it must be forked before it acts"
+        if self._place is not None:
+            await self._place(self)  # it may have lent its own while it waited for a fork
         sampling = self._next_sampling()
         if sampling is None:
             self.stop = StopReason.BUDGET

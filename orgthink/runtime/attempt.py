@@ -72,6 +72,7 @@ async def _run(organization: Organization, session: Session, end: _End) -> None:
 def _episode(organization: Organization, session: Session, end: _End) -> Episode:
     root = session.agents[0] if session.agents else session.controller()
     root.ended(end.stop, end.answer)
+    gone = session.unavailable  # an attempt without one of its engines has failed, whatever it came to
     return Episode(
         id=episode_id(session.problem, organization.name, session.sample),
         problem=session.problem,
@@ -81,8 +82,8 @@ def _episode(organization: Organization, session: Session, end: _End) -> Episode
         sample=session.sample,
         answer=end.answer,
         format_faults=session.faults,
-        stop=root.stop or end.stop,
+        stop=StopReason.ERROR if gone else root.stop or end.stop,
         cancel=end.cancel,
-        error=end.error,
+        error=gone or end.error,
         seconds=session.clock(),
     )

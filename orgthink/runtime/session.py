@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from orgthink.engines.engine import Tools
+from orgthink.engines.engine import EngineUnavailable, Tools
 from orgthink.episode import (
     CONTROLLER,
     CancelSource,
@@ -67,6 +67,8 @@ class Session:
         """The root, then in the order they were forked."""
         self._faulty: list[Agent] = []
         """Who made a format error, in order of time."""
+        self.unavailable: str | None = None
+        """The first error of a fork without an engine, such as a server that is gone."""
         self._default, self._roles = default, dict(roles or {})
         self._account = Account(self.limits.budget)
         self._watch: Watcher = watch or (lambda kind, agent, text: None)
@@ -121,7 +123,7 @@ class Session:
         tools: Tools = (),
     ) -> Agent:
         salt = f"{self.problem.id}|{self.sample}"
-        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, limit, tools)
+        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, limit, tools, self._place)
         if not self.agents:
             self.agents.append(agent)
             if agent.decodes:
@@ -164,10 +166,8 @@ class Session:
     async def join(self, parent: Agent, key: str) -> Result:
         """Wait for a fork and take what it returned. The key is free afterwards; KeyError if it was."""
         fork = self._forks[parent.id][key]
-        lent = self._lend(parent)
+        self._lend(parent)
         await asyncio.wait({fork.task})
-        if lent:
-            await self._place(parent)
         del self._forks[parent.id][key]
         parent.edges.append(Edge(EdgeKind.JOIN, key, fork.child.id, parent.steps))
         self._watch("join", parent, key)
@@ -259,6 +259,7 @@ class Session:
             child.ended(StopReason.BUDGET)
         except Failure as error:
             child.error = str(error)
+            self.unavailable = self.unavailable or (child.error if isinstance(error, EngineUnavailable) else None)
             child.ended(StopReason.ERROR)
         except asyncio.CancelledError:
             child.cancel = child.cancel or CancelSource.SYSTEM
@@ -269,8 +270,8 @@ class Session:
             await self._end(self._below(child), CancelSource.PARENT)
 
     async def _place(self, agent: Agent) -> None:
-        """Wait for a place in the pool; code and tools need none."""
-        if agent.decodes:
+        """Wait for a place in the pool, unless it has one; code and tools need none."""
+        if agent.decodes and agent not in self._placed:
             await self._free.acquire()
             self._placed.add(agent)
 
@@ -279,15 +280,13 @@ class Session:
             self._placed.remove(agent)
             self._free.release()
 
-    def _lend(self, parent: Agent) -> bool:
-        """Give up the place of a parent that waits, so that its own forks cannot starve.
+    def _lend(self, parent: Agent) -> None:
+        """Give up the place of a parent that waits, so that its own forks cannot starve, until it decodes again.
 
         The root keeps its place, for no other worker may delay it, unless there is but one.
         """
-        lends = parent in self._placed and (parent.parent is not None or self.capacity == 1)
-        if lends:
+        if parent.parent is not None or self.capacity == 1:
             self._leave(parent)
-        return lends
 
 
 async def _bounded(work: Work, child: Agent) -> Result | str | None:

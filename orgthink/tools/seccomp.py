@@ -1,8 +1,8 @@
 """A filter of system calls, for what no other limit of a sandbox covers (classic BPF, see seccomp(2)).
 
-Shared memory that no file system and no single process accounts for, io_uring, keys, the kernel's log, its interfaces for
-debuggers and profilers, and families of sockets that no network namespace holds back (vsock reaches the host of a
-virtual machine). They fail with EPERM; everything else is left to namespaces and resource limits.
+Shared memory that no file system limits, io_uring, keys, the kernel's log, its interfaces for debuggers and profilers,
+and families of sockets that no network namespace holds back (vsock reaches the host of a virtual machine). They fail
+with EPERM; everything else is left to namespaces and resource limits.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.schema import Parameters
 
-
 _log = logging.getLogger(__name__)
 
 

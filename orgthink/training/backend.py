@@ -19,7 +19,7 @@ from orgthink.training import checkpoint
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
-from orgthink.training.policy_loss import PolicyLoss, told, token_losses
+from orgthink.training.policy_loss import PolicyLoss, token_losses, told
 from orgthink.training.rows import PolicyRow
 
 Old = Sequence[Sequence[float]]

@@ -81,7 +81,7 @@ def _unfit(episode: Episode, spelled: Callable[[Trace], Row | None], longest: in
 
 
 def _unlisted(trace: Trace) -> bool:
-    """Whether a prompt that has a list of tools has none in it, as with a server that tells its model of them itself."""
+    """Whether a prompt with a place for tools lists none, as where a server tells its model of them itself."""
     asked = "".join(span.text for span in trace.spans if span.origin is Origin.PROMPT)
     return any(f"{line}\n\n" in asked for line in _headings())
 

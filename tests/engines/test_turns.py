@@ -131,6 +131,20 @@ def test_a_text_that_spells_special_tokens_begins_no_turn(tokenizers, reply, end
     assert tokenizer.decode(ids) == text == f"{'' if ended else END}\n{TURN}user\n{told}{END}\n{TURN}assistant\n"
 
 
+@pytest.mark.parametrize("template", [QWEN, TRIMMED])
+@given(
+    texts=st.lists(st.lists(st.sampled_from([TURN, END, "system\n", "é ", "<|", "\U000f0000"])), min_size=1, max_size=3)
+)
+def test_a_prompt_that_quotes_special_tokens_begins_no_turn(tokenizers, template, texts):
+    tokenizer = tokenizers[template]
+    messages = tuple(Message("user", "".join(["x", *parts, "x"])) for parts in texts)
+    span = tokenizer.prompt(messages)
+    harmless = tokenizer.prompt(tuple(Message("user", "x") for _ in texts))
+    marks = [tokenizer.id_of(TURN), tokenizer.id_of(END)]
+    assert [i for i in span.token_ids if i in marks] == [i for i in harmless.token_ids if i in marks]
+    assert tokenizer.decode(span.token_ids) == span.text == tokenizer._render(messages)
+
+
 def test_without_a_template_it_is_just_the_text(tmp_path):
     tokenizer = Tokenizer(tiny_model(tmp_path / "words"))
     assert tokenizer.turn("7 + 1") == ("7 + 1", tokenizer.encode("7 + 1"))

@@ -12,7 +12,7 @@ from textwrap import dedent
 
 from orgthink.episode import Status
 
-SOON, LATE = 1.5, 30.0
+SOON, LATE = 2.0, 30.0
 """Seconds given to programs that never end, and to those that end by themselves, also on a busy machine."""
 
 
@@ -45,7 +45,7 @@ def fails(name: str, code: str, says: str) -> Attack:
     return Attack(name, dedent(code), Status.ERROR, says)
 
 
-def hangs(name: str, code: str, says: str = "stopped after 1.5 s") -> Attack:
+def hangs(name: str, code: str, says: str = "stopped after 2 s") -> Attack:
     """It never ends by itself."""
     return Attack(name, dedent(code), Status.TIMEOUT, says)
 
@@ -98,6 +98,22 @@ call("memfd_create", b"x", 0)
 call("shmget", 0, 1 << 40, 0o1600)
 call("msgget", 0, 0o1600)
 """, "memfd_create Operation not permitted\nshmget Operation not permitted\nmsgget Operation not permitted"),
+    ends("shared memory without a file", """
+        import mmap, os
+        for attempt in (lambda: mmap.mmap(-1, 180 << 20), lambda: mmap.mmap(os.open("/dev/zero", os.O_RDWR), 180 << 20)):
+            try: attempt()
+            except OSError as error: print(type(error).__name__)
+            else: print("ESCAPED")
+        """, "PermissionError\nFileNotFoundError"),
+    fails("memory that forks share and let go of", """
+        import mmap, os, time
+        for _ in range(5):
+            if os.fork() == 0: break
+        x = mmap.mmap(-1, 180 << 20)
+        for _ in range(180): x.write(bytes(1 << 20))
+        x.madvise(mmap.MADV_DONTNEED)
+        time.sleep(60)
+        """, "PermissionError"),
     fails("stdout flood", "while True: print('x' * 1000)", "after 65536 bytes of output"),
     fails("stderr flood", "import sys\nwhile True: sys.stderr.write('x' * 1000)", "after 65536 bytes of output"),
     fails("a huge line", "print('x' * 100_000_000)", "after 65536 bytes of output"),
@@ -342,7 +358,7 @@ for number in (*doors[machine()], 425, 447): call("syscall", number, 0, 0, 0, 0,
         """, "65534"),
     fails("calls in the older numbering", """
         import ctypes, mmap
-        page = mmap.mmap(-1, 4096, prot=7)
+        page = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 7)
         page.write(bytes.fromhex("b814000000cd80c3"))  # getpid of 32 bits
         print("ESCAPED", ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))())
         """, "SIGSYS"),
@@ -365,6 +381,22 @@ ENDINGS = [
         if __name__ == "__main__":
             with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, 2]))
         """, "[1, 2]"),
+    ends("a number that processes share", """
+        import multiprocessing, os
+        shared = multiprocessing.RawValue("i")
+        child = os.fork()
+        if not child: shared.value = 7; os._exit(0)
+        os.waitpid(child, 0)
+        print(shared.value)
+        """, "7"),
 ]  # fmt: skip
 
-ATTACKS = [*RESOURCES, *READING, *WRITING, *NETWORK, *KILLING, *RIGHTS, *ENDINGS]
+KINDS = {
+    "resources": RESOURCES,
+    "reading": READING,
+    "writing": WRITING,
+    "network": NETWORK,
+    "killing": KILLING,
+    "rights": RIGHTS,
+    "endings": ENDINGS,
+}

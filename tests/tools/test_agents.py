@@ -16,14 +16,15 @@ from orgthink.episode import Episode, Message, Problem, Sampling, Status
 from orgthink.errors import Failure, UserError
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import Limits
+from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import SAMPLES, agents
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Desk, FunctionTool, Tool, status_of
-from orgthink.tools.toolbox import FINAL, TOOLS, described, listed, pool_text, toolbox
+from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
 
 PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
 programs: list[str] = []
@@ -208,7 +209,7 @@ def test_a_coders_last_block_is_run(says: str, code: str | None):
         assert (status, value, programs, len(episode.traces)) == ("EXEC_ERR", "no <code> in the reply", [], 2)
     else:
         assert programs == [code] and status == "OK"
-        assert [(t.agent, t.role) for t in episode.traces[2:]] == [("controller/1.1/python", "python")]
+        assert [(t.agent, t.role, t.cost) for t in episode.traces[2:]] == [("controller/1.1/python", "python", 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +258,75 @@ def test_any_reply_is_a_result(says: str):
         assert status in ("OK", "EXEC_ERR") and episode.error is None
 
 
+# What a function does
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (ValueError("no such\ntown"), "ValueError: no such town"),
+        (UserError("name a corpus"), "UserError: name a corpus"),
+        (TimeoutError(), "TimeoutError: "),
+        (Failure("gone"), "gone"),
+    ],
+)
+def test_whatever_a_function_raises_is_a_failed_call(raised: Exception, said: str, caplog: pytest.LogCaptureFixture):
+    async def broken(town: str) -> str:
+        """Breaks."""
+        raise raised
+
+    status, value, episode = called(FunctionTool(broken), [], town="Lyon")
+    assert (status, value, episode.error) == ("EXEC_ERR", said, None)
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ([] if isinstance(raised, Failure) else ["tool broken failed"]) or isinstance(raised, UserError)
+
+
+def test_what_is_no_text_is_a_failed_call():
+    async def three() -> Any:
+        """Counts."""
+        return 3
+
+    def four() -> Any:
+        """Counts, and is not awaited."""
+        return "4"
+
+    assert called(FunctionTool(three), [])[:2] == ("EXEC_ERR", "TypeError: it returned int, not a text")
+    assert called(FunctionTool(four), [])[0] == "EXEC_ERR"
+
+
+@pytest.mark.parametrize("limit", [BudgetExhausted("forks"), DeadlineMissed()])
+async def test_limits_are_no_fault_of_a_function(limit: Exception):
+    async def limited() -> str:
+        """Reaches a limit."""
+        raise limit
+
+    with pytest.raises(type(limit)):
+        await FunctionTool(limited).work(None, {}, None)  # type: ignore[arg-type]  # it looks at neither
+
+
+# What is opened
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (("standard_reasoner", "critical_reviewer", "ensemble_solver"), None),
+        (("search",), "no folder"),
+        (("standard_reasoner", "knowledge_searcher"), "no folder"),
+        (("python",), "unknown sandbox"),
+        (("code_reasoner",), "unknown sandbox"),
+        (TOOLS, "unknown sandbox"),
+    ],
+)
+def test_only_what_the_tools_work_with_is_opened(names: tuple[str, ...], missing: str | None):
+    nothing = Suite(sandbox="none", corpus="/nowhere")
+    if missing is None:
+        assert list(toolbox(names, (), *resources(nothing, names), brief=False)) == list(names)
+        return
+    with pytest.raises(UserError, match=missing):
+        resources(nothing, names)
+
+
 # The ensemble
 
 
@@ -280,6 +350,7 @@ def test_the_ensemble_says_what_most_of_its_samples_say(answers: list[str], winn
     assert len(thinkers) == SAMPLES == 4 and {trace.role for trace in thinkers} == {"standard_reasoner"}
     assert {trace.spans[0].text for trace in thinkers} == {f"standard_reasoner: {PROBLEM.text} / {PROBLEM.terse}"}
     assert {trace.start for trace in thinkers} == {0.0} and episode.traces[1].model is None
+    assert {trace.cost for trace in thinkers} == {0.0}, "the call pays for them, and they are known to cost no more"
 
 
 def test_who_fails_or_is_cut_off_has_no_vote():

@@ -81,6 +81,29 @@ async def test_what_a_server_says_of_its_tools(command: str) -> None:
     assert (await opened(command))["add"].cost == 0.0
 
 
+async def test_a_server_is_asked_what_it_offers_once_a_connection(command: str) -> None:
+    first, *others = await asyncio.gather(*(opened(command) for _ in range(3)))
+    assert all(one["add"].parameters is first["add"].parameters for one in others), "a schema is read once"
+    before = await pid(first)
+    with pytest.raises(Failure):
+        await call(first, "crash", words="")
+    assert await pid(await opened(command)) != before
+
+
+async def test_a_server_that_has_died_since_is_a_failure_of_an_episode(tmp_path: Path) -> None:
+    copy = tmp_path / "server.py"
+    command = shlex.join([sys.executable, str(copy)])
+    with pytest.raises(UserError, match="No such file"):
+        await mcp_tools(command)
+    copy.write_text(SERVER.read_text())
+    tools = await opened(command)
+    copy.unlink()
+    with pytest.raises(Failure):
+        await call(tools, "crash", words="")
+    with pytest.raises(Failure, match="no MCP server at .*No such file"):
+        await mcp_tools(command)
+
+
 async def test_results_become_text_and_status(command: str) -> None:
     tools = await opened(command)
     assert await call(tools, "add", a=2, b=3) == Result("5")

@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from attacks import ATTACKS, Attack
+from attacks import KINDS, Attack
 
 import orgthink
 from orgthink.episode import Status
@@ -30,6 +30,8 @@ from orgthink.tools.sandbox_fusion import SandboxFusion
 PROJECT = Path(orgthink.__file__).parent.parent
 GRACE = 1.0
 """Seconds after its deadline within which a call has ended."""
+AT_ONCE = 6
+"""Attacks side by side: most of them wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +96,42 @@ def outside(tmp_path_factory):
     ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-async def test_attack(attack: Attack, outside: Outside):
-    took = []
-    while len(took) < 3 and not any(one < attack.seconds + GRACE for one in took):  # a busy machine is no failure
-        start = time.monotonic()
-        result = await Bubblewrap(seconds=attack.seconds).run(outside.fill(attack.code))
-        took.append(time.monotonic() - start)
-        assert result.status is attack.status, result
-        assert attack.says in f"{result.text}\n{result.error}", result
-        assert "ESCAPED" not in result.text, result
-        assert (result.error is None) == (result.status is Status.OK)
-        assert result.error is None or "\n" not in result.error
-        assert len(result.text) <= 64 * 1024
-        outside.untouched()
-    assert took[-1] < attack.seconds + GRACE, took
+@pytest.mark.parametrize("kind", KINDS)
+async def test_attacks(kind: str, outside: Outside):
+    """Side by side, as calls are; each is told of by its name."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def placed(attack: Attack) -> float:
+        async with places:
+            return await withstood(attack, outside)
+
+    ends = await asyncio.gather(*map(placed, KINDS[kind]), return_exceptions=True)
+    assert not {a.name: end for a, end in zip(KINDS[kind], ends, strict=True) if isinstance(end, BaseException)}
+    outside.untouched()
+    for attack, took in zip(KINDS[kind], ends, strict=True):
+        tries = [took]
+        while tries[-1] >= attack.seconds + GRACE and len(tries) < 4:  # alone: a busy machine is no failure
+            tries.append(await withstood(attack, outside))
+        assert tries[-1] < attack.seconds + GRACE, (attack.name, tries)
+
+
+async def withstood(attack: Attack, outside: Outside) -> float:
+    """Make an attack; how many seconds it took."""
+    start = time.monotonic()
+    result = await Bubblewrap(seconds=attack.seconds).run(outside.fill(attack.code))
+    took = time.monotonic() - start
+    assert result.status is attack.status, result
+    assert attack.says in f"{result.text}\n{result.error}", result
+    assert "ESCAPED" not in result.text, result
+    assert (result.error is None) == (result.status is Status.OK)
+    assert result.error is None or "\n" not in result.error
+    assert len(result.text) <= 64 * 1024
+    return took
 
 
 def test_there_are_many_attacks():
-    assert len(ATTACKS) >= 40
-    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+    names = [attack.name for kind in KINDS.values() for attack in kind]
+    assert len(names) == len(set(names)) >= 40
 
 
 async def test_the_bait_works(outside):
@@ -198,7 +216,7 @@ async def test_calls_leave_no_descriptors_and_no_processes(outside):
     await runs(4)
     gc.collect()
     before = set(os.listdir("/proc/self/fd"))
-    await runs(200)
+    await runs(60)
     gc.collect()
     assert set(os.listdir("/proc/self/fd")) == before
     outside.untouched()
@@ -244,8 +262,12 @@ async def test_output_is_verbatim_and_in_order():
 
 
 async def test_what_was_said_before_the_deadline_comes_back():
-    result = await Bubblewrap(seconds=6.0).run("print('before', flush=True)\nwhile True: pass")
-    assert (result.text, result.status) == ("before\n", Status.TIMEOUT)
+    for seconds in (1.5, 6.0, 20.0):  # on a busy machine the room alone may take as long
+        result = await Bubblewrap(seconds=seconds).run("print('before', flush=True)\nwhile True: pass")
+        assert result.status is Status.TIMEOUT
+        if result.text:
+            break
+    assert result.text == "before\n"
 
 
 async def test_output_of_just_the_limit_is_whole():

@@ -37,7 +37,7 @@ def rehearsed(
     """Graded episodes of n problems; without a tokenizer they have no ids, as from an endpoint that chats."""
     organization = Rehearsal(pool=POOL, faults=Faults(rate, 7))
     backing = Backing(player(managing(frozenset(organization.tools), 4), tokenizer), Sampling(512, seed=3))
-    roles = dict.fromkeys(POOL, Backing(Player(helping), Sampling(512, seed=3)))
+    roles = {name: Backing(Player(helping(told)), Sampling(512, seed=3)) for name, told in POOL.items()}
 
     async def all_of_them() -> list[Episode]:
         limits = Limits(capacity=CAPACITY)

@@ -200,10 +200,12 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
     """What older weights drew keeps the log-probabilities that these gave it."""
     rng, rows = random.Random(6), for_ratios_of_rows(loss)
     off = [replace(row, logprobs=tuple(p + rng.gauss(0, 0.5) * on for p, on in known(row))) for row in rows]
-    then = [
-        replace(new, logprobs=tuple(q if age else p for p, q, age in zip(row.logprobs, new.logprobs, row.age, strict=True)))
-        for row, new in zip(rows, off, strict=True)
-    ]  # fmt: skip
+
+    def seen(row: PolicyRow, new: PolicyRow) -> PolicyRow:
+        each = zip(row.logprobs, new.logprobs, row.age, strict=True)
+        return replace(row, logprobs=tuple(of_off if age else of_old for of_old, of_off, age in each))
+
+    then = list(map(seen, rows, off))
     found = []
     for each, old in ((then, None), (off, [row.logprobs for row in rows])):
         backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)

@@ -29,8 +29,8 @@ from orgthink.store import RunFolder
 from orgthink.tasks import ARITHMETIC_MINI, task_named
 from orgthink.tasks.part import part_of
 from orgthink.training import dry_run, pocket_tools
-from orgthink.training.pair_course import end_of_text
 from orgthink.training.jobs import Policy
+from orgthink.training.pair_course import end_of_text
 from orgthink.training.recipes import RECIPES
 from orgthink.training.rows import row_of
 from orgthink.training.trajectories import Reason, select
