@@ -154,8 +154,8 @@ def crowded(organization: Organization, capacity: int) -> str | None:
         return None
     room = max(1, capacity - 1)
     return (
-        f"{organization.name}: a round may call {wanted - 1} agents, and --capacity {capacity} lets {room} of them work "
-        f"at once; --capacity {wanted} lets all"
+        f"{organization.name}: a round may call {wanted - 1} agents, and --capacity {capacity} lets {room} "
+        f"of them work at once; --capacity {wanted} lets all"
     )
 
 

@@ -22,6 +22,7 @@ from orgthink import engines
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
 from orgthink.errors import UserError
 from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
@@ -166,6 +167,68 @@ def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pyt
     opened.clear()
     assert main(["run", *roles]) == 0
     assert [engine.requests for engine in opened.values()] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "model", "url"),
+    [
+        ("worker=coder@https://there/v1", "coder", "https://there/v1"),
+        ("worker=coder", "coder", "http://here/v1"),
+        ("worker=org/coder@v2", "org/coder@v2", "http://here/v1"),
+        ("worker=org/coder@v2@HTTP://there/v1", "org/coder@v2", "HTTP://there/v1"),
+        ("worker=coder@https://me:secret@there/v1", "coder", "https://me:secret@there/v1"),
+    ],
+)
+def test_a_role_may_have_a_server_of_its_own(pocket, given: str, model: str, url: str):
+    plan = Eval(url="http://here/v1", model="big", roles=(given,), organizations=("asyncthink",)).plan()
+    assert (plan.engine, plan.roles["worker"].engine) == (EngineSpec("big", "http://here/v1"), EngineSpec(model, url))
+    label, spec = f"again={given.partition('=')[2]}", EngineSpec(model, url)
+    plan = Eval(url="http://here/v1", model="big", models=(label,), organizations=("again=sequential",)).plan()
+    assert plan.organizations["again"].engine == spec
+
+
+def manage(text: str) -> str:
+    return "so <ANSWER> 7 </ANSWER>"
+
+
+@pytest.mark.parametrize(
+    ("argv", "lines"),
+    [
+        (["--organizations", "paramanager"], ["paramanager: a round may call 4 agents, and --capacity 2 lets 1 of them"]),
+        (["--organizations", "paramanager", "--capacity", "4"], ["--capacity 4 lets 3 of them work at once; --capacity 5"]),
+        (["--organizations", "paramanager", "--capacity", "5"], []),
+        (["--organizations", "one=paramanager", "--set", "calls=1"], []),
+        (["--organizations", "tool-use", "sequential", "parallel"], []),
+        (["--organizations", "tool-use", "more=paramanager", "--capacity", "1"], ["more: ", "--capacity 1 lets 1 of them"]),
+    ],
+)  # fmt: skip
+def test_a_pool_in_which_the_calls_of_a_round_wait_for_each_other_gets_a_warning(
+    pocket, capsys: pytest.CaptureFixture[str], argv: list[str], lines: list[str]
+):
+    pocket(manage)
+    assert main(["eval", "--n", "1", *argv, "--out", "run"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "--capacity" in line]
+    assert len(told) == bool(lines) and all(line in told[0] for line in lines)
+
+
+def test_run_warns_of_a_small_pool_too(pocket, capsys: pytest.CaptureFixture[str]):
+    pocket(manage)
+    assert main(["run", "--organization", "paramanager"]) == 0
+    assert "a round may call 4 agents" in complaint(capsys)
+    assert main(["run", "--organization", "paramanager", "--capacity", "5"]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_eval_says_how_many_episodes_went_on_without_an_agent(pocket, capsys: pytest.CaptureFixture[str]):
+    def rule(text: str) -> str:
+        if not text.startswith("organizer"):
+            raise EngineError("context length exceeded")
+        return countdown(text)
+
+    pocket(rule)
+    assert main([*SMALL, "--organizations", "asyncthink", "--out", "run"]) == 0
+    said = "3 of 3 episodes went on without an agent whose engine failed (context length exceeded)"
+    assert said in capsys.readouterr().err
 
 
 def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the_others(

@@ -13,10 +13,20 @@ import pytest
 from rule_engine import RuleEngine, countdown, failing
 
 from orgthink.engines import EngineSpec
-from orgthink.engines.engine import EngineError
-from orgthink.episode import Episode, Grade, Sampling, StopReason, Trace
+from orgthink.engines.engine import EngineError, EngineUnavailable
+from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec, broken, distinct, evaluate, jobs, trouble
+from orgthink.evaluate import (
+    Evaluation,
+    OrganizationSpec,
+    RoleSpec,
+    broken,
+    distinct,
+    evaluate,
+    jobs,
+    lost,
+    trouble,
+)
 from orgthink.measure.summary import summarise
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
@@ -91,18 +101,64 @@ async def test_no_answer_is_wrong_and_an_engine_error_is_not(tmp_path: Path):
     assert trouble(gone[0]) == "the server is gone"
 
 
-@pytest.mark.parametrize("organization", ["parallel", "asyncthink"])
-async def test_an_engine_error_in_a_worker_says_nothing_about_the_organization(tmp_path: Path, organization: str):
+def refusing(error: EngineError) -> Callable[[str], str]:
+    """A rule by which only an organizer gets anything from the engine."""
+
     def rule(text: str) -> str:
         if not text.startswith("organizer"):
-            raise EngineError("gone")
+            raise error
         return countdown(text)
 
+    return rule
+
+
+@pytest.mark.parametrize(
+    ("organization", "error"),
+    [("parallel", EngineError("gone")), ("asyncthink", EngineUnavailable("gone"))],
+)
+async def test_an_engine_that_left_nothing_or_is_not_there_says_nothing_about_the_organization(
+    tmp_path: Path, organization: str, error: EngineError
+):
     what = only(organization)
-    episodes = await evaluate(what, RuleEngine(rule), new(tmp_path, what))
+    episodes = await evaluate(what, RuleEngine(refusing(error)), new(tmp_path, what))
     assert all(map(broken, episodes))
     assert {e.grade for e in episodes} == {None}
     assert trouble(episodes[0]) == "gone"
+
+
+async def test_an_engine_error_in_a_worker_is_a_result_and_is_not_done_again(tmp_path: Path):
+    """A context that is too long stays too long."""
+    what, engine = only("asyncthink"), RuleEngine(refusing(EngineError("context length exceeded")))
+    folder = new(tmp_path, what)
+    episodes = await evaluate(what, engine, folder)
+    for episode in episodes:
+        (worker,) = lost(episode)
+        assert (worker.role, worker.status, episode.answer is None) == ("worker", Status.ERROR, False)
+        assert not broken(episode) and episode.grade is not None
+    asked = engine.requests
+    again = await evaluate(what, engine, RunFolder.open(folder.path))
+    assert engine.requests == asked and again == episodes
+
+
+def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure():
+    problem = distinct("countdown-mini", "test", 0, 1)[0]
+
+    def attempted(said: int, *, code: bool = False, **changes: object) -> Episode:
+        """A root that joined a failed agent after two tokens, and said so many in all."""
+        spans = (Span(Origin.SAMPLED, "o " * said, said),)
+        joined = Edge(EdgeKind.JOIN, "1", "manager/1", 0 if code else 2)
+        root = Trace("manager", "manager", None, () if code else spans, (joined,), model=None if code else "big")
+        child = Trace("manager/1", "agent", "manager", (), stop=StopReason.ERROR, status=Status.ERROR, model="small")
+        return replace(Episode("x", problem, "x", 2, (root, child)), **changes)
+
+    assert broken(attempted(2)) and broken(attempted(0, code=True))
+    assert not broken(attempted(3)), "it went on, and found no answer"
+    for code in (False, True):
+        assert not broken(attempted(2, code=code, answer="7"))
+        assert broken(attempted(2, code=code, answer="7", stop=StopReason.ERROR))
+    root, child = attempted(2).traces
+    assert not broken(attempted(2, traces=(replace(root, edges=()), child))), "nobody waited for it"
+    assert not broken(attempted(2, traces=(root, replace(child, model=None)))), "a tool is no engine"
 
 
 async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):

@@ -1,8 +1,9 @@
 """What a manager did in its rounds (section 3.1 of ParaManager), read off an episode's record.
 
 A round is a reply of the manager and the responses to its calls. A reply is what it decoded before an injection, in one
-span, in several, or in none: an empty reply is told that there is no call in it. The rounds end with the one that calls `final_answer`; what the manager writes after that, or
-after an injection that ends without a response, such as the word that its rounds are used up, is its answer.
+span, in several, or in none: an empty reply has a response too, that there is no call in it. The rounds end with the
+one that calls `final_answer`; what the manager writes after that, or after an injection without a response, such as
+the word that its rounds are used up, is its answer.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
     """Rounds 1 … T, in order; none without a manager."""
     found: list[Round] = []
     for reply, heard in _turns(episode.root) if managed(episode) else ():
-        responded = tags.response[0] in heard
-        if reply or responded:
+        over = tags.response[0] not in heard
+        if reply or not over:
             found.append(Round(read_reply(reply, tags), read_responses(heard, tags)))
-        if (heard and not responded) or found[-1].ends:
+        if over or found[-1].ends:
             break
     return tuple(found)
 

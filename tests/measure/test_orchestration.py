@@ -54,13 +54,20 @@ def test_a_round_is_a_reply_and_its_responses() -> None:
     assert (second.reply.reasoning, second.reply.calls, second.responses) == ("done", (FINAL,), ())
 
 
-def test_a_reply_may_be_several_spans_and_so_may_what_it_is_told() -> None:
+def test_a_reply_may_be_several_spans() -> None:
     """Weights change in the middle of a reply."""
     whole = led(sampled(ASKED), injected(TOLD), sampled(DONE))
     for cut in (1, len(ASKED) // 2, len(ASKED) - 1):
         pieces = (sampled(ASKED[:cut]), sampled(ASKED[cut:]))
-        told = (injected(TOLD[:cut]), injected(TOLD[cut:] + "<tool_response>"))
-        assert rounds(led(*pieces, *told, sampled(DONE))) == rounds(whole)
+        assert rounds(led(*pieces, injected(TOLD), sampled(DONE))) == rounds(whole)
+
+
+def test_an_empty_reply_leaves_no_span_and_is_a_round_all_the_same() -> None:
+    missing = injected(render_responses([Response("", PARSE_ERR, "there is no call in the reply")]))
+    first, empty, last = rounds(led(sampled(ASKED), injected(TOLD), missing, sampled(DONE)))
+    assert (first.reply.calls, first.responses) == ((PYTHON,), (Response("python", OK, "5"),))
+    assert (empty.reply.calls, empty.reply.well_formed, [r.status for r in empty.responses]) == ((), False, [PARSE_ERR])
+    assert last.ends and calls_per_round(led(missing, missing, sampled(DONE))) == 1 / 3
 
 
 TAIL = (injected("write"), sampled(ANSWER))

@@ -93,14 +93,15 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
         ballot("1+1"),
     ]
     episode = play(MajorityVote(samples=4), turns, max_tokens=20)
-    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and broken(episode)
+    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and not broken(episode)
     statuses = [Status.ERROR, Status.TRUNCATED, Status.NO_RETURN, Status.OK]
     assert [trace.status for trace in episode.traces[1:]] == statuses
     assert [(fault.agent, fault.kind) for fault in episode.format_faults] == [
         ("controller/3", "NO_ANSWER"),
         ("controller/2", "TRUNCATED"),
     ]
-    assert play(MajorityVote(samples=3), turns[:3], max_tokens=20).answer is None
+    lost = play(MajorityVote(samples=3), turns[:3], max_tokens=20)
+    assert lost.answer is None and broken(lost)
 
 
 def test_every_call_costs_a_unit_also_one_that_failed():

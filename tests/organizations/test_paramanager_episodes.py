@@ -101,7 +101,7 @@ def test_an_answer_without_a_call_is_taken_and_noted():
 
 
 def test_a_reply_with_neither_call_nor_answer_is_told_so_and_the_rounds_go_on():
-    for silent in (" ", "let me think"):
+    for silent in ("", " ", "let me think"):
         episode = play([Turn(silent, seconds=0), *END])
         assert (episode.answer, kinds(episode)) == ("7", [FormatError.NO_CALL])
         (bad,) = told(episode)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 from scripts import PROBLEM, RecordingEngine, play, words
 
+from orgthink.engines.engine import Chunk, Context, EngineUnavailable
 from orgthink.engines.scripted import Turn, UnexpectedRequest
 from orgthink.episode import CancelSource, FormatError, Sampling, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
@@ -53,13 +55,36 @@ def test_engine_error_before_there_is_an_agent():
         name = "nobody"
 
         async def run(self, problem, session):
-            from orgthink.engines.engine import EngineUnavailable
-
             raise EngineUnavailable("no server at http://localhost:1")
 
     episode = play(Nobody(), []).episode
     assert (episode.stop, episode.error) == (StopReason.ERROR, "no server at http://localhost:1")
     assert episode.root.status is Status.ERROR
+
+
+class Unserved(RecordingEngine):
+    """A server that is not there any more when it is asked for anything but the main process."""
+
+    def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        if "main process" in context.text:
+            return super().stream(context, sampling)
+        return self._refused()
+
+    async def _refused(self) -> AsyncGenerator[Chunk]:
+        raise EngineUnavailable("no server at http://localhost:1")
+        yield
+
+
+def test_without_one_of_its_engines_an_attempt_has_failed_whatever_it_came_to():
+    turns = [
+        Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process"),
+        Turn("<ANSWER> 7 </ANSWER>", when="</JOIN-1>"),
+    ]
+    engine = Unserved(turns)
+    episode = run_virtual(attempt(ASYNCTHINK, PROBLEM, Backing(engine, Sampling(1000))))
+    assert (episode.stop, episode.error) == (StopReason.ERROR, "no server at http://localhost:1")
+    assert (episode.answer, episode.root.stop, episode.root.status) == ("7", StopReason.DONE, Status.OK)
+    assert (episode.traces[1].stop, episode.traces[1].status) == (StopReason.ERROR, Status.ERROR)
 
 
 @pytest.mark.parametrize("slow_cleanup", [0.0, 0.5, 500.0])

@@ -227,6 +227,55 @@ def test_nested_organizers_that_fill_the_pool_do_not_starve(capacity):
     assert played.busiest <= capacity
 
 
+class HandsOn:
+    """A worker that says a word and lets code run for 3 s, among others that decode for 60 s each.
+
+    It hands on what the code found, or says another word first.
+    """
+
+    name = "hands-on"
+
+    def __init__(self, *, again: bool) -> None:
+        self.again = again
+
+    async def run(self, problem, session):
+        lead = session.agent("lead", ())
+
+        async def code(agent) -> str:
+            await asyncio.sleep(3)
+            return "found"
+
+        async def work(agent) -> str:
+            await agent.complete()
+            found = (await session.call(agent, "code", session.code("code"), code)).text
+            if self.again:
+                agent.tell(found)
+                await agent.complete()
+            return found
+
+        session.fork(lead, "1", session.agent("worker", ()), work, seconds=100)
+        for key in "23":
+            session.fork(lead, key, session.agent("worker", ()), _complete)
+        return str([(await session.join(lead, key)).status for key in "123"][0])
+
+
+@pytest.mark.parametrize(("capacity", "again", "end"), [(2, False, 4), (4, False, 4), (4, True, 5), (3, True, 61)])
+def test_who_waited_needs_a_place_to_decode_again_and_to_hand_on_none(capacity: int, again: bool, end: float):
+    turns = [Turn("w"), *[Turn(words("v", 60))] * 2, *([Turn("x", when="found")] if again else [])]
+    played = play(HandsOn(again=again), turns, Limits(capacity=capacity))
+    worker = played.episode.trace("lead/1")
+    assert (worker.end, worker.stop, played.episode.answer) == (end, StopReason.DONE, "ok")
+    assert worker.joins[0].at == 1 and played.episode.trace("lead/1/code").end == 4
+    assert played.busiest == min(capacity - 1, 3 if again else 2)
+
+
+def test_whoever_finds_no_place_again_before_its_deadline_is_stopped():
+    played = play(HandsOn(again=True), [Turn("w"), *[Turn(words("v", 60))] * 2], Limits(capacity=2))
+    worker = played.episode.trace("lead/1")
+    assert (worker.end, worker.stop, worker.text) == (100, StopReason.DEADLINE, "wfound")
+    assert played.busiest == 1 and played.episode.seconds == 121, "the place that it never got is somebody else's"
+
+
 @pytest.mark.parametrize("joining", [False, True])
 def test_forks_end_with_the_worker_that_made_them(joining):
     """Whether the worker returns without them or is stopped at its deadline while it waits for them."""

@@ -100,7 +100,7 @@ async def test_a_server_that_has_died_since_is_a_failure_of_an_episode(tmp_path:
     copy.unlink()
     with pytest.raises(Failure):
         await call(tools, "crash", words="")
-    with pytest.raises(Failure, match="no MCP server at .*No such file"):
+    with pytest.raises(Failure, match=r"no MCP server at .*No such file"):
         await mcp_tools(command)
 
 

@@ -316,6 +316,12 @@ def test_what_is_no_schema(schema):
         Parameters.from_schema(schema)
 
 
+def test_numbers_that_a_check_cannot_take_are_the_models_problem():
+    halves = Parameters.from_schema({"properties": {"x": {"multipleOf": 0.5}}})
+    assert halves.check({"x": 1.5}) == {"x": 1.5}
+    assert "cannot be checked" in problem(halves, {"x": 10**400})
+
+
 def test_names_are_checked_without_the_package(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     parameters = Parameters.from_schema(SERVER)

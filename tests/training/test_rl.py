@@ -353,7 +353,7 @@ class Imprecise(Counting):
     """Its sampler computes a little otherwise than its trainer: too little to matter for a token."""
 
     async def sync_sampler(self, version: str) -> None:
-        other = {name: weight * 1.01 for name, weight in self._model.to_hf().items()}
+        other = {name: weight * 1.1 for name, weight in self._model.to_hf().items()}
         await self._sampler.update_weights(other, version)
 
 

@@ -269,7 +269,8 @@ def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, w
         organization = ParaManager(prompts=style, pool={"a": "arithmetic"})
         turns = [Turn(end, when=""), Turn("<ANSWER>7</ANSWER>")]
         problem = next(ARITHMETIC_MINI.problems("train", 0))
-        episode = run_virtual(attempt(organization, problem, engine(turns), sample=sample))
+        backing = Backing(engine(turns), Sampling(64))
+        episode = run_virtual(attempt(organization, problem, backing, roles={"a": backing}, sample=sample))
         return replace(episode, grade=RIGHT)
 
     listed, told = played(ScriptedEngine, 0), played(Native, 1)

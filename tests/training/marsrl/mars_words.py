@@ -58,6 +58,8 @@ class WordEngine:
     the seed as `orgthink.engines.sampling.ahead` does.
     """
 
+    native_calls = False
+
     def __init__(self, write: Write, *, context: int = 1 << 20) -> None:
         self.model, self.version = "words", "0"
         self.requests: list[tuple[str, int, int]] = []
@@ -71,6 +73,9 @@ class WordEngine:
 
     def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
         return text, self._encode(text)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self.injection(text)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         assert sampling.seed is not None
