@@ -22,6 +22,10 @@ from orgthink.measure.orchestration import (
 )
 
 
+Gate = Literal["none", "correct"]
+"""Whether the terms beside R_task count always, or only where that is 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reward:
     """The reward of one episode, and what it is made of. The parts are neither weighted nor gated."""
@@ -69,7 +73,7 @@ class ParaManagerReward:
     """Weight of R_div."""
     efficiency: float = 1.0
     """Weight of R_eff."""
-    gate: Literal["none", "correct"] = "none"
+    gate: Gate = "none"
     """`correct`: the other terms count only where R_task is 1."""
     theta_par: float = 1.25
     """θ_par: calls a round, on average, from which R_par is earned."""

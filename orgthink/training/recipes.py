@@ -17,7 +17,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec, RoleSpec
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.episodes import RlSettings
@@ -157,9 +157,13 @@ def paramanager(
     pool: Mapping[str, str] = POOL,
     diversity: float = 1.0,
     cost_target: float = 8.0,
+    gate: Gate = "correct",
     model: str | None = "pocket-manager-sft",
 ) -> Policy:
-    """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail."""
+    """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail.
+
+    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right.
+    """
     organization = managed(calls=calls, pool=pool)
     rollout = Rollout(
         "arithmetic-mini+countdown-mini-single+ledger-mini@1/2",
@@ -178,7 +182,7 @@ def paramanager(
         warmup=2,
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean"),
-        reward=ParaManagerReward(diversity=diversity, length_target=320, cost_target=cost_target),
+        reward=ParaManagerReward(diversity=diversity, gate=gate, length_target=320, cost_target=cost_target),
         delta=1e-6,
         mixed=True,
         drift=1e-3,
@@ -186,7 +190,7 @@ def paramanager(
     return Policy(settings, model=model)
 
 
-PARA_STEPS = 12
+PARA_STEPS = 20
 """Of every run of the pocket manager."""
 
 
@@ -271,6 +275,7 @@ RECIPES: dict[str, KnownJob] = {
     "paramanager-mini": paramanager(),
     "paramanager-mini-serial": paramanager(calls=1),
     "paramanager-mini-mono": paramanager(pool={"tools": POOL["tools"]}),
+    "paramanager-mini-ungated": paramanager(gate="none"),
     "paramanager-mini-no-diversity": paramanager(diversity=0.0),
     "paramanager-mini-no-sft": paramanager(model="pocket-tools"),
     "paramanager-mini-cost-4": paramanager(cost_target=4.0),
