@@ -194,12 +194,12 @@ def manage(text: str) -> str:
 @pytest.mark.parametrize(
     ("argv", "lines"),
     [
-        (["--organizations", "paramanager"], ["paramanager: a round may call 4 agents, and --capacity 2 lets 1 of them"]),
-        (["--organizations", "paramanager", "--capacity", "4"], ["--capacity 4 lets 3 of them work at once; --capacity 5"]),
+        (["--organizations", "paramanager"], ["paramanager: a round may call 4 agents, and --capacity 2 lets 1 of"]),
+        (["--organizations", "paramanager", "--capacity", "4"], ["--capacity 4 lets 3 of them", "--capacity 5 lets all"]),
         (["--organizations", "paramanager", "--capacity", "5"], []),
         (["--organizations", "one=paramanager", "--set", "calls=1"], []),
         (["--organizations", "tool-use", "sequential", "parallel"], []),
-        (["--organizations", "tool-use", "more=paramanager", "--capacity", "1"], ["more: ", "--capacity 1 lets 1 of them"]),
+        (["--organizations", "tool-use", "more=paramanager", "--capacity", "1"], ["more: ", "--capacity 1 lets 1 of"]),
     ],
 )  # fmt: skip
 def test_a_pool_in_which_the_calls_of_a_round_wait_for_each_other_gets_a_warning(
