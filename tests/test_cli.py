@@ -195,7 +195,7 @@ def manage(text: str) -> str:
     ("argv", "lines"),
     [
         (["--organizations", "paramanager"], ["paramanager: a round may call 4 agents, and --capacity 2 lets 1 of"]),
-        (["--organizations", "paramanager", "--capacity", "4"], ["--capacity 4 lets 3 of them", "--capacity 5 lets all"]),
+        (["--organizations", "paramanager", "--capacity", "4"], ["--capacity 4 lets 3 of", "--capacity 5 lets all"]),
         (["--organizations", "paramanager", "--capacity", "5"], []),
         (["--organizations", "one=paramanager", "--set", "calls=1"], []),
         (["--organizations", "tool-use", "sequential", "parallel"], []),

@@ -111,7 +111,7 @@ class ParaManager:
 
     def resources(self) -> tuple[Tool, Tool]:
         """What runs programs, and what searches."""
-        return resources(self.suite)
+        return resources(self.suite, self.tools)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         tools = self.toolbox(tuple(self.known(problem)))

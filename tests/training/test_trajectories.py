@@ -265,9 +265,9 @@ def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, w
     """What the manager was told by its server is not in the record, and so would not be learned from."""
 
     def played(engine: type[ScriptedEngine], sample: int) -> Episode:
-        end = render_reply("done", [ToolCall("final_answer", {})])
+        first, end = (render_reply("next", [ToolCall(name, {})]) for name in ("no such tool", "final_answer"))
         organization = ParaManager(prompts=style, pool={"a": "arithmetic"})
-        turns = [Turn(end, when=""), Turn("<ANSWER>7</ANSWER>")]
+        turns = [Turn(first, when=""), Turn(end), Turn("<ANSWER>7</ANSWER>")]
         problem = next(ARITHMETIC_MINI.problems("train", 0))
         backing = Backing(engine(turns), Sampling(64))
         episode = run_virtual(attempt(organization, problem, backing, roles={"a": backing}, sample=sample))
