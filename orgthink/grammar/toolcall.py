@@ -10,6 +10,9 @@ it is an element, so what a call quotes or a thought mentions is never run. A st
 `\u003c` for its `<`, which is how it is rendered here. Each call is judged alone: one that cannot be read becomes a
 `BadCall`, its siblings stay as they are. Only one slip is mended: where a whole JSON value is followed by the next
 opening tag, the closing tag was forgotten, and the next call is its own again.
+
+A model that thinks before it replies has not replied yet: what stands up to the last `</think>`, whether the text or
+its prompt began the thinking, is no part of the reply, and neither is a `<think>` that never ends.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from orgthink.errors import UserError
+from orgthink.grammar.solution import THINK, THOUGHT
 from orgthink.grammar.strict_json import dump, escaped, kind, parse, shown
 
 _TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
@@ -98,7 +102,8 @@ class Reply:
     calls: tuple[ToolCall | BadCall, ...]
     """In the order of the text."""
     well_formed: bool
-    """Fmt(y_t) of Eq. 12: the thoughts, then one call or more, all of them readable, and nothing else but space."""
+    """Fmt(y_t) of Eq. 12: the thoughts, then one call or more, all of them readable, and nothing else but space. What
+    was thought up to `</think>` does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ class _Element(NamedTuple):
 
 def read_reply(text: str, tags: CallTags = TAGS) -> Reply:
     """The thoughts and calls of any text, in time linear in its length. Never raises."""
-    elements, outside = _elements(text, tags)
+    elements, outside = _elements(_reply(text, tags), tags)
     thoughts = [element.body.strip() for element in elements if element.tag == tags.reasoning[0]]
     calls = tuple(_judge(element, tags) for element in elements if element.tag == tags.call[0])
     well_formed = (
@@ -145,9 +150,12 @@ def read_call(text: str, tags: CallTags = TAGS) -> ToolCall | BadCall:
 
 
 def render_reply(reasoning: str | None, calls: Iterable[ToolCall], tags: CallTags = TAGS) -> str:
-    """The text of a reply. Thoughts that hold their own closing tag, which no text can say, get `&lt;` for its `<`."""
+    """The text of a reply. Thoughts that hold their own closing tag or `</think>`, which no reply can say, get `&lt;`
+    for its `<`."""
     opening, closing = tags.reasoning
-    thoughts = "" if reasoning is None else reasoning.replace(closing, "&lt;" + closing[1:])
+    thoughts = reasoning or ""
+    for tag in (closing, THOUGHT):
+        thoughts = thoughts.replace(tag, "&lt;" + tag[1:])
     element = "" if reasoning is None else f"{opening}\n{thoughts}\n{closing}\n"
     return element + "".join(render_call(call, tags) for call in calls)
 
@@ -155,7 +163,7 @@ def render_reply(reasoning: str | None, calls: Iterable[ToolCall], tags: CallTag
 def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
     """The text of a call, which reads back as the same call."""
     text = dump({"name": call.name, "arguments": call.arguments})
-    for tag in tags.all:
+    for tag in (*tags.all, THOUGHT):
         text = text.replace(tag, escaped("<") + tag[1:])
     return _wrap(text, tags.call)
 
@@ -174,6 +182,11 @@ def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
     return tuple(response for response in found if response is not None)
 
 
+def _reply(text: str, tags: CallTags) -> str:
+    """What follows the thinking; all of it where thoughts are marked so in the reply itself."""
+    return text if THOUGHT in tags.all else text.rpartition(THOUGHT)[2]
+
+
 def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
     """The elements in order, and the text outside of them. Thoughts that are never closed are outside."""
     elements: list[_Element] = []
@@ -183,6 +196,8 @@ def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
     begin, end, nested = None, 0, False
     for mark in _marks(tags).finditer(text):
         if begin is None:
+            if mark[0] == THINK and THINK not in tags.all:
+                break  # it thinks again, or was cut off in its thoughts
             if mark[0] == tags.call[0] or (mark[0] == tags.reasoning[0] and mark.start() < last_thought):
                 outside.append(text[end : mark.start()])
                 begin, nested = mark, False
@@ -202,7 +217,7 @@ def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
 
 @cache
 def _marks(tags: CallTags) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, (*tags.reasoning, *tags.call))))
+    return re.compile("|".join(map(re.escape, (*tags.reasoning, *tags.call, THINK))))
 
 
 def _is_json(text: str) -> bool:

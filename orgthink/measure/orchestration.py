@@ -61,7 +61,7 @@ def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
     found: list[Round] = []
     for reply, heard in _turns(episode.root) if managed(episode) else ():
         over = tags.response[0] not in heard
-        if reply:
+        if reply or not over:
             found.append(Round(read_reply(reply, tags), read_responses(heard, tags)))
         if over or found[-1].ends:
             break

@@ -5,9 +5,10 @@ from __future__ import annotations
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
-from orgthink.organizations.paramanager import ParaManager, ToolUse
+from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.tool_use import ToolUse
 from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
 from orgthink.runtime.attempt import Organization
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from orgthink.episode import FormatError, Problem, StopReason
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Malformed, Return
@@ -27,7 +27,7 @@ class AsyncThink:
     """Spelling of the tags."""
     name: str = "asyncthink"
 
-    roles: ClassVar[tuple[str, ...]] = ("organizer", "worker")
+    roles = ("organizer", "worker")
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         organizer = session.agent("organizer", self._prompt("organizer", problem, session))

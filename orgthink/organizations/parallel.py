@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from orgthink.episode import Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
@@ -25,7 +24,7 @@ class Parallel:
     """Spelling of the tags."""
     name: str = "parallel"
 
-    roles: ClassVar[tuple[str, ...]] = ("thinker",)
+    roles = ("thinker",)
 
     def alike(self, capacity: int) -> int:
         """How many are asked the same and vote."""

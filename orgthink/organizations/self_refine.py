@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from orgthink.episode import Problem
 from orgthink.grammar.verdict import FORMS, Verdict, read_report
@@ -34,7 +33,7 @@ class SelfRefine:
     """Refinements at most."""
     name: str = "self-refine"
 
-    roles: ClassVar[tuple[str, ...]] = ("thinker", "critic")
+    roles = ("thinker", "critic")
 
     def __post_init__(self) -> None:
         if self.rounds < 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
@@ -24,7 +23,7 @@ class Sequential:
     """Spelling of the tags."""
     name: str = "sequential"
 
-    roles: ClassVar[tuple[str, ...]] = ("thinker",)
+    roles = ("thinker",)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         return await think(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from orgthink.episode import Problem
 from orgthink.grammar.verdict import FORMS, Report, Verdict, read_report
@@ -41,7 +40,7 @@ class VerifierCorrector:
     """The solver looks at its own solution once more before anyone else does."""
     name: str = "verifier_corrector"
 
-    roles: ClassVar[tuple[str, ...]] = ("solver", "verifier", "corrector")
+    roles = ("solver", "verifier", "corrector")
 
     def __post_init__(self) -> None:
         for setting in ("passes", "failures", "rounds"):

@@ -21,7 +21,6 @@ from orgthink.measure.orchestration import (
     unique_tools,
 )
 
-
 Gate = Literal["none", "correct"]
 """Whether the terms beside R_task count always, or only where that is 1."""
 

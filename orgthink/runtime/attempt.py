@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from orgthink.episode import CancelSource, Episode, Problem, StopReason, episode_id
 from orgthink.errors import Failure
@@ -16,11 +16,13 @@ from orgthink.runtime.session import Session
 class Organization(Protocol):
     """Who does what: one async function over a session. A frozen dataclass whose fields are its settings."""
 
-    roles: ClassVar[tuple[str, ...]]
-    """Of its agents with a model: each may have an engine and a sampling of its own."""
-
     @property
     def name(self) -> str: ...
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Of its agents with a model: each may have an engine and a sampling of its own."""
+        ...
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         """Work on the problem and return the answer, or `None` without one."""

@@ -1,7 +1,7 @@
 """Recipes by name, and the run folders they leave: started once, resumed as often as it takes.
 
-Those of the pocket model are told in recipes/asyncthink and recipes/marsrl; those with "qwen3" are the papers' own
-(sections 4.2 and 4.3 of AsyncThink, 4.1 of MarsRL, 4.3 of ParaManager), for a model folder of yours.
+Those of the pocket model are told in recipes/asyncthink, recipes/marsrl and recipes/paramanager; those with "qwen3" are
+the papers' own (sections 4.2 and 4.3 of AsyncThink, 4.1 of MarsRL, 4.3 of ParaManager), for a model folder of yours.
 """
 
 from __future__ import annotations

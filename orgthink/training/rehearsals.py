@@ -15,7 +15,8 @@ from functools import cache
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Problem, Sampling, Trace
-from orgthink.organizations.paramanager import ParaManager, ToolUse
+from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

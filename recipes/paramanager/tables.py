@@ -46,9 +46,15 @@ class Attempt:
     """Those that a model of the pool did, by its name."""
 
 
+TOOL_USE = "tool-use"
+"""The organization without anyone to delegate to."""
+
+
 def attempt_of(episode: Episode) -> Attempt:
     """What an episode did; ValueError if it is not graded, or its cost not known."""
     cost = orchestration.cost(episode)
+    if episode.organization == TOOL_USE:  # the model works itself: each of its replies is a call of a model
+        cost = float(episode.root.turns)
     if episode.grade is None:
         raise ValueError(f"episode {episode.id} is not graded")
     if cost is None:

@@ -139,6 +139,7 @@ def test_harmless_differences(text):
 
 
 R = "<reasoning>r</reasoning>"
+END = element('{"name": "final_answer", "arguments": {}}')
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,31 @@ R = "<reasoning>r</reasoning>"
 def test_ill_formed_replies_whose_calls_can_be_read(text, reasoning, calls):
     """Eq. 12 is not met, but a call is a call."""
     assert read_reply(text) == Reply(reasoning, (CALL,) * calls, False)
+
+
+@pytest.mark.parametrize("thinking", ["<think>", "", "<think> at first </think> <think>", "hm </think>"])
+@pytest.mark.parametrize("thoughts", ["hm", END, f"maybe {R}{END}", "<reasoning>", "<tool_call>", f"<tool_call>{GOOD}"])
+def test_what_is_thought_before_the_reply_is_no_part_of_it(thinking, thoughts):
+    """Neither are its calls made nor is its form judged, whoever began the thinking."""
+    assert read_reply(f"{thinking} {thoughts} </think>\n{R}{element(GOOD)}") == Reply("r", (CALL,), True)
+    assert read_reply(f"{thinking} {thoughts} </think>\n{element(GOOD)}") == Reply(None, (CALL,), False)
+    assert read_reply(f"{thinking} {R}{thoughts} </think>") == Reply(None, (), False)
+
+
+def test_thoughts_that_never_end_make_no_calls():
+    assert read_reply(f"<think> maybe {R}{END}") == Reply(None, (), False)
+    assert read_reply(f"hm </think> {R}{element(GOOD)}<think> or {END}") == Reply("r", (CALL,), False)
+    assert read_reply(f"<reasoning>so <think></reasoning>{element(GOOD)}") == Reply("so <think>", (CALL,), True)
+
+
+def test_tags_of_thinking_may_be_those_of_the_reasoning():
+    text = f"<think>r {END}</think><tools>{GOOD}</tools>"
+    assert read_reply(text, OTHERS) == Reply(f"r {END}", (CALL,), True)
+
+
+def test_a_call_may_quote_the_end_of_thinking():
+    call = ToolCall("python", {"code": "print('</think>')"})
+    assert read_reply(render_reply("</think>", [CALL, call])) == Reply("&lt;/think>", (CALL, call), True)
 
 
 def test_thoughts_may_mention_everything():
@@ -222,7 +248,9 @@ def test_what_is_rendered_is_read(tags, reasoning, calls):
     reply = read_reply(text, tags)
     assert reply.calls == tuple(calls)
     assert reply.well_formed == (reasoning is not None and bool(calls))
-    said = reasoning and reasoning.replace(tags.reasoning[1], "&lt;" + tags.reasoning[1][1:]).strip()
+    said = reasoning
+    for tag in (tags.reasoning[1], "</think>"):
+        said = said and said.replace(tag, "&lt;" + tag[1:]).strip()
     assert reply.reasoning == said
     assert render_reply(reply.reasoning, calls, tags) == render_reply(said, calls, tags)
 
@@ -278,6 +306,8 @@ def test_tags_that_cannot_be_told_apart_or_escaped(call):
 
 PIECES = [
     *TAGS.all,
+    "<think>",
+    "</think>",
     GOOD,
     GOOD[:9],
     GOOD[9:],
@@ -356,7 +386,8 @@ def _work(text: str) -> int:
 
 @pytest.mark.parametrize(
     "piece",
-    [*TAGS.all, "<", "<tool_call>{}", '<tool_call>"', '<tool_call>["', "<tool_call>{}</reasoning>", element("{"),
+    [*TAGS.all, "<think>", "</think>",
+     "<", "<tool_call>{}", '<tool_call>"', '<tool_call>["', "<tool_call>{}</reasoning>", element("{"),
      "<reasoning></reasoning>", "<tool_response>{}", "<reasoning><tool_call>", '{"name": "', element(GOOD)],
 )  # fmt: skip
 def test_work_is_linear_in_the_length(piece):

@@ -13,7 +13,8 @@ from orgthink.episode import Episode, FormatError, Problem, Sampling, Status
 from orgthink.errors import Failure
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
 from orgthink.measure.orchestration import rounds
-from orgthink.organizations.paramanager import ParaManager, ToolUse
+from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

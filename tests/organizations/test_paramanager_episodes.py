@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -30,13 +31,15 @@ from managed import (
     told,
 )
 
-from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Message, Origin, Problem, Sampling, Status, StopReason
+from orgthink.engines.engine import Chunk, Context
+from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
+from orgthink.episode import Episode, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec, broken
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
-from orgthink.organizations.paramanager import ParaManager, ToolUse
+from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
@@ -159,9 +162,36 @@ def test_a_budget_of_turns_is_the_episodes():
     assert play(turns, limits=Limits(9, Budget(turns=4))).answer == "7"
 
 
-def test_a_budget_of_forks_ends_the_episode():
-    episode = play([reply(program("hang"), program("print 4"))], limits=Limits(9, Budget(forks=1)))
-    assert (episode.stop, episode.error) == (StopReason.BUDGET, "budget exhausted: forks")
+def test_a_call_that_the_budget_forbids_is_told_and_its_siblings_run():
+    made = [program("sleep 1"), program("print 4"), program("print 5")]
+    episode = play([reply(*made), *END], limits=Limits(9, Budget(forks=2)))
+    forbidden = Response("python", EXEC_ERR, "budget exhausted: forks")
+    assert told(episode) == (Response("python", OK, "slept 1"), Response("python", OK, "4"), forbidden)
+    assert (episode.answer, episode.stop, episode.error, kinds(episode)) == ("7", StopReason.DONE, None, [])
+    assert [edge.key for edge in episode.root.forks] == ["1.1", "1.2"] and cost(episode) == 1
+    shallow = play([reply(ask(), program("print 4")), *END], limits=Limits(9, Budget(depth=0)))
+    assert [(r.status, r.value) for r in told(shallow)] == [(EXEC_ERR, "budget exhausted: depth"), (OK, "4")]
+
+
+def test_a_summarizer_answers_for_a_manager_that_has_spent_its_tokens():
+    managed = Managed("paper", synthesis="summarizer")
+    engines = {
+        "manager": ScriptedEngine([reply(program("print 3"), when=""), Turn("so it may be " * 9, when="Rounds left")]),
+        "summarizer": ScriptedEngine([Turn("all in all <ANSWER> 7 </ANSWER>")]),
+    }
+    tokens = len(pieces(reply(program("print 3")).says)) + 5
+    episode = play([], managed, Limits(9, agent_tokens=tokens), roles=engines, max_tokens=tokens)
+    assert (episode.answer, episode.stop, kinds(episode)) == ("7", StopReason.BUDGET, [FormatError.TRUNCATED])
+    prompt = seen(episode, "manager/answer")
+    assert '"value": "3"' in prompt and "so it may be" in prompt
+
+
+def test_without_budget_for_a_summarizer_there_is_no_answer():
+    managed = Managed("paper", synthesis="summarizer")
+    episode = play([reply(program("print 4"), when=""), reply(("final_answer", {}), when="Rounds left")], managed,
+                   Limits(9, Budget(forks=1)))  # fmt: skip
+    assert told(episode) == (Response("python", OK, "4"),)
+    assert (episode.answer, episode.stop, episode.error) == (None, StopReason.BUDGET, "budget exhausted: forks")
 
 
 # Models
@@ -366,6 +396,9 @@ def test_a_call_that_could_not_be_made_is_not_made_to_fail():
         ({"prompts": "pocket", "synthesis": "summarizer"}, "prompt style pocket has no template 'summarizer'"),
         ({"tools": ("pyton",)}, "unknown tool 'pyton': did you mean python?"),
         ({"faults": {"rate": 1.5}}, "the rate of faults is 1.5"),
+        ({"pool": {"manager": ""}}, "a model of the pool is called 'manager', as a role or tool is"),
+        ({"pool": {"a": "", "summarizer": ""}}, "a model of the pool is called 'summarizer'"),
+        ({"pool": {"python": ""}, "tools": ("standard_reasoner",)}, "a model of the pool is called 'python'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings: dict[str, Any], says: str):
@@ -400,10 +433,15 @@ def test_one_model_that_uses_tools_itself():
 
 
 class Native(ScriptedEngine):
-    native_calls = True
+    """Tells its models of their tools."""
 
-    def prompt(self, messages: tuple[Message, ...]) -> Any:
-        return super().prompt(messages)
+    native_calls = True
+    offered: frozenset[str] = frozenset()
+    """Names of the tools that a context offered."""
+
+    def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        self.offered |= {tool["name"] for tool in context.tools}
+        return super().stream(context, sampling)
 
 
 def test_the_manager_is_told_of_its_tools_in_its_prompt_or_by_its_engine():
@@ -417,6 +455,24 @@ def test_the_manager_is_told_of_its_tools_in_its_prompt_or_by_its_engine():
     engine = Native([reply(("final_answer", {}), when=""), Turn("<ANSWER> 7 </ANSWER>")])
     told_by_engine = play([], Managed("paper"), roles={"manager": engine})
     assert '"description"' not in seen(told_by_engine, "manager") and PROBLEM.text in seen(told_by_engine, "manager")
+    assert engine.offered == {*Managed().tools, "final_answer"}
+
+
+def test_with_other_tags_nothing_is_called_natively():
+    tags = CallTags(call=("<tools>", "</tools>"))
+    final = Turn(render_reply("r", [ToolCall("final_answer", {})], tags))
+    engine = Native([final, Turn("<ANSWER> 7 </ANSWER>")])
+    episode = play([], Managed("paper", tags=tags), roles={"manager": engine})
+    assert '"description"' in seen(episode, "manager") and not engine.offered and episode.answer == "7"
+
+
+def test_calls_in_the_thoughts_of_a_manager_are_not_made():
+    thought = reply(("final_answer", {}), program("print 9")).says
+    turns = [Turn(f"<think> {thought} </think> {reply(program('print 3')).says}", seconds=0), *END]
+    episode = play(turns)
+    assert told(episode) == (Response("python", OK, "3"),) and episode.answer == "7"
+    assert [call.name for call in calls(episode)] == ["python", "final_answer"]
+    assert all(one.reply.well_formed for one in rounds(episode))
 
 
 def test_the_prompts_of_the_paper_style_end_an_episode_as_they_say():

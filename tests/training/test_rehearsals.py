@@ -20,7 +20,8 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Status, Trace
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Reply, Response, ToolCall, read_reply, read_responses
-from orgthink.organizations.paramanager import ParaManager, ToolUse
+from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.tool_use import ToolUse
 from orgthink.tasks import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 from orgthink.tasks.expression import ExpressionError, parse
 from orgthink.tasks.ledger import PRICE, entries, named

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Message, Problem, Sampling, Trace
@@ -38,7 +37,7 @@ class Asking:
     """Of the plans."""
     name: str = MODEL
 
-    roles: ClassVar[tuple[str, ...]] = (MODEL,)
+    roles = (MODEL,)
 
     async def run(self, problem: Problem, session: Session) -> None:
         asked = request(problem, plan_of(problem, session.capacity, self.seed), session.capacity)

@@ -1,0 +1,128 @@
+"""A round of a manager (section 3.1 of ParaManager): every call is checked by itself, those that can be made run side
+by side, and when all are back each has its response.
+
+A call that cannot be made is answered with PARSE_ERR, one that fails or that the budget forbids with EXEC_ERR, one that
+its deadline ends with TIMEOUT; its siblings run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from orgthink.episode import FormatError
+from orgthink.grammar.toolcall import BadCall, CallStatus, Reply, Response, ToolCall
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.budget import BudgetExhausted
+from orgthink.runtime.result import Result
+from orgthink.tools.faults import INJECTED, Faults, injected
+from orgthink.tools.tool import Desk, Tool, status_of
+from orgthink.tools.toolbox import FINAL
+
+_SHOWN = 64
+"""Characters of a name that are shown."""
+_SAID = 240
+"""Characters of an error that are shown."""
+
+
+class Order(NamedTuple):
+    """A call that can be made."""
+
+    key: str
+    """Of its fork: round and place, such as `2.1`."""
+    tool: Tool
+    arguments: dict[str, object]
+    fault: CallStatus | None
+    """How it is made to fail, instead of being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Makes the calls of a manager's replies."""
+
+    manager: Agent
+    """Whose calls these are."""
+    tools: Mapping[str, Tool]
+    """What it may call, by name."""
+    desk: Desk
+    """What calls may know of the episode."""
+    calls: int
+    """n_max: a round's further calls are not made."""
+    seconds: float
+    """Deadline of a call."""
+    tokens: int
+    """What comes back is cut after so many."""
+    faults: Faults
+    """Calls that are made to fail."""
+
+    async def responses(self, n: int, reply: Reply) -> list[Response]:
+        """What came of the calls in the reply of round n, in their order; a reply without any has one response."""
+        judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
+        sent = [self._sent(order) if isinstance(order, Order) else order for order in judged]
+        told = [await self._response(each) if isinstance(each, Order) else each for each in sent]
+        return told or [Response("", CallStatus.PARSE_ERR, self._missing())]
+
+    def _missing(self) -> str:
+        """What is wrong with a reply in which there is no call."""
+        if not self.manager.truncated:
+            return f"there is no call in the reply: call a tool, or {FINAL} to end"
+        self.desk.session.fault(self.manager, FormatError.TRUNCATED)
+        return "the reply was cut off before a call was complete"
+
+    def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
+        """A call as it can be made, or what is told of one that cannot."""
+        name = (call.name or "")[:_SHOWN]
+        try:
+            if isinstance(call, BadCall):
+                raise ValueError(call.problem)
+            if place > self.calls:
+                raise ValueError(f"a round has at most {self.calls} calls")
+            tool = self._known(name)
+            arguments = tool.parameters.check(call.arguments)
+        except ValueError as error:
+            self.desk.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {error}")
+            return Response(name, CallStatus.PARSE_ERR, str(error))
+        fault = self.faults.of(f"{self.desk.problem.id}|{self.desk.session.sample}", key)
+        if fault is CallStatus.PARSE_ERR:
+            return Response(name, fault, INJECTED)
+        return Order(key, tool, arguments, fault)
+
+    def _known(self, name: str) -> Tool:
+        """The tool of that name; ValueError if there is none."""
+        if name not in self.tools:
+            near = get_close_matches(name, [*self.tools, FINAL], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join((*self.tools, FINAL))}"
+            raise ValueError(f"there is no tool {name!r}: {hint}")
+        return self.tools[name]
+
+    def _sent(self, order: Order) -> Order | Response:
+        """A call that is set to work, or what is told of one that the budget forbids.
+
+        Its cost is known from the start: one that never gets its turn costs nothing.
+        """
+        tool, fault, session = order.tool, order.fault, self.desk.session
+        agent = tool.agent(order.arguments, self.desk) if fault is None else session.code(tool.name)
+        agent.spend(0.0)
+
+        async def work(agent: Agent) -> Result | str | None:
+            try:
+                return injected(fault) if fault else await tool.work(agent, order.arguments, self.desk)
+            finally:  # who spends its last unit beforehand could not decode any more
+                agent.spend(tool.cost)
+
+        try:
+            session.fork(self.manager, order.key, agent, work, seconds=self.seconds)
+        except BudgetExhausted as error:
+            return Response(tool.name, CallStatus.EXEC_ERR, f"budget exhausted: {error}")
+        return order
+
+    async def _response(self, order: Order) -> Response:
+        """What the manager is told of a call that was made, once it is over."""
+        result = await self.desk.session.join(self.manager, order.key)
+        status = status_of(result)
+        text = result.text
+        if not text and status is not CallStatus.OK:
+            text = " ".join((result.error or result.status).split())[:_SAID]
+        return Response(order.tool.name, status, self.manager.cut(text.strip(), self.tokens))

@@ -1,0 +1,16 @@
+"""Tool use (base+tool in Table 1 of ParaManager): one model that calls tools itself. The baseline of a manager."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orgthink.organizations.paramanager import ParaManager
+
+
+@dataclass(frozen=True)
+class ToolUse(ParaManager):
+    """The same rounds, without anyone to delegate to."""
+
+    tools: tuple[str, ...] = ("python", "search")
+    """Which of the suite."""
+    name: str = "tool-use"
