@@ -148,8 +148,9 @@ class Calling(Protocol):
 
 def crowded(organization: Organization, capacity: int) -> str | None:
     """A line on a pool in which agents that are called in one round wait for each other; `None` if there is room."""
-    agents = isinstance(organization, Calling) and not ROLES.keys().isdisjoint(organization.tools)
-    wanted = 1 + organization.calls if agents else 1
+    if not isinstance(organization, Calling) or ROLES.keys().isdisjoint(organization.tools):
+        return None
+    wanted = 1 + organization.calls
     if capacity >= wanted:
         return None
     room = max(1, capacity - 1)
