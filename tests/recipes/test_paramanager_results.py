@@ -202,7 +202,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
         renew=True,
         capacity=9,
         set=(POOL_WORDS, "aliases=true", "rounds=5", "brief=true", "response_tokens=32", 'faults={"rate":0.12}'),
-        n=240,
+        n=180,
         samples=8,
         concurrency=256,
     )
@@ -245,13 +245,15 @@ def test_what_is_missing_is_trained_and_collected_in_order(tmp_path: Path, comma
     results.train(tmp_path)
     model = rehearsed(tmp_path)
     collection = tmp_path / runs.COLLECTED
-    assert commands[:4] == [
-        ("train", runs.REHEARSED, "--out", str(tmp_path / runs.REHEARSED)),
+    form = tmp_path / runs.FORM / "checkpoints" / "step-001300" / "model"
+    assert commands[:5] == [
+        ("train", runs.FORM, "--out", str(tmp_path / runs.FORM)),
+        ("train", runs.REHEARSED, "--model", str(form), "--out", str(tmp_path / runs.REHEARSED)),
         ("eval", "--resume", str(collection)),
         ("train", runs.SFT, "--model", str(model), "--episodes", str(collection), "--out", str(tmp_path / runs.SFT)),
         ("train", "pocket-tools", "--seed", "1", "--out", str(tmp_path / "pocket-tools-seed1")),
     ]
-    assert {words[1] for words in commands[4:]} == set(runs.TRAINED[3:])
+    assert {words[1] for words in commands[5:]} == set(runs.TRAINED[4:])
     assert RunFolder.open(collection).config["settings"]["engine"]["model"] == str(model)
     commands.clear()
     results.train(tmp_path)
@@ -259,13 +261,13 @@ def test_what_is_missing_is_trained_and_collected_in_order(tmp_path: Path, comma
 
 
 def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: list[tuple[str, ...]]):
-    shared_runs.train_missing(tmp_path, runs.FIRST)
+    shared_runs.train_missing(tmp_path, runs.FIRST, runs.BASES)
     elsewhere = EngineSpec(str(rehearsed(Path("/elsewhere"))))
     path = tmp_path / runs.COLLECTED
     RunFolder.create(path, "eval", replace(collect.plan(elsewhere), concurrency=7))
     collect.collect_missing(tmp_path)
     assert commands[-1] == ("eval", "--resume", str(path))
-    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * 240 * 8)
+    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * 180 * 8)
     commands.clear()
     collect.collect_missing(tmp_path)
     assert commands == []
@@ -276,12 +278,12 @@ def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: li
     [
         {"n": 10},
         {"task": "arithmetic-mini@0/2"},
-        {"engine": EngineSpec("/elsewhere/pocket-rehearsed/checkpoints/step-000001/model")},
+        {"engine": EngineSpec("/elsewhere/pocket-rehearsed-again/checkpoints/step-000001/model")},
         {"organizations": {"paramanager": Setting("x", faults=0.2).organized()}},
     ],
 )
 def test_another_collection_does_not_bear_the_name(tmp_path: Path, commands: list[tuple[str, ...]], other: dict):
-    shared_runs.train_missing(tmp_path, runs.FIRST)
+    shared_runs.train_missing(tmp_path, runs.FIRST, runs.BASES)
     ours = collect.plan(EngineSpec(str(rehearsed(Path("/elsewhere")))))
     RunFolder.create(tmp_path / runs.COLLECTED, "eval", replace(ours, **other))
     with pytest.raises(UserError, match="collected otherwise"):
@@ -415,7 +417,9 @@ def test_what_is_not_trained_yet_is_skipped(
     results.make(results.Options(runs=tmp_path / "runs", out=tmp_path / "out", evaluate="0/1"))
     assert {one.model for one in evaluated} == {*runs.members("seen"), "pocket-roles", "pocket-async"}, "they ship"
     told = capsys.readouterr().out
-    assert all(f"{run}, " in told for run in runs.TRAINED if run != runs.NO_SFT), "its training is all that is shown"
+    assert all(f"{run}, " in told for run in runs.TRAINED if run not in (runs.NO_SFT, runs.FORM)), (
+        "their training is all that is shown"
+    )
     assert not (tmp_path / "runs").exists()
 
 

@@ -68,15 +68,27 @@ class Outside:
         assert self.secret.read_text() == "ESCAPED: the secret"
         folders = ["/", "/tmp", "/var/tmp", "/dev/shm", "/dev", "/usr/bin", "/usr/lib", "/home", Path.home(), PROJECT]
         assert not [folder for folder in folders if (Path(folder) / self.mark).exists()]
-        assert not processes.children(os.getpid())
+        assert not children()
+
+
+ELDERS: set[int] = set()
+"""Children of this process that other tests have left to go on, such as a pool of workers."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elders():
+    ELDERS.update(processes.children(os.getpid()))
+
+
+def children() -> list[int]:
+    """Those that came since."""
+    return [pid for pid in processes.children(os.getpid()) if pid not in ELDERS]
 
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory):
     """Bait: a secret, someone who listens, and this process, which adopts whatever outlives its parents."""
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    before = processes.children(os.getpid())
-    assert not before
     secret = tmp_path_factory.mktemp("outside") / "secret"
     secret.write_text("ESCAPED: the secret")
     name = f"orgthink-{uuid4().hex}"
@@ -191,7 +203,7 @@ def test_rooms_end_with_a_process_that_is_killed(outside):
     while any(_command(pid) for pid in below) and time.monotonic() - start < 30:
         time.sleep(0.01)
     assert not [pid for pid in below if _command(pid)]
-    for pid in processes.children(os.getpid()):  # adopted, and dead
+    for pid in children():  # adopted, and dead
         os.waitpid(pid, 0)
     outside.untouched()
 
@@ -229,7 +241,7 @@ async def test_no_more_than_so_many_at_once():
     async def watch() -> None:
         nonlocal most
         while True:
-            most = max(most, len(processes.children(os.getpid())))
+            most = max(most, len(children()))
             await asyncio.sleep(0.002)
 
     watching = asyncio.create_task(watch())

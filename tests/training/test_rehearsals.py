@@ -37,7 +37,11 @@ from orgthink.training.teachers.manager import CALCULATORS, Seen, reply
 
 N = 192
 """Episodes that are looked at: three batches, which differ in pool and calls a round."""
-SILENT = {"code_reasoner": "no <code> in the reply", "knowledge_searcher": "no <query> in the reply"}
+SILENT = {
+    "code_reasoner": "no <code> in the reply",
+    "knowledge_searcher": "no <query> in the reply",
+    "critical_reviewer": "no answer in the reply",
+}
 """What is told of agents who are not good at code; managers only have to learn that it is a failure."""
 PRICES = {entry.name: str(entry.coins) for entry in entries()}
 
