@@ -104,7 +104,9 @@ def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, vers
     if len(temperatures) > 1 or not min(temperatures) > 0:
         raise ValueError(f"{name}: drawn at temperature {sorted(temperatures)}: train with one, above 0")
     row, temperature = row_of(trace), temperatures.pop()
-    end = 1 + max((at for at, trained in enumerate(row.trained) if trained), default=-1)  # what it was told last is seen by no token
+    end = 1 + max(
+        (at for at, trained in enumerate(row.trained) if trained), default=-1
+    )  # what it was told last is seen by no token
     return PolicyRow(
         row.token_ids[:end],
         row.trained[:end],
