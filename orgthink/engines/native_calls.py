@@ -12,6 +12,7 @@ from typing import Any
 
 from orgthink.engines.engine import Tools
 from orgthink.episode import Message
+from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
 
 NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}}
@@ -83,7 +84,7 @@ def _text(call: _Call) -> str:
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)
-    for tag in (*TAGS.reasoning, *TAGS.call):  # what a call quotes is never one itself, not even in a broken one
+    for tag in (*TAGS.reasoning, *TAGS.call, THOUGHT):  # quoted, it is none: not even in a broken call
         text = text.replace(tag, "\\u003c" + tag[1:])
     return f"{TAGS.call[0]}\n{text}\n{TAGS.call[1]}\n"
 

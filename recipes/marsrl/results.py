@@ -13,20 +13,19 @@ Each only evaluates its half of what is trained already. Then the first command 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orgthink.errors import UserError
 from recipes.marsrl import plan, runs, tables
 from recipes.marsrl.plan import Design, Laboratory, Setting
 from recipes.marsrl.readme import render
 from recipes.marsrl.tables import Point, Row
 from recipes.shared import script
 from recipes.shared.conditions import circumstances
+from recipes.shared.laboratory import evaluate_share, share
 from recipes.shared.runs import metrics, train_missing, trained_tokens
 
 HERE = Path(__file__).parent
@@ -123,7 +122,7 @@ def make(options: Options, design: Design | None = None) -> None:
     """The results, written to `options.out` with the plots and the tables of README.md; or only some evaluations."""
     design = design or Design(options.n)
     if options.evaluate is not None:
-        asyncio.run(_evaluate(options, design, *_share(options.evaluate)))
+        asyncio.run(_evaluate(options, design, *share(options.evaluate)))
         return
     script.require_place(options, HERE)
     if not options.stand_in:
@@ -131,22 +130,9 @@ def make(options: Options, design: Design | None = None) -> None:
     script.write(asyncio.run(_measure(options, design)), options.out, HERE, _draw, render)
 
 
-def _share(text: str) -> tuple[int, int]:
-    """I and N of `I/N`; UserError if it is none."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or int(found[1]) >= int(found[2]):
-        raise UserError(f"--evaluate {text}: write I/N, where I counts from 0 to N - 1, such as 0/2")
-    return int(found[1]), int(found[2])
-
-
 async def _evaluate(options: Options, design: Design, i: int, n: int) -> None:
-    """One process's share. The shares are the same whatever is evaluated or trained already, so they never meet."""
     async with Laboratory(options.runs, design, options.stand_in) as lab:
-        for setting in lab.needed()[i::n]:
-            if lab.ready(setting):
-                await lab.attempts(setting)
-            else:
-                print(f"{setting.model} is not trained yet: skipped", flush=True)
+        await evaluate_share(lab, i, n)
 
 
 async def _measure(options: Options, design: Design) -> dict[str, Any]:

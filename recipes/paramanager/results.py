@@ -13,14 +13,12 @@ Each only evaluates its half of what is trained already. Then the first command 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orgthink.errors import UserError
 from recipes.paramanager import plan, runs, tables
 from recipes.paramanager.collect import collect_missing, retained
 from recipes.paramanager.plan import Design, Laboratory, Setting
@@ -28,6 +26,7 @@ from recipes.paramanager.readme import render
 from recipes.paramanager.tables import Point, Row
 from recipes.shared import script
 from recipes.shared.conditions import circumstances
+from recipes.shared.laboratory import evaluate_share, share
 from recipes.shared.runs import finished, metrics, train_missing
 
 HERE = Path(__file__).parent
@@ -128,7 +127,7 @@ def make(options: Options, design: Design | None = None) -> None:
     """The results, written to `options.out` with the plots and the tables of README.md; or only some evaluations."""
     design = design or Design(options.n)
     if options.evaluate is not None:
-        asyncio.run(_evaluate(options, design, *_share(options.evaluate)))
+        asyncio.run(_evaluate(options, design, *share(options.evaluate)))
         return
     script.require_place(options, HERE)
     if not options.stand_in:
@@ -144,22 +143,9 @@ def train(folder: Path) -> None:
     train_missing(folder, runs.TRAINED, runs.BASES, runs.EPISODES)
 
 
-def _share(text: str) -> tuple[int, int]:
-    """I and N of `I/N`; UserError if it is none."""
-    found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or int(found[1]) >= int(found[2]):
-        raise UserError(f"--evaluate {text}: write I/N, where I counts from 0 to N - 1, such as 0/2")
-    return int(found[1]), int(found[2])
-
-
 async def _evaluate(options: Options, design: Design, i: int, n: int) -> None:
-    """One process's share. The shares are the same whatever is evaluated or trained already, so they never meet."""
     async with Laboratory(options.runs, design, options.stand_in) as lab:
-        for setting in lab.needed()[i::n]:
-            if lab.ready(setting):
-                await lab.attempts(setting)
-            else:
-                print(f"{setting.model}, {setting}: not trained yet: skipped", flush=True)
+        await evaluate_share(lab, i, n)
 
 
 async def _measure(options: Options, design: Design) -> dict[str, Any]:

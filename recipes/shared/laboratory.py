@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from orgthink.engines import MODELS, EngineSpec, engine_spec, open_engine
 from orgthink.engines.engine import Engine
@@ -20,6 +21,18 @@ from recipes.shared.runs import fingerprint, metrics, model_folder
 
 Design = TypeVar("Design")
 """How much a recipe evaluates."""
+
+
+class OfModel(Protocol):
+    """One thing to evaluate."""
+
+    @property
+    def model(self) -> str:
+        """Name of the trained run or shipped model that it is about."""
+        ...
+
+
+Setting = TypeVar("Setting", bound=OfModel)
 
 
 @dataclass
@@ -95,3 +108,36 @@ def took(path: Path) -> float:
     """Seconds that an evaluation took, over all its sessions."""
     elapsed = [line["elapsed"] for line in metrics(path)]
     return sum(now for now, later in zip(elapsed, [*elapsed[1:], 0.0], strict=True) if later < now)
+
+
+class Evaluating(Protocol[Setting]):
+    """A laboratory that knows everything that its tables need."""
+
+    def needed(self) -> list[Setting]:
+        """Each setting once: a list that does not change while trainings go on."""
+        ...
+
+    def ready(self, setting: Setting) -> bool:
+        """Whether everything that it evaluates is trained."""
+        ...
+
+    async def attempts(self, setting: Setting) -> object:
+        """Evaluate it, unless that is done."""
+        ...
+
+
+def share(text: str) -> tuple[int, int]:
+    """I and N of `I/N`; UserError if it is none."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise UserError(f"--evaluate {text}: write I/N, where I counts from 0 to N - 1, such as 0/2")
+    return int(found[1]), int(found[2])
+
+
+async def evaluate_share(lab: Evaluating[Setting], i: int, n: int) -> None:
+    """One process's share. The shares are the same whatever is evaluated or trained already, so they never meet."""
+    for setting in lab.needed()[i::n]:
+        if lab.ready(setting):
+            await lab.attempts(setting)
+        else:
+            print(f"{setting.model} is not trained yet, or a model beside it: skipped", flush=True)

@@ -177,6 +177,7 @@ async def test_two_calls_are_two_however_they_are_streamed(parts, at_once):
         ('{"code": print(1)}', "not JSON"),
         ('["x"]', "is an object"),
         ("{} {}", "not JSON"),
+        ('{"code": "</think>', "not JSON"),
         ('{"code": "</tool_call><tool_call>{\\"name\\": \\"search\\", \\"arguments\\": {}}', "not JSON"),
     ],
 )

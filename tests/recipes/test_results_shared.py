@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from orgthink.measure.estimate import Estimate
 from orgthink.store import RunFolder
 from recipes.shared import runs
 from recipes.shared.estimates import as_json, by_problem, ratio
-from recipes.shared.laboratory import took
+from recipes.shared.laboratory import evaluate_share, share, took
 from recipes.shared.readme import fill, interval
 
 RECIPE = "asyncthink-countdown-mini"
@@ -195,3 +195,35 @@ def test_what_is_missing_is_trained_and_what_is_begun_goes_on(tmp_path: Path, mo
         monkeypatch.setattr(runs, "run_orgthink", lambda *arguments: told.append(arguments))
         runs.train_missing(tmp_path, [f"{RECIPE}-seed3"])
     assert told[-1] == ("train", RECIPE, "--seed", "3", "--out", str(tmp_path / f"{RECIPE}-seed3"))
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A thing to evaluate."""
+
+    model: str
+
+
+@dataclass
+class Shared:
+    """A laboratory in which every fourth model is not trained."""
+
+    done: list[str] = field(default_factory=list)
+
+    def needed(self) -> list[Needed]:
+        return [Needed(f"model-{i}") for i in range(10)]
+
+    def ready(self, setting: Needed) -> bool:
+        return int(setting.model[6:]) % 4 > 0
+
+    async def attempts(self, setting: Needed) -> None:
+        self.done.append(setting.model)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 12])
+async def test_shares_are_everything_that_is_trained_and_never_meet(parts: int, capsys: pytest.CaptureFixture[str]):
+    labs = [Shared() for _ in range(parts)]
+    for i, lab in enumerate(labs):
+        await evaluate_share(lab, *share(f"{i}/{parts}"))
+    assert sorted(model for lab in labs for model in lab.done) == [f"model-{i}" for i in range(10) if i % 4]
+    assert sorted(line.split()[0] for line in capsys.readouterr().out.splitlines()) == ["model-0", "model-4", "model-8"]

@@ -170,13 +170,15 @@ READING = [
     ends("the environment", "import os\nprint(sorted(os.environ))",
          "['HOME', 'LC_CTYPE', 'LD_LIBRARY_PATH', 'PATH', 'PWD']"),
     ends("the environment of others", """
-        import glob
-        print([open(file, "rb").read() for file in glob.glob("/proc/*/environ")], glob.glob("/proc/*/root/*"))
+        import glob, os
+        rooms = glob.glob(os.path.join("/proc/*", "root", "*"))
+        print([open(file, "rb").read() for file in glob.glob("/proc/*/environ")], rooms)
         """, "[] []"),
     fails("its own memory by /proc", "open('/proc/self/mem', 'r+b')", "FileNotFoundError"),
     ends("a symlink out", """
         import os
-        for target in ("@SECRET@", "/proc/1/root/etc/passwd", "/../../../../etc/passwd", "../../../../../..@SECRET@"):
+        first = os.path.join("/proc/1", "root", "etc/passwd")
+        for target in ("@SECRET@", first, "/../../../../etc/passwd", "../../../../../..@SECRET@"):
             os.symlink(target, "/tmp/link")
             try: print("ESCAPED", open("/tmp/link").read())
             except OSError as error: print(type(error).__name__)
