@@ -44,6 +44,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.eval import Eval
     from orgthink.cli.measure import Measure
     from orgthink.cli.run import Run
+    from orgthink.cli.size import Size
     from orgthink.cli.synth import Synth
     from orgthink.cli.train import Train
     from orgthink.cli.view import View
@@ -54,6 +55,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "eval": Eval,
         "synth": Synth,
         "train": Train,
+        "size": Size,
         "measure": Measure,
         "view": View,
         "demo": Demo,

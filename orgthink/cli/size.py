@@ -1,0 +1,142 @@
+"""`orgthink size`: a recipe or a model → what a step of it takes on so many GPUs, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from orgthink.errors import UserError, user_input
+from orgthink.scale.sizing.memory import GIB
+
+if TYPE_CHECKING:
+    from orgthink.scale.sizing.plan import Plan
+    from orgthink.training.recipes import KnownJob
+
+
+@dataclass(frozen=True)
+class Size:
+    """Say what a training step takes on GPUs: memory, tokens, seconds, and whether it fits. Computes, runs nothing.
+
+    Every budget of the recipe counts as used up; `--assume sampled=700` says otherwise. docs/scale.md has the formulas'
+    assumptions. Nothing here was measured on a GPU.
+    """
+
+    what: Annotated[Positional[str], arg(metavar="RECIPE_OR_MODEL")]
+    """A recipe, such as `asyncthink-qwen3-math`; or a model, whose work is then `--assume problems=64 group=8 …`."""
+    model: str | None = None
+    """Model of a recipe: `qwen3-8b` and the like, a shipped one, a folder, a config.json; without it the recipe's."""
+    gpus: int = 8
+    """The most to try: 1, 2, 4, … up to so many."""
+    gpu: str = "h100"
+    """Accelerator: `a100`, `h100`, `h200`, `b200`, `l40s`."""
+    set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
+    """Settings of the recipe, as `orgthink train` takes them."""
+    assume: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
+    """Anything else of the calculation, such as sampled=700 prompt=300 share=0.6 split=4 flops=0.3 memory=96 (an
+    unknown name lists them)."""
+
+    def __call__(self) -> int:
+        try:
+            from orgthink.training import recipes
+        except ModuleNotFoundError as error:
+            raise UserError(f"sizes of recipes need {error.name}: pip install 'orgthink[local]'") from error
+        from orgthink.scale.sizing.configs import config_of, known_models, require_known
+        from orgthink.scale.sizing.recipe import model_of
+        from orgthink.scale.sizing.sweep import plans
+
+        if self.gpus < 1:
+            raise UserError(f"--gpus {self.gpus}: it must be at least 1")
+        job = recipes.RECIPES.get(self.what)
+        if job is None:
+            require_known(self.what, [*recipes.RECIPES, *known_models()])
+            if self.model is not None or self.set:
+                raise UserError(
+                    f"{self.what} is no recipe: --model and --set are for one, --assume sets a model's work"
+                )
+        else:
+            with user_input():
+                job = recipes.adjusted(job, {}, self.set)
+        config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
+        found = plans(job, config, self.gpus, self.gpu, self.assume)
+        print(f"{self.what}, {self.gpu} × {self.gpus}")
+        for line in (*told(found[-1], job), *table(found)):
+            print(line)
+        return 0
+
+
+def told(plan: Plan, job: KnownJob | None) -> list[str]:
+    """What the table is about: the model, the work, the GPU."""
+    from orgthink.scale.sizing.recipe import frozen_models, most_sampled
+
+    model, work, gpu, cluster = plan.model, plan.work, plan.gpu, plan.cluster
+    bound, others = (None, []) if job is None else (most_sampled(job), frozen_models(job))
+    lines = [
+        f"model     {parameters(model.total)} parameters, {parameters(model.active)} active for a token; "
+        f"{model.kv_bytes(plan.setup.sampler):,} bytes of cache a token",
+        f"step      {work.problems} problems × {work.group} attempts × {work.agents} agents of "
+        f"{work.prompt:,} prompt + {work.injected:,} injected + {work.sampled:,} sampled tokens",
+        f"tokens    {work.prefilled:,.0f} read and {work.decoded:,} sampled; {work.computed:,} computed in training, "
+        f"{work.trained:,} of them trained",
+        *([f"at most   {bound:,} sampled, if every turn used its budget"] if bound else []),
+        f"GPU       {gpu.memory:g} GB, {gpu.bf16:g} TFLOP/s in bfloat16, {gpu.bandwidth:,g} GB/s",
+        f"assumed   {cluster.flops:.0%} of the TFLOP/s, {cluster.streaming:.0%} of the bandwidth, "
+        f"{cluster.usable:.0%} of the memory",
+    ]
+    if others:
+        lines.append(f"not in    frozen models ({', '.join(others)}) and tools: their GPUs, and the waiting for them")
+    return lines
+
+
+ROWS: Mapping[str, Callable[[Plan], float | None]] = {
+    "weights GiB": lambda plan: plan.memory.weights / GIB,
+    "gradients GiB": lambda plan: plan.memory.gradients / GIB,
+    "Adam states GiB": lambda plan: plan.memory.adam / GIB,
+    "reference GiB": lambda plan: plan.memory.reference / GIB,
+    "gathered GiB": lambda plan: plan.memory.gathered / GIB,
+    "activations GiB": lambda plan: plan.memory.activations / GIB,
+    "sampler GiB": lambda plan: plan.memory.sampler / GIB,
+    "its cache GiB": lambda plan: max(0.0, plan.memory.cache) / GIB,
+    "= training GiB": lambda plan: plan.memory.training / GIB,
+    "= sampling GiB": lambda plan: plan.memory.sampling / GIB if plan.work.at_once else None,
+    "sequences at once": lambda plan: plan.fitting,
+    "prefill s": lambda plan: None if plan.seconds is None else plan.seconds.prefill,
+    "decoding s": lambda plan: None if plan.seconds is None else plan.seconds.decoding,
+    "training s": lambda plan: None if plan.seconds is None else plan.seconds.training,
+    "push s": lambda plan: None if plan.seconds is None else plan.seconds.push,
+    "= step s": lambda plan: None if plan.seconds is None else plan.seconds.step,
+}
+"""Memory of one GPU; sequences and seconds of the cluster."""
+
+
+def table(found: Sequence[Plan]) -> list[str]:
+    """A column for each plan, without rows that are empty in all, then a verdict for each."""
+    heads = [f"{plan.name} × {plan.cluster.gpus}" for plan in found]
+    lines = [["", *heads]]
+    for name, value in ROWS.items():
+        values = [value(plan) for plan in found]
+        if any(values):
+            lines.append([name, *map(number, values)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    shown = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    ]
+    most = max(map(len, heads))
+    return ["", *shown, "", *(f"{head:<{most}}  {plan.verdict}" for head, plan in zip(heads, found, strict=True))]
+
+
+def number(value: float | None) -> str:
+    """Three digits or so."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 or value == 0 or isinstance(value, int) else f"{value:#.3g}"
+
+
+def parameters(count: int) -> str:
+    """In billions or millions."""
+    return f"{count / 1e9:.2f} B" if count >= 1e9 else f"{count / 1e6:.2f} M"

@@ -1,0 +1,56 @@
+"""The config.json of a model, by its name, folder or file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from orgthink.engines import MODELS
+from orgthink.errors import UserError, pick
+from orgthink.training.dry_run import QWEN3_4B, QWEN3_30B_A3B
+
+
+def require_known(name: str, known: Sequence[str]) -> None:
+    """UserError with a suggestion if this is neither one of these names nor a file or folder."""
+    if not Path(name).exists():
+        pick("recipe or model", name, dict.fromkeys(known))
+
+
+def known_models() -> dict[str, Mapping[str, Any]]:
+    """Contents of config.json of models that are known without their files, as far as they decide sizes."""
+
+    def dense(layers: int, hidden: int, inner: int, heads: int, *, tied: bool = False) -> dict[str, Any]:
+        shape = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner}
+        return asdict(replace(QWEN3_4B, **shape, num_attention_heads=heads, tie_word_embeddings=tied))
+
+    shipped = {folder.name: json.loads((folder / "config.json").read_text()) for folder in sorted(MODELS.iterdir())}
+    return {
+        **shipped,
+        "qwen3-0.6b": dense(28, 1024, 3072, 16, tied=True),
+        "qwen3-1.7b": dense(28, 2048, 6144, 16, tied=True),
+        "qwen3-4b": asdict(QWEN3_4B),
+        "qwen3-8b": dense(36, 4096, 12_288, 32),
+        "qwen3-14b": dense(40, 5120, 17_408, 40),
+        "qwen3-32b": dense(64, 5120, 25_600, 64),
+        "qwen3-30b-a3b": QWEN3_30B_A3B,
+        "qwen3-235b-a22b": QWEN3_30B_A3B
+        | {"num_hidden_layers": 94, "hidden_size": 4096, "moe_intermediate_size": 1536, "num_attention_heads": 64},
+    }
+
+
+def config_of(model: str) -> Mapping[str, Any]:
+    """Contents of a model's config.json, by its name, folder or file. UserError if they cannot be read."""
+    if model in (known := known_models()):
+        return known[model]
+    require_known(model, list(known))
+    file = Path(model) / "config.json" if Path(model).is_dir() else Path(model)
+    try:
+        config = json.loads(file.read_text())
+    except ValueError as error:
+        raise UserError(f"{file} is no config.json: {error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file} is no config.json: it holds no JSON object")
+    return config

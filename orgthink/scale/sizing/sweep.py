@@ -1,0 +1,71 @@
+"""A recipe or a model on 1, 2, 4, … GPUs, with what is assumed in place of what we say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any, TypeVar
+
+from orgthink.errors import UserError, pick, user_input
+from orgthink.scale.sizing.hardware import ACCELERATORS, Accelerator, Cluster
+from orgthink.scale.sizing.plan import Plan
+from orgthink.scale.sizing.recipe import embedded_setup, verl_setup, work_of
+from orgthink.scale.sizing.setup import Setup
+from orgthink.scale.sizing.shape import Model
+from orgthink.scale.sizing.work import Work
+from orgthink.store import typed
+from orgthink.training.jobs import Reinforced
+from orgthink.training.recipes import KnownJob
+
+Sizes = TypeVar("Sizes", Work, Setup, Cluster, Accelerator)
+
+
+def plans(
+    job: KnownJob | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()
+) -> list[Plan]:
+    """The embedded trainer on one GPU, then verl on 1, 2, 4, … of them; without those that `split` or `tensor` do not
+    divide. UserError for what cannot be assumed, or if none is left."""
+    card = pick("GPU", gpu.lower(), ACCELERATORS)
+    setups = {"embedded": embedded_setup(job)}
+    if job is None or isinstance(job, Reinforced):
+        setups["verl"] = verl_setup(job)
+    values = assumptions(assumed, (Work, Setup, Cluster, Accelerator))
+    found = []
+    with user_input():
+        work = with_assumed(work_of(job, config), values)
+        card = with_assumed(card, values)
+        cluster = with_assumed(Cluster(), values)
+        model = Model.of(config)
+        for name, setup in setups.items():
+            setup = with_assumed(setup, values)
+            for n in counts(gpus) if setup.sharded else [1]:
+                if n % setup.tensor == 0 and n % setup.split == 0:
+                    found.append(Plan(name, model, setup, work, card, replace(cluster, gpus=n)))
+    if not found:
+        raise UserError("no number of GPUs is left that tensor and split divide: raise --gpus, or lower them")
+    return found
+
+
+def counts(most: int) -> list[int]:
+    """1, 2, 4, … and the most."""
+    return sorted({*(2**i for i in range(most.bit_length())), most})
+
+
+def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:
+    """Values by the names of fields of these dataclasses. UserError for what is no NAME=VALUE of theirs."""
+    known = {item.name: None for kind in kinds for item in fields(kind) if item.name != "gpus"}
+    told = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise UserError(f"--assume {each}: write NAME=VALUE, such as sampled=700")
+        if name not in known:
+            raise UserError(f"--assume {each}: there is no {name}; there are {', '.join(known)}")
+        told[name] = value
+    return told
+
+
+def with_assumed(sizes: Sizes, values: Mapping[str, str]) -> Sizes:
+    """A dataclass with those of the values that it has fields for. UserError for a value of another type."""
+    old = asdict(sizes)
+    return typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")

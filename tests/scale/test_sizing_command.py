@@ -1,0 +1,123 @@
+"""`orgthink size`: plans of recipes, assumptions, bad input, and what docs/scale.md says of it."""
+
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from orgthink.cli import main
+from orgthink.cli.size import ROWS
+from orgthink.errors import UserError
+from orgthink.scale.sizing.configs import config_of
+from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
+from orgthink.scale.sizing.recipe import model_of
+from orgthink.scale.sizing.setup import Setup
+from orgthink.scale.sizing.sweep import assumptions, plans
+from orgthink.scale.sizing.work import Work
+from orgthink.training import recipes
+from orgthink.training.jobs import Reinforced
+
+H100 = ACCELERATORS["h100"]
+PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+EXAMPLES = re.findall(r"```text\n\$ orgthink (size .*)\n((?:.*\n)*?)```", PAGE)
+CHANGES = re.findall(r"^\| (?:–|`(.+?)`.*?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+"""What is assumed beside MarsRL's example → sequences at once, seconds of decoding and of a step on all GPUs."""
+
+
+def test_every_recipe_has_its_plans():
+    for name, job in recipes.RECIPES.items():
+        model = None if getattr(job, "model", "pocket") or "qwen3" in name else "pocket"
+        (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")
+        counts = [1, 1, 2, 4] if isinstance(job, Reinforced) else [1]
+        assert [plan.cluster.gpus for plan in found] == counts
+        assert first.name == "embedded"
+        assert first.model.total > 0
+
+
+def test_assumptions_reach_every_part():
+    told = ["sampled=7", "share=0.25", "flops=0.125", "memory=96", "sleeps=false"]
+    (*_, plan) = plans(recipes.RECIPES["asyncthink-qwen3-math"], config_of("qwen3-4b"), 2, "H100", told)
+    assert (plan.work.sampled, plan.setup.share, plan.setup.sleeps) == (7, 0.25, False)
+    assert (plan.cluster.flops, plan.gpu.memory, plan.gpu.bandwidth) == (0.125, 96, H100.bandwidth)
+    divided = plans(None, config_of("qwen3-4b"), 8, "h100", ["tensor=4"])
+    assert [(each.name, each.cluster.gpus) for each in divided] == [("verl", 4), ("verl", 8)]
+
+
+def test_names_of_assumptions_are_of_one_part_each():
+    names = [item.name for kind in (Work, Setup, Cluster, type(H100)) for item in fields(kind)]
+    assert len(set(names)) == len(names)
+    with pytest.raises(UserError, match="there is no gpus"):
+        assumptions(["gpus=4"], (Cluster,))
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("qwen3-4c", "did you mean qwen3-4b?"),
+        ("asyncthink-sft", "--model"),
+        ("qwen3-4b --model pocket", "is no recipe"),
+        ("qwen3-4b --gpu tpu", "unknown GPU"),
+        ("qwen3-4b --gpus 0", "at least 1"),
+        ("qwen3-4b --gpus 2 --assume tensor=8", "tensor"),
+        ("qwen3-4b --assume share=2", "share is 2.0"),
+        ("qwen3-4b --assume memory=nan", "memory is nan"),
+        ("qwen3-4b --assume group=many", "integer"),
+        ("qwen3-4b --assume G=8", "there is no G"),
+        ("qwen3-4b --assume group", "NAME=VALUE"),
+        ("marsrl-qwen3 --set rollout.group=1", "at least 2"),
+        ("{llama}", "not of llama"),
+        ("{broken}", "no hidden_size"),
+        ("{text}", "is no config.json"),
+    ],
+)
+def test_what_cannot_be_is_one_line(argv, says, tmp_path, capsys):
+    contents = {"llama": '{"model_type": "llama"}', "broken": '{"num_hidden_layers": 2}', "text": "hello"}
+    files = {name: tmp_path / f"{name}.json" for name in contents}
+    for name, file in files.items():
+        file.write_text(contents[name])
+    assert main(["size", *shlex.split(argv.format(**files))]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_the_page_has_examples():
+    assert len(EXAMPLES) >= 3
+    assert {"## Training on verl", "## Row formats of other engines"} <= set(PAGE.splitlines())
+
+
+@pytest.mark.parametrize(("command", "printed"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
+def test_the_page_shows_what_the_command_prints(command, printed, capsys):
+    assert main(shlex.split(command)) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_the_page_shows_what_each_change_buys(capsys):
+    (command,) = [command for command, _ in EXAMPLES if command.startswith("size marsrl-qwen3")]
+    assert len(CHANGES) >= 3
+    for change, *values in CHANGES:
+        assert main(shlex.split(f"{command} {change}")) == 0
+        lines = capsys.readouterr().out.splitlines()
+        rows = ("sequences at once", "decoding s", "= step s")
+        last = [line.split()[-1] for name in rows for line in lines if line.startswith(name)]
+        assert (change, last) == (change, values)
+
+
+def test_what_the_page_says_does_not_fit():
+    short = ["pack=1", "prompt=10", "sampled=100", "share=0.11"]
+    assert plans(None, config_of("qwen3-1.7b"), 1, "h100", ["pack=2048", "share=0.3"])[0].lacks == []
+    assert plans(None, config_of("qwen3-4b"), 1, "h100", short)[0].lacks
+    assert all(plan.lacks for plan in plans(recipes.RECIPES["marsrl-qwen3"], config_of("qwen3-30b-a3b"), 1024, "h100"))
+
+
+def test_rows_of_the_table_add_up():
+    for plan in plans(recipes.RECIPES["paramanager-qwen3"], config_of("qwen3-4b"), 8, "h200"):
+        value = {name: row(plan) for name, row in ROWS.items()}
+        states = ("weights", "gradients", "Adam states", "reference", "gathered", "activations")
+        beside = 0.0 if plan.setup.sleeps else value["sampler GiB"] + value["its cache GiB"]
+        assert value["= training GiB"] == pytest.approx(sum(value[f"{name} GiB"] for name in states) + beside)
+        parts = ("prefill s", "decoding s", "training s", "push s")
+        assert value["= step s"] == pytest.approx(sum(value[name] for name in parts))
