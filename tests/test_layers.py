@@ -18,7 +18,7 @@ FLOORS = {
     "tools": 3, "rewards": 3, "view": 3, "export": 3,
     "organizations": 4, "credit": 4,
     "training": 5, "evaluate": 5, "serve": 5,
-    "cli": 6, "__main__": 6,
+    "cli": 6, "scale": 6, "__main__": 6,
 }  # fmt: skip
 
 LEFT = {"engines", "runtime", "tools", "organizations"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -16,6 +16,7 @@ from orgthink.errors import UserError, pick, user_input
 from orgthink.store import RunFolder, require_vacant
 
 if TYPE_CHECKING:
+    from orgthink.scale.verl.launch import Cluster
     from orgthink.training.jobs import Report
     from orgthink.training.recipes import KnownJob, Training
     from orgthink.training.rl import Optimization
@@ -48,6 +49,10 @@ class Train:
     """Settings of the recipe, such as learning_rate=1e-4, rollout.group=16 or sampler=vllm."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
+    backend: Literal["embedded", "verl"] = "embedded"
+    """`embedded` trains in this process; `verl` on a cluster (docs/scale.md), with --device cpu for a look."""
+    cluster: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
+    """Where verl runs, such as nodes=2 gpus=8 tensor_parallel=2 address=HOST:6379; other settings are verl's own."""
     out: Path | None = None
     """New run folder; without it runs/RECIPE."""
     dry_run: bool = False
@@ -57,21 +62,36 @@ class Train:
 
     def __call__(self) -> int:
         try:
+            from orgthink.scale.verl import launch
             from orgthink.training import recipes
         except ModuleNotFoundError as error:
             raise UserError(f"training needs {error.name}: pip install 'orgthink[local]'") from error
+        if self.cluster and self.backend != "verl":
+            raise UserError("--cluster goes with --backend verl")
         if self.resume is not None:
-            if self != Train(resume=self.resume):
+            device = self.device if self.backend == "verl" else "auto"
+            alone = Train(resume=self.resume, backend=self.backend, cluster=self.cluster, device=device)
+            if self != alone:
                 raise UserError("--resume takes everything else from the folder: give it alone")
             folder = RunFolder.open(self.resume)
         else:
             training, path = recipes.Training(self.recipe, self._job()), self.out or Path("runs") / self.recipe
             if self.dry_run:
                 return _look_ahead(training, path)
+            if self.backend == "verl":
+                launch.require(training.job, self._cluster())
             folder = recipes.start(training, path)
+        if self.backend == "verl":
+            print(f"the model is in {launch.run(folder, self._cluster())}")
+            return 0
         with user_input(), _progress(folder, recipes.training_of(folder).job.settings) as report:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
+
+    def _cluster(self) -> Cluster:
+        from orgthink.scale.verl.launch import cluster_of
+
+        return cluster_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
     def _job(self) -> KnownJob:
         """The recipe's, as the options set it."""

@@ -6,7 +6,8 @@ The protocol is modelled on Tinker's: sample · logprobs · forward_backward · 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -62,6 +63,63 @@ class Signals:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Signals) if f.name != "where"}
         worse = max(self, other, key=lambda signals: signals.largest)
         return Signals(**sums | {"largest": worse.largest}, where=worse.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What is known of the N trained tokens of some rows, row by row, before they are computed."""
+
+    sampled_N: Tensor
+    """Log-probabilities with which they were drawn."""
+    old_N: Tensor
+    """Those that importance ratios of fresh tokens are relative to."""
+    age_N: Tensor
+    """How many updates of the sampler ago they were drawn."""
+    advantages_N: Tensor
+    """Of their episodes."""
+    weights_N: Tensor
+    """In the loss."""
+    lengths: Sequence[int]
+    """How many each row has."""
+    names: Sequence[str]
+    """What errors call each row."""
+
+    def row(self, place: int) -> str:
+        """The name of the row of a token."""
+        return next(name for name, end in zip(self.names, accumulate(self.lengths), strict=True) if place < end)
+
+
+def assess(
+    tokens: Tokens, loss: PolicyLoss, logprobs_N: Tensor, entropy_N: Tensor, reference_N: Tensor | None = None
+) -> tuple[Tensor, Signals]:
+    """The loss of tokens with these log-probabilities now, to derive, and what they say, but for what was computed.
+
+    UserError if a log-probability is not a number.
+    """
+    fresh_N, stale_N = tokens.age_N == 0, tokens.age_N > loss.staleness.bound
+    old_N, lengths = tokens.old_N.where(fresh_N, tokens.sampled_N), tokens.lengths
+    losses_N, clipped_N = token_losses(logprobs_N, old_N, tokens.advantages_N, loss, reference_N, stale_N, lengths)
+    result = (losses_N * tokens.weights_N).sum()
+    difference_N = (logprobs_N.detach() - tokens.sampled_N).abs()
+    log_ratio_N = logprobs_N.detach() - old_N
+    if not (difference_N.isfinite() & log_ratio_N.exp().isfinite()).all():
+        worst = tokens.row(int(difference_N.nan_to_num(nan=torch.inf).argmax()))
+        raise UserError(f"{worst}: a log-probability is not a number, or its ratio to the sampler's")
+    drift_N = difference_N.where(fresh_N, 0.0)
+    away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
+    return result, Signals(
+        loss=result.item(),
+        tokens=len(logprobs_N),
+        entropy=entropy_N.sum().item(),
+        clipped=int(clipped_N.sum()),
+        fresh=int(fresh_N.sum()),
+        stale=int(stale_N.sum()),
+        difference=drift_N.sum().item(),
+        largest=drift_N.max().item(),
+        where=tokens.row(int(drift_N.argmax())),
+        kl=(away_N.exp() - away_N - 1).sum().item(),
+        apart=told(log_ratio_N.where(fresh_N, 0.0), loss, lengths).abs().where(fresh_N, 0.0).sum().item(),
+    )
 
 
 class PolicyBackend(Protocol):
@@ -152,9 +210,7 @@ class EmbeddedBackend:
         device = self._parameters[0].device
         sampled_N = _trained(pack, [row.logprobs for row in pack.rows]).to(device)
         age_N = _trained(pack, [row.age for row in pack.rows]).to(device)
-        weights_N = weights_N.to(device)
-        fresh_N, stale_N = age_N == 0, age_N > loss.staleness.bound
-        old_N = old_N.to(device).where(fresh_N, sampled_N)
+        weights_N, old_N = weights_N.to(device), old_N.to(device)
         advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
         temperature_N = pack.spread([row.temperature for row in pack.rows]).to(device)
         logprobs_N, entropy_N = token_logprobs(self._model, pack, temperature_N)
@@ -163,37 +219,10 @@ class EmbeddedBackend:
             with torch.no_grad():
                 reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
         lengths = [sum(row.trained[1:]) for row in pack.rows]
-        losses_N, clipped_N = token_losses(logprobs_N, old_N, advantages_N, loss, reference_N, stale_N, lengths)
-        result = (losses_N * weights_N).sum()
-        difference_N = (logprobs_N.detach() - sampled_N).abs()
-        log_ratio_N = logprobs_N.detach() - old_N
-        if not (difference_N.isfinite() & log_ratio_N.exp().isfinite()).all():
-            raise UserError(
-                f"{self._worst(pack, difference_N)}: a log-probability is not a number, or its ratio to the sampler's"
-            )
+        known = Tokens(sampled_N, old_N, age_N, advantages_N, weights_N, lengths, [row.name for row in pack.rows])
+        result, signals = assess(known, loss, logprobs_N, entropy_N, reference_N)
         result.backward()
-        drift_N = difference_N.where(fresh_N, 0.0)
-        away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
-        return Signals(
-            loss=result.item(),
-            tokens=len(logprobs_N),
-            computed=len(pack.ids),
-            entropy=entropy_N.sum().item(),
-            clipped=int(clipped_N.sum()),
-            fresh=int(fresh_N.sum()),
-            stale=int(stale_N.sum()),
-            difference=drift_N.sum().item(),
-            largest=drift_N.max().item(),
-            where=self._worst(pack, drift_N),
-            kl=(away_N.exp() - away_N - 1).sum().item(),
-            apart=told(log_ratio_N.where(fresh_N, 0.0), loss, lengths).abs().where(fresh_N, 0.0).sum().item(),
-        )
-
-    def _worst(self, pack: Pack[PolicyRow], difference_N: Tensor) -> str:
-        """Who sampled the token whose log-probability is furthest off."""
-        place = int(difference_N.nan_to_num(nan=torch.inf).argmax())
-        row = pack.rows[int(pack.spread(range(len(pack.rows)))[place])]
-        return f"episode {row.episode}, {row.agent}"
+        return replace(signals, computed=len(pack.ids))
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
         norm = gradient_norm(self._parameters, clip)

@@ -63,6 +63,11 @@ class PolicyRow(Row):
     age: tuple[int, ...]
     """One for each token: how many updates of the sampler ago it was drawn; 0 where nothing is trained."""
 
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"episode {self.episode}, {self.agent}"
+
 
 def policy_rows(
     episode: Episode, advantage: float, trained: Callable[[Trace], bool] = lambda trace: True

@@ -1,0 +1,154 @@
+"""Weights that verl holds, as a `PolicyBackend`: verl's workers speak Tinker's words too.
+
+Rows go to the workers through TransferQueue. Workers compute in micro-batches of bounded size, so a minibatch is one
+call whatever its rows, and one optimizer step.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+import torch
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from orgthink.engines.engine import Engine
+from orgthink.errors import UserError
+from orgthink.scale.formats.shared import check
+from orgthink.scale.verl.loss import row_loss
+from orgthink.scale.verl.rows import fields, padding
+from orgthink.training.backend import Old, Signals
+from orgthink.training.models import copy_companions
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rows import PolicyRow
+
+if TYPE_CHECKING:
+    from orgthink.scale.verl.trainer import OrganizationTrainer
+
+PARTITION = "train"
+"""Where rows lie in TransferQueue."""
+
+
+class VerlBackend:
+    """Model and optimizer in verl's workers, the sampler in its rollout servers."""
+
+    def __init__(self, trainer: OrganizationTrainer, sampler: Engine, base: Path) -> None:
+        """`base` is the folder the model came from, whose other files go with it."""
+        self._trainer, self._sampler, self._base = trainer, sampler, base
+        self._workers = trainer.actor_rollout_wg
+        self._parts = max(self._workers._query_dispatch_info("actor")) + 1
+        self._numbers = count()
+        self._loss: PolicyLoss | None = None
+        self._awake = False
+
+    @property
+    def sampler(self) -> Engine:
+        return self._sampler
+
+    def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
+        with self._placed(rows, [0.0] * len(rows), [row.logprobs for row in rows]) as (batch, keys):
+            self._workers.compute_log_prob(batch)
+            found = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["log_probs"])["log_probs"]
+            return [_of_row(row, logprobs) for row, logprobs in zip(rows, found.unbind(), strict=True)]
+
+    def forward_backward(
+        self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
+    ) -> Signals:
+        if loss != self._loss:
+            self._workers.set_loss_fn(partial(row_loss, loss=loss))
+            self._loss = loss
+        old = [row.logprobs for row in rows] if old is None else old
+        with self._placed(rows, weights, old) as (batch, _):
+            if loss.kl > 0:
+                self._trainer._compute_ref_log_prob(batch, {})
+                batch.extra_info |= {"calculate_entropy": True, "compute_loss": True}
+            return _signals(self._workers.forward_backward(batch))
+
+    def optim_step(self, learning_rate: float, clip: float) -> float:
+        """The workers clip to the norm in verl's settings, which launch.py takes from the job."""
+        norms = [said["grad_norm"] for said in self._workers.optimizer_step({"lr": learning_rate}) if said]
+        norm = float(norms[0])
+        if norm != norm or norm == float("inf"):
+            raise UserError(f"the gradient's norm is {norm}: lower the learning rate, or look at the rewards")
+        return norm
+
+    async def sync_sampler(self, version: str) -> None:
+        self._sleep()
+        await self._trainer.checkpoint_manager.update_weights(int(version))
+        self._awake = True
+
+    def save(self, folder: Path) -> None:
+        self._workers.save_checkpoint(str(folder / "verl"), None, 0, None)
+        shutil.rmtree(folder / "model")
+        (folder / "verl" / "huggingface").rename(folder / "model")
+        copy_companions(self._base, folder / "model")
+
+    def load(self, folder: Path) -> None:
+        if not (folder / "verl").is_dir():
+            raise UserError(f"{folder} is no checkpoint of verl: go on with the backend that wrote it")
+        self._workers.load_checkpoint(str(folder / "verl"))
+
+    def _sleep(self) -> None:
+        """Let the servers give back the memory that training needs."""
+        if self._awake:
+            self._trainer.checkpoint_manager.sleep_replicas()
+            self._awake = False
+
+    @contextmanager
+    def _placed(
+        self, rows: Sequence[PolicyRow], weights: Sequence[float], old: Old
+    ) -> Iterator[tuple[KVBatchMeta, list[str]]]:
+        """The rows in TransferQueue: as a batch that every worker gets an equal part of, and the key of each row."""
+        check(rows)  # verl does not
+        self._sleep()
+        short = min(rows, key=len)
+        filled = [padding(short)] * (-len(rows) % self._parts)
+        known = [fields(*row) for row in zip(rows, weights, old, strict=True)]
+        known += [fields(row, 0.0, row.logprobs) for row in filled]
+        keys = [f"{row.group}_{next(self._numbers)}_0" for row in (*rows, *filled)]
+        tags = [{"seq_len": len(row), "is_padding": row.episode == "padding"} for row in (*rows, *filled)]
+        tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(known), tags=tags)
+        try:
+            said = {"temperature": _temperature(rows), "calculate_entropy": True, "compute_loss": False}
+            batch = KVBatchMeta(partition_id=PARTITION, keys=keys, tags=tags, extra_info=said)
+            batch.reorder(_balanced([len(row) for row in (*rows, *filled)], self._parts))
+            yield batch, keys[: len(rows)]
+        finally:
+            tq.kv_clear(keys=keys, partition_id=PARTITION)
+
+
+def _balanced(lengths: Sequence[int], parts: int) -> list[int]:
+    """An order in which equal parts take about as long."""
+    if parts == 1:
+        return list(range(len(lengths)))
+    work = calculate_workload(torch.tensor(lengths))
+    return [place for part in get_seqlen_balanced_partitions(work, parts, equal_size=True) for place in part]
+
+
+def _temperature(rows: Sequence[PolicyRow]) -> float:
+    """That of all rows. UserError if they differ."""
+    found = {row.temperature for row in rows}
+    if len(found) > 1:
+        raise UserError(f"rows of temperatures {sorted(found)}: verl's workers compute a batch at one")
+    return found.pop()
+
+
+def _of_row(row: PolicyRow, logprobs_T: torch.Tensor) -> tuple[float, ...]:
+    """One for each token, from what each place says of the token after it."""
+    return tuple(p if on else 0.0 for on, p in zip(row.trained, [0.0, *logprobs_T.tolist()[:-1]], strict=True))
+
+
+def _signals(answer: Any) -> Signals:
+    """What the micro-batches of all workers say: each worker's answer tells of all."""
+    first = ray.get(answer.futures)[0]
+    gathered = first.extra_info["metrics"]["signals"]
+    return sum((signals for of_worker in gathered for signals in of_worker), Signals())

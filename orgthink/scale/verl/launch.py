@@ -1,0 +1,245 @@
+"""From a run folder to verl: its settings, what it cannot do, and the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from orgthink.errors import UserError
+from orgthink.store import RunFolder, typed
+from orgthink.training import checkpoint
+from orgthink.training.episodes import RlSettings
+from orgthink.training.jobs import Job, Reinforced, context_of, model_folder
+from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.training.recipes import training_of
+
+VERSIONS = ("0.9", "0.10")
+"""verl from the first on and before the second: its inside is used, which changes without notice."""
+
+TRAINER = "orgthink"
+"""What verl calls our trainer, in `trainer.v1.trainer_mode`."""
+
+FAULT = "verl.error"
+"""File of a run folder in which the trainer's process leaves the one line that is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where verl runs."""
+
+    nodes: int = 1
+    """Machines. The run folder lies where all of them see it."""
+    gpus: int = 1
+    """GPUs of each; on a CPU processes that train."""
+    tensor_parallel: int = 1
+    """GPUs of a rollout server."""
+    device: Literal["cuda", "cpu"] = "cuda"
+    """`cpu` for tests, and to see a run on a laptop."""
+    address: str | None = None
+    """Of a Ray cluster that is there; without one a local cluster is started."""
+    stretch: int = 128
+    """Tokens that are asked of a server at once: what an agent forks starts after so many at most."""
+    settings: tuple[str, ...] = ()
+    """More of verl's settings, as its command line has them; they win."""
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "gpus", "tensor_parallel", "stretch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.nodes > 1 and self.address is None:
+            raise ValueError(f"nodes is {self.nodes}: several need the address of a Ray cluster, see `ray start`")
+
+
+def cluster_of(given: Sequence[str], device: str) -> Cluster:
+    """What SETTING=VALUE on the command line means: fields of `Cluster`, and what is none is verl's. UserError."""
+    ours = {f.name for f in fields(Cluster)} - {"device", "settings"}
+    told: dict[str, str] = {}
+    verls: list[str] = []
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise UserError(f"--cluster {one}: write SETTING=VALUE, such as gpus=8")
+        if name in ours:
+            told[name] = value
+        else:
+            verls.append(one)
+    return typed(Cluster, {**told, "device": device, "settings": verls}, "--cluster")
+
+
+def require(job: Job, cluster: Cluster) -> None:
+    """UserError, before Ray starts, for what cannot be."""
+    require_version()
+    if not isinstance(job, Reinforced):
+        raise UserError("verl runs reinforcement learning here: train this recipe with the embedded backend")
+    if job.lora is not None:
+        raise UserError("low-rank adapters are not trained on verl: leave --lora out, or use the embedded backend")
+    room(job)
+    if isinstance(job.settings, RlSettings):
+        for name, model in job.settings.rollout.models.items():
+            if (model.engine.model or "").startswith("vllm:") and model.engine.url is None:
+                raise UserError(f"{name}: verl has the GPUs; serve {model.engine.model} and name its URL")
+    if cluster.device == "cuda" and cluster.address is None:
+        _require_gpus(cluster.gpus)
+
+
+def room(job: Reinforced) -> int:
+    """Most tokens of a context: what the model reads, or what the servers are told to. UserError if nobody tells."""
+    known = (context_of(model_folder(job.model)), job.sampler_settings.get("max_model_len"))
+    lengths = [int(length) for length in known if length is not None]
+    if not lengths:
+        raise UserError(f"{job.model}: its config.json does not tell max_position_embeddings, which rows are cut by")
+    return min(lengths)
+
+
+def require_version() -> None:
+    """UserError unless there is a verl whose inside we know."""
+    try:
+        found = version("verl")
+    except PackageNotFoundError:
+        raise UserError("there is no verl: `make verl`, or pip install 'orgthink[verl]'") from None
+    first, end = (_numbers(bound) for bound in VERSIONS)
+    if not first <= _numbers(found)[:2] < end:
+        raise UserError(f"verl is {found}: it must be from {VERSIONS[0]} on and before {VERSIONS[1]}")
+
+
+def _numbers(said: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in said.split(".")[:2])
+
+
+def _require_gpus(wanted: int) -> None:
+    import torch
+
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    free = [i for i in range(there) if _is_free(*torch.cuda.mem_get_info(i))]
+    if len(free) < wanted:
+        raise UserError(
+            f"{wanted} GPUs are asked for, {there} are there and {len(free)} of them free: take fewer, name a Ray "
+            "cluster with its address, or device=cpu for a look"
+        )
+
+
+def _is_free(left: int, total: int) -> bool:
+    """Nobody else holds a tenth of its memory."""
+    return left >= 0.9 * total
+
+
+def settings(job: Reinforced, folder: Path, cluster: Cluster) -> list[str]:
+    """verl's settings for a job, as its command line has them; a `+` stands before what verl's own lack."""
+    known = {**_of_run(folder, cluster), **_of_actor(job, cluster), **_of_rollout(job, cluster)}
+    return [*(f"{name}={value}" for name, value in known.items()), *cluster.settings]
+
+
+def _of_run(folder: Path, cluster: Cluster) -> Mapping[str, Any]:
+    ray = "ray_kwargs.ray_init"
+    local = {f"{ray}.num_cpus": 12, f"+{ray}.num_gpus": cluster.gpus, f"+{ray}.include_dashboard": False}
+    return {
+        "+orgthink.run": folder.resolve(),
+        "+orgthink.stretch": cluster.stretch,
+        "trainer.v1.trainer_mode": TRAINER,
+        "trainer.device": cluster.device,
+        "trainer.nnodes": cluster.nodes,
+        "trainer.n_gpus_per_node": cluster.gpus,
+        "trainer.logger": "[]",
+        "trainer.project_name": "orgthink",
+        "trainer.experiment_name": folder.name,
+        "trainer.resume_mode": "disable",  # our checkpoints hold the place in the problems as well
+        "data.train_batch_size": 1,  # nothing reads it: our sources draw the problems
+        "algorithm.adv_estimator": "grpo",  # nor this: advantages are ours; verl makes a critic for some
+        "reward.num_workers": 0,  # our sources reward
+        f"+{ray}.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": f"'{_modules(cluster)}'",
+        # Ray counts GPUs, and without any verl refuses: on a CPU they are made up.
+        **({} if cluster.address is not None else local if cluster.device == "cpu" else {}),
+        **({} if cluster.address is None else {f"+{ray}.address": cluster.address, f"{ray}.num_cpus": "null"}),
+        # Each of the 8 units that verl starts takes a CPU, and without one it waits for ever.
+        **({"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if cluster.device == "cpu" else {}),
+    }
+
+
+def _of_actor(job: Reinforced, cluster: Cluster) -> Mapping[str, Any]:
+    parts = ("model", "actor", "actor.fsdp_config", "ref.fsdp_config")
+    model, actor, fsdp, reference = (f"actor_rollout_ref.{name}" for name in parts)
+    on_gpu = cluster.device != "cpu"
+    return {
+        f"{model}.path": model_folder(job.model).resolve(),
+        f"{model}.use_remove_padding": on_gpu,
+        f"{model}.enable_gradient_checkpointing": on_gpu,
+        **({} if on_gpu else {f"+{model}.override_config.attn_implementation": "sdpa"}),
+        f"{actor}.strategy": "fsdp2",
+        f"{actor}.ppo_mini_batch_size": 1,  # nothing reads it: a minibatch is a call
+        f"{actor}.use_dynamic_bsz": True,
+        f"{actor}.ppo_max_token_len_per_gpu": max(job.pack_tokens, room(job)),  # it has to hold the longest row
+        f"{actor}.use_kl_loss": job.settings.loss.kl > 0,  # so that there is a reference; the loss is ours
+        f"{actor}.use_torch_compile": on_gpu,
+        **_width(fsdp, job, on_gpu),
+        **_width(reference, job, on_gpu),
+        f"{actor}.checkpoint.save_contents": "[model,optimizer,extra,hf_model]",
+        f"{actor}.checkpoint.load_contents": "[model,optimizer,extra]",
+        f"{actor}.optim.lr": job.settings.learning_rate,
+        f"{actor}.optim.betas": "[0.9,0.95]",
+        f"{actor}.optim.weight_decay": 0.0,
+        f"{actor}.optim.clip_grad": job.settings.clip,
+    }
+
+
+def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
+    """How numbers are held and computed, for the policy and its reference alike."""
+    return {
+        f"{fsdp}.use_torch_compile": on_gpu,
+        f"{fsdp}.model_dtype": "fp32" if job.dtype == "float32" else "bf16",
+        f"+{fsdp}.mixed_precision.param_dtype": "bf16" if on_gpu else "fp32",
+        f"+{fsdp}.mixed_precision.reduce_dtype": "fp32",
+    }
+
+
+def _of_rollout(job: Reinforced, cluster: Cluster) -> Mapping[str, Any]:
+    rollout, optimization, most = "actor_rollout_ref.rollout", job.settings, room(job)
+    assert isinstance(optimization, RlSettings | MarsSettings)
+    given = {
+        f"{rollout}.{name}" if name == "gpu_memory_utilization" else f"+{rollout}.engine_kwargs.vllm.{name}": value
+        for name, value in job.sampler_settings.items()
+        if name != "max_model_len"
+    }
+    return {
+        f"{rollout}.name": "orgthink_cpu" if cluster.device == "cpu" else "vllm",
+        f"{rollout}.temperature": optimization.rollout.temperature,
+        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.max_model_len": most,
+        "data.max_prompt_length": most // 2,  # verl wants its context divided; requests say how much they want
+        "data.max_response_length": most - most // 2,
+        f"{rollout}.tensor_model_parallel_size": cluster.tensor_parallel,
+        f"{rollout}.log_prob_use_dynamic_bsz": True,
+        f"{rollout}.log_prob_max_token_len_per_gpu": max(job.pack_tokens, most),
+        f"+{rollout}.agent.agent_loop_manager_class": "orgthink.scale.verl.trainer.Rollouts",
+        **given,
+    }
+
+
+def _modules(cluster: Cluster) -> str:
+    """What every process of verl imports."""
+    return ",".join(["orgthink.scale.verl.cpu"] * (cluster.device == "cpu") + ["orgthink.scale.verl.trainer"])
+
+
+def run(folder: RunFolder, cluster: Cluster) -> Path:
+    """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
+
+    UserError for what cannot be, and if verl fails: what was saved stays.
+    """
+    job = training_of(folder).job
+    require(job, cluster)
+    job.require()
+    assert isinstance(job, Reinforced)
+    place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # else it litters
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *settings(job, folder.path, cluster), *place]
+    environment = {"VERL_USE_EXTERNAL_MODULES": _modules(cluster), "TOKENIZERS_PARALLELISM": "false"}
+    fault = folder.path / FAULT
+    fault.unlink(missing_ok=True)
+    if subprocess.run(command, env=os.environ | environment, check=False).returncode:
+        said = fault.read_text() if fault.exists() else "verl failed, as it says above"
+        raise UserError(f"{said}; go on with --resume {folder.path}")
+    return checkpoint.saved(folder.path)[-1] / "model"

@@ -1,0 +1,44 @@
+"""A row as the fields that verl's workers read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from orgthink.scale.formats.shared import prompt_length
+from orgthink.training.rows import PolicyRow
+
+
+def fields(row: PolicyRow, weight: float, old: Sequence[float]) -> dict[str, Any]:
+    """A whole row, its tokens from the first trained one on being verl's response.
+
+    `weight` is that of its trained tokens in the loss, `old` what the ratio of each token is relative to.
+    """
+    start = prompt_length(row)
+    ids, trained = torch.tensor(row.token_ids), torch.tensor(row.trained[start:])
+    response = {"rollout_log_probs": row.logprobs, "old_log_probs": old}
+    constant = {"advantages": row.advantage, "weights": weight}
+    return {
+        "input_ids": ids,
+        "position_ids": torch.arange(len(ids)),
+        "prompts": ids[:start],
+        "responses": ids[start:],
+        "response_mask": trained.long(),
+        "loss_mask": trained.long(),
+        "age": torch.tensor(row.age[start:]),
+        **{name: torch.tensor(values[start:]) for name, values in response.items()},
+        **{name: torch.where(trained, value, 0.0) for name, value in constant.items()},
+        "uid": row.group,
+        "episode": row.episode,
+        "agent": row.agent,
+    }
+
+
+def padding(row: PolicyRow) -> PolicyRow:
+    """A short row to fill up a batch with, of which each worker gets an equal part: it is to weigh nothing."""
+    end = prompt_length(row) + 1
+    parts = {name: getattr(row, name)[:end] for name in ("token_ids", "trained", "logprobs", "age")}
+    return replace(row, episode="padding", **parts)

@@ -1,0 +1,82 @@
+"""verl's trainer, which opens the workers and the servers, and then lets our loop drive.
+
+Imported by name: VERL_USE_EXTERNAL_MODULES names this module, so that every process of verl registers it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ray
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.utils.tracking import Tracking
+from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
+
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.errors import UserError
+from orgthink.scale.verl.backend import VerlBackend
+from orgthink.scale.verl.engine import VerlEngine
+from orgthink.scale.verl.launch import FAULT, TRAINER, room
+from orgthink.store import RunFolder
+from orgthink.training.jobs import Reinforced, model_folder
+from orgthink.training.recipes import training_of
+from orgthink.training.rl import train_policy
+
+
+class Rollouts:
+    """verl's `agent_loop_manager_class`: it has the client of the rollout servers, and our sources ask it for rows."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @classmethod
+    def create(cls, *, llm_client: Any, **others: Any) -> Rollouts:
+        """As verl makes one; rewards and teachers are not verl's here."""
+        return cls(llm_client)
+
+
+@register_trainer(TRAINER)
+class OrganizationTrainer(PPOTrainer):
+    """Trains the job of a run folder, `orgthink.run` in verl's settings."""
+
+    def _init_dataloader(self) -> None:
+        """Problems are drawn by our sources, which save their place."""
+
+    def _init_resource_pool_mgr(self) -> None:
+        """Workers that add gradients and take steps as they are told."""
+        super()._init_resource_pool_mgr()
+        for role in self.role_worker_mapping:
+            self.role_worker_mapping[role] = ray.remote(TinkerActorRolloutRefWorker)
+
+    def on_sample_end(self) -> None:
+        """The backend puts servers to sleep."""
+
+    def on_step_end(self) -> None:
+        """The backend pushes weights."""
+
+    def fit(self, agent_loop_manager: Rollouts) -> None:
+        """Train to the last step, from the newest checkpoint in the run folder."""
+        folder = RunFolder.open(Path(self.config.orgthink.run))
+        job = training_of(folder).job
+        assert isinstance(job, Reinforced), "launch.py refuses other jobs"
+        base, client = model_folder(job.model), agent_loop_manager.client
+        stretch = self.config.orgthink.stretch
+        engine = VerlEngine(client, Tokenizer(base), name=base.name, context=room(job), stretch=stretch)
+        tracking = Tracking(
+            project_name=self.config.trainer.project_name,
+            experiment_name=self.config.trainer.experiment_name,
+            default_backend=list(self.config.trainer.logger),
+            config={**self.config, "run": folder.config},
+        )
+
+        def report(line: dict[str, Any]) -> None:
+            print(f"step {line['step']}/{job.steps}  {job.settings.told(line)}", flush=True)
+            tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
+
+        try:
+            train_policy(VerlBackend(self, engine, base), job.settings, folder, report)
+        except UserError as error:  # Ray would bury it
+            folder.write(FAULT, str(error))
+            raise
+        self._shutdown_dump_executor()

@@ -1,0 +1,196 @@
+"""The same rows on the embedded trainer and on verl's workers: the same advantages, masks, losses and gradients.
+
+The worker is verl's own, with its FSDP engine, in this process; the rows are those that the sources of the three
+algorithms collect on the shipped models. `make test-verl`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+from verl_worker import packed, worker_of  # noqa: I001  # before everything else of verl
+
+import torch
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
+from verl.workers.utils.padding import response_from_nested
+
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.scale.verl.loss import row_loss
+from orgthink.scale.verl.rows import fields, padding
+from orgthink.training.backend import EmbeddedBackend, Signals
+from orgthink.training.embedded import embedded
+from orgthink.training.jobs import Reinforced, model_folder
+from orgthink.training.mastered import Mastered, mask_mastered
+from orgthink.training.policy_loss import token_weights
+from orgthink.training.recipes import RECIPES, adjusted
+from orgthink.training.rl import Clock
+from orgthink.training.rows import PolicyRow
+from orgthink.training.staleness import within
+
+pytestmark = pytest.mark.verl
+
+CLOSE = 1e-5
+"""Most that a loss may differ in single precision, or an element of a gradient: that where the largest is above 1, as
+where a row's ratio sums what all of its tokens say, by its share of the largest."""
+
+NOISE = 5e-5
+"""Most that the log-probability of one token may: its logits, in the tens, have seven digits."""
+
+JOBS = {
+    "asyncthink": ("asyncthink-countdown-mini", ["rollout.problems=2", "rollout.group=4", "minibatches=1"]),
+    "marsrl": ("marsrl-arithmetic-mini", ["rollout.problems=2", "rollout.group=4", "rollout.segment=16"]),
+    "paramanager": ("paramanager-mini", ["rollout.problems=3", "rollout.group=4", "minibatches=1", "redraw=2"]),
+}
+"""Small steps of the shipped recipes; outputs of MarsRL come in segments, so that some tokens are old."""
+
+
+@dataclass(frozen=True)
+class Both:
+    """One policy on both sides, and rows of it."""
+
+    job: Reinforced
+    ours: EmbeddedBackend
+    worker: TinkerActorRolloutRefWorker
+    rows: list[PolicyRow]
+
+
+def job_of(name: str) -> Reinforced:
+    recipe, changes = JOBS[name]
+    job = adjusted(RECIPES[recipe], {}, changes)
+    assert isinstance(job, Reinforced)
+    if name == "marsrl":  # whatever else the step of an algorithm can have: old tokens, and masked ones
+        stale = replace(job.settings.loss, staleness=replace(job.settings.loss.staleness, bound=0))
+        job = replace(job, settings=replace(job.settings, loss=stale, mastered=Mastered(entropy=10.0)))
+    return job
+
+
+async def rows_of(job: Reinforced, ours: EmbeddedBackend) -> list[PolicyRow]:
+    """What the embedded trainer's step would train on, of the first step that has old tokens if there are any."""
+    source = job.settings.source()
+    rows: list[PolicyRow] = []
+    async with source.working():
+        for step in range(6):
+            await ours.sync_sampler(str(step))
+            batch = await source.collect(ours.sampler, step, Clock())
+            rows = within(batch.rows, job.settings.loss.staleness)
+            if job.settings.mastered is not None:
+                rows = mask_mastered(rows, job.settings.mastered, batch.entropy)
+            if rows and (job.kind != "marsrl" or any(age for row in rows for age in row.age)):
+                break
+    return rows
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def both(request: pytest.FixtureRequest) -> Both:
+    job = job_of(request.param)
+    ours = embedded(model_folder(job.model), job)
+    return Both(job, ours, worker_of(job), asyncio.run(rows_of(job, ours)))
+
+
+def batch_of(rows: list[PolicyRow], weights: list[float], fill: int = 0) -> Any:
+    known = [fields(row, weight, row.logprobs) for row, weight in zip(rows, weights, strict=True)]
+    short = padding(min(rows, key=len))
+    data = packed([*known, *([fields(short, 0.0, short.logprobs)] * fill)])
+    tu.assign_non_tensor(data, temperature=rows[0].temperature, calculate_entropy=True, compute_loss=False)
+    return data
+
+
+def with_reference(both: Both, data: Any) -> Any:
+    """The log-probabilities of the weights as they are, as those of a reference."""
+    found = both.worker.compute_log_prob(data.copy())["log_probs"]
+    data["ref_log_prob"] = response_from_nested(found, data["response_mask"])
+    return data
+
+
+def gradients_of(ours: EmbeddedBackend, folder: Path) -> dict[str, Tensor]:
+    """The embedded trainer's, under Hugging Face names."""
+    holder = Qwen3.load(folder)
+    for weight, trained in zip(holder.parameters(), ours._model.parameters(), strict=True):
+        weight.data = trained.grad
+    return holder.to_hf()
+
+
+def test_advantages_and_masks_are_those_of_the_rows(both: Both):
+    data = batch_of(both.rows, token_weights(both.rows, both.job.settings.loss.reduction))
+    for i, row in enumerate(both.rows):
+        prompt, response = data["prompts"][i], data["responses"][i]
+        assert (*prompt.tolist(), *response.tolist()) == row.token_ids == tuple(data["input_ids"][i].tolist())
+        mask = [False] * len(prompt) + [bool(on) for on in data["response_mask"][i]]
+        assert tuple(mask) == row.trained
+        told = data["advantages"][i].tolist()
+        assert told == pytest.approx([row.advantage if on else 0.0 for on in mask[len(prompt) :]])
+        logprobs = [0.0] * len(prompt) + data["rollout_log_probs"][i].tolist()
+        assert logprobs == pytest.approx(row.logprobs, abs=1e-6)
+        assert (data["uid"][i], data["episode"][i], data["agent"][i]) == (row.group, row.episode, row.agent)
+
+
+def test_the_rows_are_what_the_algorithm_is_about(both: Both):
+    injected = any(not on for row in both.rows for on in row.trained[row.trained.index(True) :])
+    if both.job.kind == "marsrl":
+        assert any(age for row in both.rows for age in row.age), "tokens that older weights drew"
+    else:
+        assert injected, "tokens that nobody sampled between those that are trained"
+    assert {row.advantage > 0 for row in both.rows} == {True, False}
+
+
+@pytest.mark.parametrize("fill", [0, 3])
+def test_losses_and_gradients_are_the_embedded_trainer_s(both: Both, fill: int):
+    """At the first update, and with padding, which changes nothing."""
+    loss, rows = both.job.settings.loss, both.rows
+    weights = token_weights(rows, loss.reduction)
+    expected = both.ours.forward_backward(rows, weights, loss)
+    data = batch_of(rows, weights, fill)
+    data = with_reference(both, data) if loss.kl > 0 else data
+    tu.assign_non_tensor(data, calculate_entropy=True, compute_loss=True)
+    both.worker.set_loss_fn(partial(row_loss, loss=loss))
+    answer = tu.get(both.worker.forward_backward(data), "metrics")["signals"]
+    found = sum((signals for of_worker in answer for signals in of_worker), Signals())
+    assert found.loss == pytest.approx(expected.loss, abs=CLOSE)
+    assert (found.tokens, found.fresh, found.stale, found.clipped) == (
+        expected.tokens,
+        expected.fresh,
+        expected.stale,
+        expected.clipped,
+    )
+    assert found.entropy == pytest.approx(expected.entropy, rel=1e-4)
+    assert found.difference <= 1e-5 * found.fresh and found.largest <= NOISE and found.kl == 0.0
+    theirs = {name: w.grad.full_tensor() for name, w in both.worker.actor.engine.module.named_parameters()}
+    ours = gradients_of(both.ours, model_folder(both.job.model))
+    largest = max(float(gradient.abs().max()) for gradient in ours.values())
+    assert largest > 1e-3, "so that the bound means something"
+    for name, gradient in theirs.items():
+        apart = float((gradient - ours[name]).abs().max())
+        assert apart <= CLOSE * max(1.0, largest), f"{name}: {apart} of {largest}"
+    norm = both.worker.optimizer_step({"lr": 0.0})["grad_norm"]
+    assert norm == pytest.approx(both.ours.optim_step(0.0, both.job.settings.clip), rel=1e-4)
+
+
+@pytest.mark.parametrize("both", ["marsrl"], indirect=True)
+def test_a_reference_that_has_been_left_behind_pulls_as_much(both: Both):
+    """The divergence, of weights that have moved away on both sides."""
+    loss, rows = replace(both.job.settings.loss, kl=0.3), both.rows
+    weights = token_weights(rows, loss.reduction)
+    data = with_reference(both, batch_of(rows, weights))
+    with torch.no_grad():
+        both.ours._model.norm.weight += 0.05
+        dict(both.worker.actor.engine.module.named_parameters())["model.norm.weight"].to_local().add_(0.05)
+    expected = both.ours.forward_backward(rows, weights, loss)
+    tu.assign_non_tensor(data, calculate_entropy=True, compute_loss=True)
+    both.worker.set_loss_fn(partial(row_loss, loss=loss))
+    answer = tu.get(both.worker.forward_backward(data), "metrics")["signals"]
+    found = sum((signals for of_worker in answer for signals in of_worker), Signals())
+    assert found.kl == pytest.approx(expected.kl, rel=1e-3) and expected.kl > 1e-3
+    assert found.loss == pytest.approx(expected.loss, abs=CLOSE)
+    ours = gradients_of(both.ours, model_folder(both.job.model))
+    for name, weight in both.worker.actor.engine.module.named_parameters():
+        torch.testing.assert_close(weight.grad.full_tensor(), ours[name], rtol=0, atol=CLOSE)

@@ -1,0 +1,180 @@
+"""What is refused before Ray starts, each in one line, and verl's settings for a job. Needs no verl."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orgthink.cli import main
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
+from orgthink.errors import UserError
+from orgthink.evaluate import RoleSpec
+from orgthink.scale.verl import launch
+from orgthink.scale.verl.launch import Cluster, cluster_of, require, settings
+from orgthink.training.jobs import Job, Mars, Policy
+from orgthink.training.models import LoraSettings
+from orgthink.training.recipes import RECIPES, Training, start
+
+CPU = Cluster(device="cpu")
+POLICY, MARS = RECIPES["asyncthink-countdown-mini"], RECIPES["marsrl-arithmetic-mini"]
+assert isinstance(POLICY, Policy) and isinstance(MARS, Mars)
+
+
+@pytest.fixture(autouse=True)
+def verl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that is known, whether it is installed or not."""
+    monkeypatch.setattr(launch, "version", lambda name: "0.9.1")
+
+
+def refused(job: Job, cluster: Cluster = CPU) -> str:
+    with pytest.raises(UserError) as raised:
+        require(job, cluster)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_what_can_be_is_not_refused():
+    for name in ("asyncthink-countdown-mini", "marsrl-arithmetic-mini", "paramanager-mini"):
+        require(RECIPES[name], CPU)
+
+
+@pytest.mark.parametrize("found", ["0.8.4", "0.10.0", "1.0", "0.8.9rc1"])
+def test_another_version_of_verl(found: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launch, "version", lambda name: found)
+    assert found in refused(POLICY) and "0.9" in refused(POLICY)
+
+
+@pytest.mark.parametrize("found", ["0.9", "0.9.1", "0.9.7.dev0"])
+def test_a_version_that_is_known(found: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(launch, "version", lambda name: found)
+    require(POLICY, CPU)
+
+
+def test_no_verl(monkeypatch: pytest.MonkeyPatch):
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(launch, "version", missing)
+    assert "make verl" in refused(POLICY)
+
+
+def test_what_verl_does_not_do_here():
+    assert "embedded" in refused(RECIPES["pocket-roles"])
+    assert "--lora" in refused(replace(POLICY, lora=LoraSettings(8)))
+    inside = RoleSpec(EngineSpec("vllm:pocket"), Sampling(8))
+    rollout = replace(POLICY.settings.rollout, models={"worker": inside})
+    assert "URL" in refused(replace(POLICY, settings=replace(POLICY.settings, rollout=rollout)))
+
+
+def test_a_model_without_its_longest_context(tmp_path: Path):
+    (tmp_path / "config.json").write_text("{}")
+    assert "max_position_embeddings" in refused(replace(POLICY, model=str(tmp_path)))
+
+
+def test_gpus_that_are_not_there_or_not_free(monkeypatch: pytest.MonkeyPatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "2 GPUs are asked for, 0 are there" in refused(POLICY, Cluster(gpus=2))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda i: ((10, 80), (79, 80))[i])
+    assert "2 are there and 1 of them free" in refused(POLICY, Cluster(gpus=2))
+    require(POLICY, Cluster(gpus=1))
+    require(POLICY, Cluster(gpus=8, address="10.0.0.1:6379"))  # a cluster's GPUs are Ray's to count
+
+
+@pytest.mark.parametrize("name", ["nodes", "gpus", "tensor_parallel", "stretch"])
+def test_a_cluster_of_nothing(name: str):
+    with pytest.raises(ValueError, match=name):
+        Cluster(**{name: 0})
+
+
+def test_several_machines_need_a_cluster():
+    with pytest.raises(ValueError, match="ray start"):
+        Cluster(nodes=2)
+
+
+def of(job: Policy | Mars, cluster: Cluster = CPU) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in settings(job, Path("run"), cluster))
+
+
+def test_settings_of_a_job():
+    told = of(MARS)
+    assert told["actor_rollout_ref.rollout.temperature"] == "0.85"
+    assert told["actor_rollout_ref.actor.use_kl_loss"] == "True"
+    assert told["actor_rollout_ref.actor.optim.clip_grad"] == "1.0"
+    assert told["+orgthink.run"] == str(Path("run").resolve())
+    assert of(POLICY)["actor_rollout_ref.actor.use_kl_loss"] == "False"
+    modules = told["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
+    assert modules == "'orgthink.scale.verl.cpu,orgthink.scale.verl.trainer'"
+
+
+def test_settings_of_a_cluster():
+    here = of(POLICY, Cluster(nodes=2, gpus=8, tensor_parallel=4, address="head:6379"))
+    assert (here["trainer.nnodes"], here["trainer.n_gpus_per_node"]) == ("2", "8")
+    assert here["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "4"
+    assert here["+ray_kwargs.ray_init.address"] == "head:6379"
+    assert here["actor_rollout_ref.rollout.name"] == "vllm"
+    assert "cpu" not in here["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
+
+
+def test_settings_of_the_sampler_and_what_the_user_adds_last():
+    job = replace(POLICY, sampler_settings={"gpu_memory_utilization": 0.3, "enforce_eager": True})
+    told = of(job, Cluster(settings=("trainer.logger=[wandb]",)))
+    assert told["actor_rollout_ref.rollout.gpu_memory_utilization"] == "0.3"
+    assert told["+actor_rollout_ref.rollout.engine_kwargs.vllm.enforce_eager"] == "True"
+    assert settings(job, Path("run"), Cluster(settings=("a=1",)))[-1] == "a=1"
+
+
+def test_the_context_is_what_the_servers_are_told():
+    told = of(replace(POLICY, sampler_settings={"max_model_len": 301}))
+    assert told["actor_rollout_ref.rollout.max_model_len"] == "301"
+    assert int(told["data.max_prompt_length"]) + int(told["data.max_response_length"]) == 301
+    assert of(POLICY)["actor_rollout_ref.rollout.max_model_len"] == "1024"
+
+
+def test_the_command_line_of_a_cluster():
+    told = cluster_of(["gpus=8", "address=head:6379", "trainer.logger=[wandb]"], "cuda")
+    assert told == Cluster(gpus=8, address="head:6379", settings=("trainer.logger=[wandb]",))
+    for wrong in ("gpus", "gpus=many", "gpus=0"):
+        with pytest.raises(UserError, match="gpus"):
+            cluster_of([wrong], "cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--cluster", "gpus=2"], "--backend verl"),
+        (["--backend", "verl", "--lora", "4", "--device", "cpu"], "--lora"),
+        (["--backend", "verl", "--cluster", "gpus=99"], "99 GPUs"),
+    ],
+)
+def test_what_is_refused_leaves_no_run_folder(given, said, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "run"
+    assert main(["train", "asyncthink-countdown-mini", "--out", str(out), *given]) == 2
+    assert said in capsys.readouterr().err and not out.exists()
+
+
+@pytest.mark.parametrize("said", ["episode e0, organizer: sampler and trainer differ", None])
+def test_a_run_that_fails_says_why_and_how_to_go_on(said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The trainer's line if it left one, and none of an earlier run."""
+    folder = start(Training("asyncthink-countdown-mini", POLICY), tmp_path / "run")
+    folder.write(launch.FAULT, "of an earlier run")
+
+    def failed(command: list[str], **options: Any) -> SimpleNamespace:
+        assert command[1:3] == ["-m", "verl.trainer.main_ppo"]
+        if said is not None:
+            folder.write(launch.FAULT, said)
+        return SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr(launch.subprocess, "run", failed)
+    with pytest.raises(UserError) as raised:
+        launch.run(folder, CPU)
+    assert str(raised.value).startswith(said or "verl failed") and f"--resume {folder.path}" in str(raised.value)

@@ -1,0 +1,146 @@
+"""verl's own trainer, `python -m verl.trainer.main_ppo`, on the shipped models and a CPU: real Ray, TransferQueue,
+FSDP workers and pushes of weights. A run of each algorithm, and one that goes on after a crash. `make test-verl`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+import torch
+from safetensors.torch import load_file
+
+from orgthink.engines.local import LocalEngine
+from orgthink.scale.verl.launch import Cluster, run
+from orgthink.store import RunFolder
+from orgthink.training import checkpoint
+from orgthink.training.jobs import Reinforced, model_folder
+from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start, training_of
+
+pytestmark = pytest.mark.verl
+
+ALL = ["steps=3", "save_every=1", "warmup=0", "rollout.group=4", "rollout.problems=4"]
+
+JOBS = {
+    "asyncthink": ("asyncthink-countdown-mini", [*ALL, "minibatches=1", "loss.kl=0.1"]),
+    "marsrl": ("marsrl-arithmetic-mini", [*ALL, "minibatches=1", "rollout.problems=12"]),
+    "paramanager": ("paramanager-mini", [*ALL, "minibatches=2", "redraw=1", "rollout.problems=6"]),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One that has come to its end."""
+
+    job: Reinforced
+    folder: RunFolder
+    model: Path
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder.path / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """That of RAY_ADDRESS, or one on this machine for each run."""
+    if address := os.environ.get("RAY_ADDRESS"):
+        yield Cluster(device="cpu", address=address)
+        return
+    place = tempfile.mkdtemp(prefix="ray")  # short: paths of sockets are
+    yield Cluster(device="cpu", settings=(f"+ray_kwargs.ray_init._temp_dir={place}",))
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def trained(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """The run of an algorithm, which is made once."""
+    place = tmp_path_factory.mktemp("verl")
+
+    @cache
+    def made(name: str) -> Run:
+        recipe, changes = JOBS[name]
+        folder = start(Training(recipe, adjusted(RECIPES[recipe], {}, changes)), place / name)
+        job = training_of(folder).job
+        assert isinstance(job, Reinforced)
+        return Run(job, folder, run(folder, cluster))
+
+    return made
+
+
+@pytest.fixture(params=JOBS)
+def done(request: pytest.FixtureRequest, trained: Callable[[str], Run]) -> Run:
+    return trained(request.param)
+
+
+def test_it_trains_and_the_servers_have_the_weights(done: Run):
+    """The sources refuse rows of other versions; the weights of each step are others, and both sides compute alike."""
+    assert [line["step"] for line in done.lines] == [1, 2, 3]
+    assert all(line["trained_tokens"] > 0 for line in done.lines)
+    assert all(line["logprob_difference"] <= 1e-5 for line in done.lines)
+    assert all(line["logprob_difference_max"] <= 1e-4 for line in done.lines)  # of one token, in single precision
+    before, after = (load_file(folder / "model.safetensors") for folder in (model_folder(done.job.model), done.model))
+    assert before.keys() == after.keys()
+    assert max((before[name] - after[name]).abs().max() for name in before) > 1e-4
+
+
+@pytest.mark.parametrize("done", ["asyncthink", "marsrl"], indirect=True)
+def test_a_step_takes_as_many_optimizer_steps_whatever_its_rows(done: Run):
+    (file,) = checkpoint.saved(done.folder.path)[-1].glob("verl/optim_*.pt")
+    taken = {int(state["step"]) for state in torch.load(file, weights_only=False)["state"].values()}
+    assert taken == {3 * done.job.settings.minibatches}
+
+
+@pytest.mark.parametrize("done", ["asyncthink", "marsrl"], indirect=True)
+def test_the_first_update_starts_at_the_reference(done: Run):
+    assert done.job.settings.loss.kl > 0
+    assert done.lines[0]["kl"] == 0.0
+    assert done.lines[-1]["kl"] > 0.0
+
+
+def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
+    """The same recipe and seed: the same rollouts, rewards, loss and gradient. AsyncThink ends workers that nobody
+    joins in the middle of a sentence, and how far they came is a matter of time: there, rollouts have the same rewards.
+    """
+    told = training_of(done.folder)
+    ours = start(Training(told.recipe, adjusted(done.job, {}, ["steps=1"])), tmp_path / "embedded")
+    lines: list[dict[str, Any]] = []
+    go_on(ours, lines.append)
+    (expected,), found = lines, done.lines[0]
+    same = ["groups", "reward", "rewards", "forks", "rounds", "learning_rate"]
+    if told.recipe != JOBS["asyncthink"][0]:
+        same += ["trained_tokens", "clip_fraction", "masked_tokens"]
+        for name in ("loss", "gradient_norm", "entropy", "sampled_entropy"):
+            assert found[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-5), name
+    assert {name: found.get(name) for name in same} == {name: expected.get(name) for name in same}
+
+
+async def test_its_model_is_opened_like_any_other(done: Run):
+    engine = LocalEngine.open(done.model, threaded=False)
+    await engine.aclose()
+    assert {file.name for file in model_folder(done.job.model).iterdir()} <= {
+        file.name for file in done.model.iterdir()
+    }
+
+
+@pytest.mark.parametrize("done", ["asyncthink"], indirect=True)
+def test_it_goes_on_where_it_was_saved(done: Run, cluster: Cluster):
+    """As after a crash in the third step: weights, optimizer and the place in the problems are back."""
+    first = done.lines
+    shutil.rmtree(checkpoint.saved(done.folder.path)[-1])
+    run(done.folder, cluster)
+    assert [line["step"] for line in done.lines] == [1, 2, 3]
+    for name in ("reward", "sampled_tokens", "trained_tokens"):
+        assert done.lines[-1][name] == first[-1][name]
+    assert done.lines[-1]["loss"] == pytest.approx(first[-1]["loss"], abs=1e-4)
