@@ -8,6 +8,7 @@ from pathlib import Path
 from orgthink.errors import pick, user_input
 from orgthink.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink.tasks.countdown_several import COUNTDOWN_MINI_FOUR
 from orgthink.tasks.ledger import LEDGER_MINI
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.mixture import Mixture
@@ -17,7 +18,16 @@ from orgthink.tasks.task import Task
 
 TASKS: dict[str, Task] = {
     task.name: task
-    for task in (COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, ARITHMETIC_MINI, LEDGER_MINI, MATH)
+    for task in (
+        COUNTDOWN,
+        COUNTDOWN_MINI,
+        COUNTDOWN_MINI_SINGLE,
+        COUNTDOWN_MINI_FOUR,
+        SUDOKU,
+        ARITHMETIC_MINI,
+        LEDGER_MINI,
+        MATH,
+    )
 }
 """Each grades the problems that name it."""
 

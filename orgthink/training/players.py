@@ -8,22 +8,33 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import AsyncGenerator, Callable
+from fractions import Fraction
+from functools import partial
 
 from orgthink.engines.engine import Chunk, Context, Finish
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Sampling, Span, Status
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses
 from orgthink.runtime.result import Result
+from orgthink.tasks.arithmetic import LARGEST
+from orgthink.tasks.countdown_several import NAMED, SEPARATOR
 from orgthink.tasks.expression import ExpressionError, parse
 from orgthink.training.teachers import helpers, manager
 from orgthink.training.teachers.arithmetic_review import worked
+from orgthink.training.teachers.countdown import LARGEST as LARGEST_NUMBER
 from orgthink.training.teachers.countdown import OPERATORS
 from orgthink.training.teachers.countdown_review import NO_SOLUTION, answered, near_miss, solved
+from orgthink.training.teachers.countdown_review import worked as worked_out
+from orgthink.training.teachers.seen import Round, Seen
 
-SKILL = 0.4
+SKILL = 0.6
 """Share of an agent's answers that are right …"""
-BETTER = 0.25
+BETTER = 0.3
 """… and how much more of them, if its model is said to be good at such problems."""
+EMPTY = 0.3
+"""Share of the answers to countdown that say there is none, of those that are not right …"""
+SEVERAL = 0.5
+"""Share of the solutions of countdown that are the first of several offers, the others of which are worth nothing."""
 
 Say = Callable[[Context, random.Random], str]
 """What is said next in a context."""
@@ -67,23 +78,24 @@ def managing(tools: frozenset[str], calls: int) -> Say:
 
     def say(context: Context, rng: random.Random) -> str:
         head, _, question = context.messages[0].content.partition(" ; ")
-        last = ""
-        rounds: list[manager.Round] = []
+        last, ended = "", False
+        rounds: list[Round] = []
         for span in context.spans[1:]:
             if span.origin is Origin.SAMPLED:
                 last = span.text
             elif TAGS.response[0] in span.text:
                 rounds.append(_round(last, span.text))
-            else:  # it is asked for its final answer
-                return manager.answer(last)
+            else:
+                ended = True  # it is asked for its final answer
         left = int(head.split()[3]) - len(rounds)
         models = dict(re.findall(r"(m\d+): ([a-z ]+)", head))
-        return manager.reply(manager.Seen(question, models, tools, tuple(rounds), left, calls), rng)
+        seen = Seen(question, models, tools, tuple(rounds), left, calls)
+        return manager.answer(seen) if ended else manager.reply(seen, rng)
 
     return say
 
 
-def _round(reply: str, told: str) -> manager.Round:
+def _round(reply: str, told: str) -> Round:
     """The calls of a reply that could be read, and what was told of them."""
     pairs = zip(read_reply(reply).calls, read_responses(told), strict=False)
     kept = [(call, response) for call, response in pairs if isinstance(call, ToolCall)]
@@ -101,7 +113,7 @@ def helping(told: str) -> Say:
             return f" {answered(_solved(kind, rest, skill, rng))}"
         if "code" not in told:
             return f" {NO_SOLUTION}"
-        if role == "searcher":
+        if role == "finder":
             return helpers.queried(rest)
         if role == "coder":
             return helpers.coded(rest)
@@ -112,19 +124,38 @@ def helping(told: str) -> Say:
 
 
 def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
-    """An answer, right or wrong, now and then two wrong ones; a guess to anything but arithmetic and countdown."""
+    """An answer, right or wrong; of several countdowns, to the first; a guess to anything but these and arithmetic."""
     if kind == "countdown":
-        *numbers, _, target = rest.split()
+        *numbers, _, target = rest.partition(SEPARATOR)[0].rpartition(NAMED)[2].split()
         known = [int(number) for number in numbers]
         draw = rng.random()
-        if draw < skill:
-            return solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
-        misses = [near_miss(known, int(target), rng) for _ in range(2 if draw > 0.93 else 1)]
-        return helpers.SEPARATOR.join(misses)
+        if draw >= skill and rng.random() < EMPTY:
+            return NO_SOLUTION
+        right = solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
+        wrong = partial(near_miss, known, int(target), rng)
+        if right == NO_SOLUTION:  # the target is made up
+            right, wrong = (
+                _worth_it(int(target), rng),
+                partial(_worth_it, int(target) + rng.choice((-3, -1, 2, 5)), rng),
+            )
+        first = right if draw < skill else wrong()
+        others = rng.randint(1, 3) if rng.random() < SEVERAL else 0
+        return helpers.SEPARATOR.join([first, *(wrong() for _ in range(others))])
     if kind != "arithmetic":
         return str(rng.randint(1, 99))
     value = worked(rest).answer
-    return str(value if rng.random() < skill else max(0, value + rng.choice((-10, -2, -1, 1, 2, 10))))
+    near = [value + away for away in (-10, -2, -1, 1, 2, 10) if 0 <= value + away <= LARGEST]
+    return str(value if rng.random() < skill else rng.choice(near))
+
+
+def _worth_it(target: int, rng: random.Random) -> str:
+    """Three numbers that make a target, whichever are given: for targets that are made up."""
+    while True:
+        x, y, z = rng.sample(range(1, LARGEST_NUMBER + 1), 3)
+        expression = f"( {x} {rng.choice(OPERATORS)} {y} ) {rng.choice(OPERATORS)} {z}"
+        work = worked_out(expression)
+        if work is not None and work[-1] == target:
+            return expression
 
 
 FAILED = """Traceback (most recent call last):
@@ -135,14 +166,21 @@ NameError: name 'copper' is not defined
 
 
 class OnPaper:
-    """Runs programs that print the values of expressions by working them out; any other program fails."""
+    """Runs programs that print expressions, or whether two are the same, by working them out; any other fails."""
 
     async def run(self, code: str) -> Result:
         inside = re.fullmatch(r"\s*print\s*\((.*)\)\s*", code, re.DOTALL)
-        parts = inside[1].split(",") if inside else [""]
         try:
-            values = [parse(part).value for part in parts]
+            values = [_worth(part) for part in (inside[1].split(",") if inside else [""])]
         except ExpressionError:
             return Result(FAILED, Status.ERROR)
-        shown = (float(value) if "/" in part else value for part, value in zip(parts, values, strict=True))
-        return Result(" ".join(map(str, shown)))
+        return Result(" ".join(map(str, values)))
+
+
+def _worth(text: str) -> Fraction | float | bool:
+    """What python makes of an expression, or of a comparison of two; ExpressionError if it is neither."""
+    left, compared, right = text.partition("==")
+    value = parse(left).value
+    if compared:
+        return value == parse(right).value
+    return float(value) if "/" in left else value

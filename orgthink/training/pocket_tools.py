@@ -23,7 +23,7 @@ MODELS = tuple(f"m{i}" for i in range(1, 7))
 """Ids that models of a pool may have."""
 WORDS = (
     "<reasoning>", "</reasoning>", "<code>", "</code>", "<query>", "</query>", "print",
-    "left", "final", "look", "compute", "ask", "answers", "reviewer", "coder", "searcher",
+    "left", "final", "look", "compute", "ask", "answers", "reviewer", "coder", "finder",
     "ledger", "in", "costs", "coins", "review", "code", "nothing", "found", "injected", "fault",
 )  # fmt: skip
 """Of managers and their agents; the names of the ledger follow."""
@@ -42,6 +42,9 @@ PIECES = (
     *(f'", "status": "{status}", "value": "' for status in CallStatus),
     '"}\n</tool_response>\n',
     "\\n",
+    "==",
+    "True",
+    "False",
     *TOOLS,
     FINAL,
     *MODELS,
@@ -67,9 +70,10 @@ CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
 """Of the pocket model, but for its vocabulary."""
 
 
-POOL = {"mars": "arithmetic", "sequential": "countdown", "tools": "code review"}
-"""Frozen models of the pocket manager, `pocket-` each, and what it is told of them; the first is the default."""
-AGENT_TOKENS = 128
+POOL = {"pocket-mars": "arithmetic", "pocket": "countdown", "pocket-tools": "code review"}
+"""Frozen models of the pocket manager, and what it is told of them; the first is the default. They differ in skill and
+in cost: at countdown `pocket` is right far more often than `pocket-mars`, and writes three times as much."""
+AGENT_TOKENS = 512
 """Of each agent of the pool."""
 USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32}
 """Settings of whoever calls tools, which the context of a pocket model has room for."""
@@ -83,7 +87,7 @@ MADE_FOR: dict[Lessons, dict[str, Any]] = {
     "tools": {"organizations": {"tool-use": USING}},
     "manager": {
         "organizations": {"paramanager": {"pool": POOL, **MANAGING}},
-        "roles": {name: {"model": f"pocket-{name}", "max_tokens": AGENT_TOKENS} for name in POOL},
+        "roles": {name: {"model": name, "max_tokens": AGENT_TOKENS} for name in POOL},
     },
 }
 """What orgthink.json says beside the prompt style."""

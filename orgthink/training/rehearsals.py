@@ -21,7 +21,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import TASKS
+from orgthink.tasks import COUNTDOWN_MINI_FOUR, COUNTDOWN_MINI_SINGLE, TASKS
 from orgthink.tools.faults import Faults
 from orgthink.tools.python import python_tool
 from orgthink.tools.search import retriever_named, search_tool
@@ -29,13 +29,22 @@ from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import Suite
 from orgthink.training.players import OnPaper, Player, helping, managing
 from orgthink.training.pocket_tools import MANAGING, POOL
+from orgthink.training.teachers.countdown import OPERATORS, scan
 
-SHARES = {"arithmetic-mini": 0.25, "countdown-mini-single": 0.45, "ledger-mini": 0.3}
+SHARES = {
+    "arithmetic-mini": 0.15,
+    "countdown-mini-single": 0.2,
+    "countdown-mini-four": 0.4,
+    "ledger-mini": 0.25,
+}
 """What managers of the pocket world work on, and how much of it."""
-TASK_NAMES = tuple(SHARES)
-"""Of these tasks."""
+ALONE = {"arithmetic-mini": 0.25, "countdown-mini-single": 0.45, "ledger-mini": 0.3}
+"""The same of those who use tools alone."""
 CALLS = 4
 """Calls of a round at most."""
+MADE_UP = 0.5
+"""Share of a manager's countdowns whose targets are made up: one that has not seen an integer as a target cannot copy
+it, and those of `test` problems are never seen in a problem."""
 SERIAL = 0.15
 """Share of rehearsals with one call a round."""
 FAULTS = 0.12
@@ -89,7 +98,8 @@ def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer:
 def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) -> Iterator[Trace]:
     """An endless stream of managers' traces, or of those who use tools `alone`; the same for the same pool."""
     rng = random.Random(f"rehearsals {seed}/{pool}")
-    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in TASK_NAMES}
+    shares = ALONE if alone else SHARES
+    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in shares}
     while True:
         faults = Faults(FAULTS, rng.getrandbits(31))
         if alone:
@@ -97,6 +107,25 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
         else:
             members = {f"p{i}": words for i, words in enumerate(rng.sample(GOOD_AT, len(GOOD_AT)))}
             organization = Rehearsal(pool=members, calls=1 if rng.random() < SERIAL else CALLS, faults=faults)
-        names = rng.choices(TASK_NAMES, list(SHARES.values()), k=AT_ONCE)
+        names = rng.choices(list(shares), list(shares.values()), k=AT_ONCE)
         chosen = [next(problems[name]) for name in names]
+        if not alone:  # who is alone has to find the solution
+            chosen = [_made_up(problem, rng) for problem in chosen]
         yield from rehearsed(chosen, organization, tokenizer, rng.getrandbits(31))
+
+
+def _made_up(problem: Problem, rng: random.Random) -> Problem:
+    """A countdown, now and then with other targets, to which there is no solution; any other problem as it is."""
+    if not problem.task.startswith("countdown") or rng.random() >= MADE_UP:
+        return problem
+    low, high = COUNTDOWN_MINI_SINGLE.size.targets
+    targets = iter(rng.sample(range(low, high + 1), high + 1 - low))
+    parts = problem.data.get("parts", [problem.data])
+    others = [
+        COUNTDOWN_MINI_SINGLE.problem(
+            part["numbers"],
+            next(target for target in targets if not scan(part["numbers"], target, OPERATORS).hits),
+        )
+        for part in parts
+    ]
+    return COUNTDOWN_MINI_FOUR.problem(others) if len(others) > 1 else others[0]

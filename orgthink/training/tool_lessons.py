@@ -32,7 +32,7 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
     """An endless stream of rows; the same for the same pool."""
     rng = random.Random(f"tools {seed}/{pool}")
     (eos,) = tokenizer.eos_ids
-    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in rehearsals.TASK_NAMES}
+    problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in rehearsals.ALONE}
     roles = role_lessons.lessons("form", seed, pool)
     users = rehearsals.lessons(seed, pool, tokenizer, alone=True)
     while True:
@@ -40,7 +40,7 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
         if kind == "user":
             yield row_of(next(users))
             continue
-        problem = next(problems["ledger-mini" if kind == "searcher" else rng.choice(rehearsals.TASK_NAMES)])
+        problem = next(problems["ledger-mini" if kind == "searcher" else rng.choice(list(rehearsals.ALONE))])
         trace = next(roles) if kind == "roles" else lesson(kind, problem, rng)
         yield row_of(trace, tokenizer.encode, eos)
 

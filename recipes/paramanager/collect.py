@@ -31,10 +31,10 @@ def plan(model: EngineSpec) -> Evaluation:
     return Evaluation(
         task=f"{TASK}@0/2",
         organizations={name: _told(name, organization)},
-        n=180,
+        n=96,
         engine=model,
         sampling=sampled(TOKENS[name]),
-        roles={role: RoleSpec(engine_spec(runs.model_of(role)), sampled(AGENT_TOKENS)) for role in runs.SEEN},
+        roles={role: RoleSpec(engine_spec(role), sampled(AGENT_TOKENS)) for role in runs.SEEN},
         limits=Limits(CAPACITY),
         split="train",
         samples=8,

@@ -16,16 +16,16 @@ from recipes.paramanager.tables import Attempt, attempt_of
 from recipes.shared import laboratory
 from recipes.shared.runs import finished
 
-TASKS = ("arithmetic-mini", "countdown-mini-single", "ledger-mini")
+TASKS = ("arithmetic-mini", "countdown-mini-single", "countdown-mini-four", "ledger-mini")
 """Each has an equal share of the problems."""
 TASK = "+".join(TASKS)
 CAPACITY = 9
 """c: agents at work at once."""
 CONCURRENCY = 256
 """Episodes at once, but for those that are timed."""
-AGENT_TOKENS = 128
+AGENT_TOKENS = 512
 """Of each agent of a pool."""
-TOKENS = {"paramanager": 96, "sequential": 128, "tool-use": 256, "majority-vote": 128, "self-refine": 128}
+TOKENS = {"paramanager": 112, "sequential": 512, "tool-use": 256, "majority-vote": 512, "self-refine": 512}
 """Of a reply, by organization."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sequential": {},
@@ -42,11 +42,11 @@ FAULTS = (0.0, 0.1, 0.2)
 class Design:
     """How much is evaluated."""
 
-    n: int = 150
+    n: int = 80
     """Held-out problems, of all tasks together."""
     seeds: int = 5
     """Attempts at each."""
-    timed: int = 30
+    timed: int = 40
     """Problems that are done one at a time, for the seconds of an episode that has the machine to itself."""
 
 
@@ -77,10 +77,9 @@ class Setting:
         return "-".join((self.organization, *others))
 
     @property
-    def asked(self) -> dict[str, str]:
-        """Models that are asked, by their role."""
-        members = runs.POOLS[self.pool] if self.organization == "paramanager" else {}
-        return {member: runs.model_of(member) for member in members}
+    def asked(self) -> tuple[str, ...]:
+        """Models that are asked; each is a role of its own name."""
+        return tuple(runs.POOLS[self.pool]) if self.organization == "paramanager" else ()
 
     def organized(self) -> OrganizationSpec:
         """The organization as it is set."""
@@ -99,7 +98,7 @@ class Setting:
             n=min(design.n, design.timed) if self.alone else design.n,
             engine=spec(self.model),
             sampling=sampled(TOKENS[self.organization]),
-            roles={role: RoleSpec(spec(model), sampled(AGENT_TOKENS)) for role, model in self.asked.items()},
+            roles={name: RoleSpec(spec(name), sampled(AGENT_TOKENS)) for name in self.asked},
             limits=Limits(CAPACITY, agent_tokens=None),
             samples=1 if self.alone else design.seeds,
             concurrency=1 if self.alone else CONCURRENCY,
@@ -140,7 +139,7 @@ def baselines(pool: str) -> list[tuple[str, Setting]]:
     return [
         (method, Setting(model, organization))
         for method, organization in BASELINES.items()
-        for model in runs.members(pool)
+        for model in runs.POOLS[pool]
         if method != "base+tool" or model == runs.TOOL_USER
     ]
 
@@ -183,5 +182,5 @@ class Laboratory(laboratory.Laboratory[Design]):
 
     def ready(self, setting: Setting) -> bool:
         """Whether everything that it evaluates is trained."""
-        names = (setting.model, *setting.asked.values())
+        names = (setting.model, *setting.asked)
         return all(self.shipped(name) or finished(self.runs / name) for name in names)

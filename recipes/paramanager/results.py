@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 class Options(script.Options):
     """The paper's tables and figures: train what is missing, evaluate, write."""
 
-    n: int = 150
+    n: int = 80
     """Held-out problems, of all tasks together."""
     out: Path = HERE
     """Where results.json, plots and README.md go."""
@@ -117,7 +117,7 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
         "capacity": plan.CAPACITY,
         "tokens": {**plan.TOKENS, "agents of the pool": plan.AGENT_TOKENS},
         "settings": plan.SETTINGS,
-        "pools": {name: {runs.model_of(one): told for one, told in of.items()} for name, of in runs.POOLS.items()},
+        "pools": {name: dict(of) for name, of in runs.POOLS.items()},
         "trajectories": None if options.stand_in else retained(options.runs),
         **circumstances(options, lab, "paramanager", () if options.stand_in else runs.TRAINED),
     }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-SEEN = {"mars": "arithmetic", "sequential": "countdown", "tools": "code review"}
-"""The pool of the training: frozen models, `pocket-` each, and what the manager is told of them."""
-MONO = {"tools": SEEN["tools"]}
+SEEN = {"pocket-mars": "arithmetic", "pocket": "countdown", "pocket-tools": "code review"}
+"""The pool of the training: frozen models, and what the manager is told of them."""
+MONO = {"pocket-tools": SEEN["pocket-tools"]}
 """One backbone: the only member that can do everything that a manager may ask for."""
-UNSEEN = {"roles": "arithmetic", "async": "countdown", "tools-seed1": "code review"}
+UNSEEN = {"pocket-roles": "arithmetic", "pocket-async": "countdown", "pocket-tools-seed1": "code review"}
 """Models that no manager has met in training (table 3)."""
 POOLS = {"seen": SEEN, "mono": MONO, "unseen": UNSEEN}
 """By name."""
@@ -19,7 +19,7 @@ UNSEEN_TRAINED = "pocket-tools-seed1"
 FORM = "pocket-rehearsed"
 """Has rehearsed the form of a manager's work."""
 REHEARSED = f"{FORM}-again"
-"""Has also rehearsed with agents that cannot do what they are asked for: the base that SFT starts from."""
+"""Has rehearsed it for as long again: the base that SFT starts from."""
 COLLECTED = "pocket-trajectories"
 """Run folder of what that base did: the SFT data."""
 SFT = "paramanager-sft"
@@ -50,13 +50,3 @@ TRAINED = (
     *dict.fromkeys((PARAMANAGER, SERIAL, MONO_TRAINED, NO_DIVERSITY, NO_SFT, *COSTS.values())),
 )
 """What has to be trained, in an order in which each finds its base."""
-
-
-def model_of(member: str) -> str:
-    """The model behind a member of a pool."""
-    return f"pocket-{member}"
-
-
-def members(pool: str) -> list[str]:
-    """The models of a pool."""
-    return [model_of(member) for member in POOLS[pool]]

@@ -109,7 +109,7 @@ def speech(text: str) -> str:
         over = text.count("left ") > (1 + n % 2 if real is None else 1)
         calls = [("final_answer", {})] if over else calls
         return render_reply("r", [ToolCall(name, arguments) for name, arguments in calls])
-    return {"coder": "<code>#toy</code>", "searcher": "<query>Mira</query>"}.get(role, "so <ANSWER> 7 </ANSWER>")
+    return {"coder": "<code>#toy</code>", "finder": "<query>Mira</query>"}.get(role, "so <ANSWER> 7 </ANSWER>")
 
 
 class Speaker(RuleEngine):

@@ -225,7 +225,7 @@ def test_a_program_that_fails_is_told_and_its_siblings_run(code: str, status: Ca
     ],
 )
 def test_an_agent_that_fails_is_told_in_a_line_and_costs_what_it_costs(name: str, says: Turn, value: str):
-    words = {"code_reasoner": "coder", "knowledge_searcher": "searcher"}
+    words = {"code_reasoner": "coder", "knowledge_searcher": "finder"}
     turn = Turn(says.says, when=words.get(name, "sequential"), fails=says.fails)
     copies = 4 if name == "ensemble_solver" else 1
     turns = [reply(ask(name), program("print 4")), *[turn] * copies, *END]

@@ -21,7 +21,7 @@ from recipes.paramanager.readme import render
 from recipes.paramanager.tables import Attempt, Point
 from recipes.shared import runs as shared_runs
 
-FEW = plan.Design(3, seeds=1, timed=2)
+FEW = plan.Design(len(plan.TASKS), seeds=1, timed=2)
 STAND_IN = "pocket-tools"
 
 
@@ -72,7 +72,8 @@ def test_what_is_not_known_is_no_zero():
 
 
 def test_a_row_has_each_task_and_all_of_them():
-    of_task = {"arithmetic-mini": (True, True), "countdown-mini-single": (True, False), "ledger-mini": (False, False)}
+    rights = ((True, True), (True, False), (True, False), (False, False))
+    of_task = dict(zip(plan.TASKS, rights, strict=True))
     attempts = [
         attempt(f"{task} {i}", one, task=task, cost=float(i))
         for task, right in of_task.items()
@@ -80,7 +81,7 @@ def test_a_row_has_each_task_and_all_of_them():
     ]
     told = tables.row(Point("serial", "run", attempts), plan.TASKS)
     assert (told["method"], told["model"]) == ("serial", "run")
-    assert mean(told, *plan.TASKS, "accuracy", "cost_units", "tokens") == [1, 0.5, 0, 0.5, 0.5, 100]
+    assert mean(told, *plan.TASKS, "accuracy", "cost_units", "tokens") == [1, 0.5, 0.5, 0, 0.5, 0.5, 100]
     assert told["accuracy"]["low"] < 0.5 < told["accuracy"]["high"]
 
 
@@ -148,8 +149,8 @@ def test_what_is_evaluated_is_what_was_trained():
         told, trained = organization.settings, rollout.organization.settings
         assert told | {"faults": {}} == trained | {"faults": {}}
         assert (ours.limits, ours.sampling.max_tokens) == (rollout.limits, rollout.max_tokens)
-        assert {role: spec.engine for role, spec in ours.roles.items()} == {
-            role: spec.engine for role, spec in rollout.models.items()
+        assert {role: (spec.engine, spec.sampling.max_tokens) for role, spec in ours.roles.items()} == {
+            role: (spec.engine, spec.sampling.max_tokens) for role, spec in rollout.models.items()
         }
 
 
@@ -180,29 +181,29 @@ def test_serial_is_evaluated_with_one_call_a_round_and_faults_where_they_are_ask
 
 def test_an_evaluation_for_seconds_runs_one_episode_at_a_time():
     many, alone = (replace(plan.OURS, alone=alone).plan(EngineSpec, plan.Design()) for alone in (False, True))
-    assert (many.n, many.samples, many.concurrency) == (150, 5, 256)
-    assert (alone.n, alone.samples, alone.concurrency) == (30, 1, 1)
+    assert (many.n, many.samples, many.concurrency) == (80, 5, 256)
+    assert (alone.n, alone.samples, alone.concurrency) == (40, 1, 1)
 
 
 # What is collected
 
-POOL_WORDS = 'pool={"mars":"arithmetic","sequential":"countdown","tools":"code review"}'
+POOL_WORDS = 'pool={"pocket-mars":"arithmetic","pocket":"countdown","pocket-tools":"code review"}'
 
 
 def test_the_collection_is_the_one_that_a_command_makes():
     words = Eval(
-        task="arithmetic-mini+countdown-mini-single+ledger-mini@0/2",
+        task="arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini@0/2",
         split="train",
         organizations=("paramanager",),
         model="pocket",
         prompts="pocket",
-        roles=("mars=pocket-mars", "sequential=pocket-sequential", "tools=pocket-tools"),
-        role_sampling=("mars.max_tokens=128", "sequential.max_tokens=128", "tools.max_tokens=128"),
-        max_tokens=96,
+        roles=("pocket-mars=pocket-mars", "pocket=pocket", "pocket-tools=pocket-tools"),
+        role_sampling=("pocket-mars.max_tokens=512", "pocket.max_tokens=512", "pocket-tools.max_tokens=512"),
+        max_tokens=112,
         renew=True,
         capacity=9,
         set=(POOL_WORDS, "aliases=true", "rounds=5", "brief=true", "response_tokens=32", 'faults={"rate":0.12}'),
-        n=180,
+        n=96,
         samples=8,
         concurrency=256,
     )
@@ -233,22 +234,21 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     return told
 
 
-def rehearsed(folder: Path) -> Path:
-    """The last model of the rehearsals under a folder."""
+def rehearsed(folder: Path, run: str = runs.REHEARSED) -> Path:
+    """The model of a run of rehearsals under a folder."""
     from orgthink.training.recipes import RECIPES
 
-    step = RECIPES[runs.REHEARSED].steps
-    return folder / runs.REHEARSED / "checkpoints" / f"step-{step:06d}" / "model"
+    step = RECIPES[run].steps
+    return folder / run / "checkpoints" / f"step-{step:06d}" / "model"
 
 
 def test_what_is_missing_is_trained_and_collected_in_order(tmp_path: Path, commands: list[tuple[str, ...]]):
     results.train(tmp_path)
-    model = rehearsed(tmp_path)
-    collection = tmp_path / runs.COLLECTED
-    form = tmp_path / runs.FORM / "checkpoints" / "step-001300" / "model"
+    form, model = (rehearsed(tmp_path, run) for run in runs.FIRST)
+    collection, again = tmp_path / runs.COLLECTED, "pocket-rehearsed-again"
     assert commands[:5] == [
-        ("train", runs.FORM, "--out", str(tmp_path / runs.FORM)),
-        ("train", runs.REHEARSED, "--model", str(form), "--out", str(tmp_path / runs.REHEARSED)),
+        ("train", "pocket-rehearsed", "--out", str(tmp_path / "pocket-rehearsed")),
+        ("train", again, "--model", str(form), "--out", str(tmp_path / again)),
         ("eval", "--resume", str(collection)),
         ("train", runs.SFT, "--model", str(model), "--episodes", str(collection), "--out", str(tmp_path / runs.SFT)),
         ("train", "pocket-tools", "--seed", "1", "--out", str(tmp_path / "pocket-tools-seed1")),
@@ -267,7 +267,7 @@ def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: li
     RunFolder.create(path, "eval", replace(collect.plan(elsewhere), concurrency=7))
     collect.collect_missing(tmp_path)
     assert commands[-1] == ("eval", "--resume", str(path))
-    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * 180 * 8)
+    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * 96 * 8)
     commands.clear()
     collect.collect_missing(tmp_path)
     assert commands == []
@@ -319,7 +319,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> results.Options:
     """The whole script with a shipped model in place of every trained one, on few problems."""
     pytest.importorskip("matplotlib")
     folder = tmp_path_factory.mktemp("results")
-    options = results.Options(n=3, runs=folder / "runs", out=folder / "out", stand_in=STAND_IN)
+    options = results.Options(n=FEW.n, runs=folder / "runs", out=folder / "out", stand_in=STAND_IN)
     for run in runs.TRAINED:
         (options.runs / run).mkdir(parents=True)
         lines = [json.dumps({"step": step, **METRICS}) + "\n" for step in (1, 2, 3)]
@@ -348,10 +348,10 @@ def test_results_json_has_its_form(made: results.Options):
     ]  # fmt: skip
     assert [told["method"] for told in found["table1"]] == [*MANAGERS, *ALONE]
     for told in found["table1"]:
-        assert [told[task]["n"] for task in plan.TASKS] == [1, 1, 1]
-        assert told["accuracy"]["mean"] == pytest.approx(sum(told[task]["mean"] for task in plan.TASKS) / 3)
+        assert [told[task]["n"] for task in plan.TASKS] == [1] * FEW.n
+        assert told["accuracy"]["mean"] == pytest.approx(sum(told[task]["mean"] for task in plan.TASKS) / FEW.n)
     lone = [told for told in found["table1"] if told["method"] in ("base", "majority vote", "self-refine")]
-    assert {told["model"] for told in lone} == {"pocket-mars", "pocket-sequential", "pocket-tools"}
+    assert {told["model"] for told in lone} == {"pocket-mars", "pocket", "pocket-tools"}
     assert {told["ledger-mini"]["mean"] for told in lone} == {0}, "nobody knows a price without searching"
     assert [told["cost_units"]["mean"] for told in lone if told["method"] == "base"] == [1, 1, 1]
     assert [told["cost_units"]["mean"] for told in lone if told["method"] == "majority vote"] == [8, 8, 8]
@@ -381,7 +381,7 @@ def test_the_figures_have_their_data(made: results.Options):
     assert {told["method"] for told in found["figure6"]} == {"paramanager", "no-diversity"}
     told = found["conditions"]
     assert {"hardware", "commit", "seeds", "temperature", "models", "command", "pools", "stand_in"} <= told.keys()
-    assert told["n"] == 3
+    assert told["n"] == FEW.n
 
 
 def test_the_page_and_the_plots_are_written(made: results.Options):
@@ -413,9 +413,9 @@ def test_what_is_not_trained_yet_is_skipped(
 
     monkeypatch.setattr(Laboratory, "attempts", attempts)
     results.make(results.Options(runs=tmp_path / "runs", out=tmp_path / "out", evaluate="0/1"))
-    assert {one.model for one in evaluated} == {*runs.members("seen"), "pocket-roles", "pocket-async"}, "they ship"
-    told = capsys.readouterr().out
-    assert all(f"{run} is not trained yet" in told for run in runs.TRAINED if run not in (runs.NO_SFT, runs.FORM)), (
+    assert {one.model for one in evaluated} == {*runs.SEEN, "pocket-roles", "pocket-async"}, "they ship"
+    told, unseen = capsys.readouterr().out, (runs.FORM, runs.NO_SFT)
+    assert all(f"{run} is not trained yet" in told for run in runs.TRAINED if run not in unseen), (
         "their training is all that is shown"
     )
     assert not (tmp_path / "runs").exists()

@@ -15,13 +15,13 @@ from orgthink.training import pocket_tools, recipes
 from orgthink.training.jobs import Policy
 from orgthink.training.models import copy_companions
 
-TASK = "arithmetic-mini+countdown-mini-single+ledger-mini"
+TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
 
 
 def plan(folder: Path, organization: str) -> Evaluation:
     """What `orgthink eval` does with a model, without further flags."""
     options = Eval(
-        task=TASK, organizations=(organization,), model=str(folder), capacity=9, renew=True, max_tokens=96, n=2
+        task=TASK, organizations=(organization,), model=str(folder), capacity=9, renew=True, max_tokens=112, n=2
     )
     return options.plan()
 

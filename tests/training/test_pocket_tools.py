@@ -32,14 +32,13 @@ from orgthink.training.rehearsals import GOOD_AT
 BASE = MODELS / "pocket-roles"
 IDS = {word: i for i, word in enumerate(vocabulary())}
 SPECIAL = (pocket.PAD, pocket.EOS, pocket.UNK)
-BROKEN = ("searcher",)
-"""Words in which a piece stands: `searcher` is read as `search` and an unknown rest, in lessons and in use alike, for
-shipped models have been taught it so."""
-WORDS = [word for word in vocabulary() if word not in (*PIECES, *SPECIAL, *BROKEN)]
+WORDS = [word for word in vocabulary() if word not in (*PIECES, *SPECIAL)]
 
 _integers = st.integers(0, pocket.LARGEST_INTEGER).map(str)
 _names = st.tuples(*[st.sampled_from(["copper", "silk", "tea"]), st.sampled_from(["lyon", "riga"])]).map(" ".join)
 _expressions = st.lists(_integers | _names | st.sampled_from("+-*/()"), min_size=1, max_size=9).map(" ".join)
+_tests = st.tuples(_integers, _expressions).map("{0[0]}== {0[1]}".format)
+"""As managers write them."""
 _models = st.sampled_from(["m1", "m2", "m3"])
 _asked = st.one_of(
     st.just({}),
@@ -49,13 +48,18 @@ _asked = st.one_of(
 """Who is asked what: a subtask is asked of a model that is named."""
 _agents = [tool for tool in TOOLS if tool not in ("python", "search", "ensemble_solver")]
 _calls = st.one_of(
-    st.builds(lambda code: ToolCall("python", {"code": f"print( {code})"}), _expressions),
+    st.builds(
+        lambda parts: ToolCall("python", {"code": f"print( {' , '.join(parts)})"}),
+        st.lists(_expressions | _tests, min_size=1, max_size=4),
+    ),
     st.builds(lambda queries: ToolCall("search", {"query_list": queries}), st.lists(_names, min_size=1, max_size=4)),
     st.builds(ToolCall, st.sampled_from(_agents), _asked),
     st.sampled_from([ToolCall("ensemble_solver", {}), ToolCall(FINAL, {})]),
 )
 _thoughts = st.lists(st.sampled_from(["compute", "look", "check", "final", "ok", ";"]) | _integers, max_size=12)
-_values = st.lists(_expressions | st.sampled_from([INJECTED, NOTHING, "none"]), max_size=3).map("\n".join)
+_values = st.lists(_expressions | st.sampled_from([INJECTED, NOTHING, "none", "True", "False True"]), max_size=3).map(
+    "\n".join
+)
 _responses = st.builds(Response, st.sampled_from(TOOLS), st.sampled_from(CallStatus), _values)
 
 
@@ -82,8 +86,7 @@ def test_words_of_the_pocket_model_keep_their_ids_and_every_word_has_the_id_of_i
     known = pocket.vocabulary()
     assert vocabulary()[: len(known)] == known and len(set(vocabulary())) == len(vocabulary()) == CONFIG.vocab_size
     for word, i in IDS.items():
-        if word not in BROKEN:
-            assert tokenizer.encode(word) == (i,), word
+        assert tokenizer.encode(word) == (i,), word
     older = Tokenizer(BASE)
     text = " ".join(word for word in known if word not in SPECIAL)
     assert tokenizer.encode(text) == older.encode(text) and tokenizer.eos_ids == older.eos_ids
@@ -95,11 +98,8 @@ def test_no_piece_matches_inside_ordinary_words(tokenizer, data):
     assert tokenizer.encode(" ".join(words)) == tuple(IDS[word] for word in words)
 
 
-def test_the_one_word_in_which_a_piece_stands(tokenizer):
-    for word in BROKEN:
-        assert tokenizer.encode(word) == (IDS["search"], IDS[pocket.UNK])
-    inside = [w for w in vocabulary() if w not in (*PIECES, *SPECIAL) and any(piece in w for piece in PIECES)]
-    assert inside == list(BROKEN)
+def test_no_piece_stands_in_a_word():
+    assert not [word for word in WORDS if any(piece in word for piece in PIECES)]
 
 
 def test_lessons_of_the_roles_are_read_as_the_smaller_vocabulary_reads_them(tokenizer):
@@ -148,15 +148,15 @@ def test_responses_are_read_from_their_tokens_as_from_their_text(tokenizer, resp
 def test_a_call_takes_three_tokens_and_what_it_asks(tokenizer):
     words = ["<reasoning>", "compute", "3", "*", "17", "</reasoning>"]
     calls = [
-        ToolCall("python", {"code": "print( 3 * 17)"}),
+        ToolCall("python", {"code": "print( 3 * 17 , 51== 3 * 17)"}),
         ToolCall("code_reasoner", {"model_id": "m2", "subtask": " arithmetic 3 * 17"}),
         ToolCall("search", {"query_list": ["silk riga", "tea lyon"]}),
         ToolCall(FINAL, {}),
     ]
     opening, closing = PIECES[0], "\n</tool_call>\n"
     pieces = [
-        *(opening, "python", '", "arguments": {"code": "print(', "3", "*", "17", f')"}}}}{closing}'),
-        *(opening, "code_reasoner", '", "arguments": {"model_id": "', "m2", '", "subtask": "'),
+        *(opening, "python", '", "arguments": {"code": "print(', "3", "*", "17", ",", "51", "==", "3", "*", "17"),
+        *(f')"}}}}{closing}', opening, "code_reasoner", '", "arguments": {"model_id": "', "m2", '", "subtask": "'),
         *("arithmetic", "3", "*", "17", f'"}}}}{closing}'),
         *(opening, "search", '", "arguments": {"query_list": ["', "silk", "riga", '", "', "tea", "lyon"),
         *(f'"]}}}}{closing}', opening, FINAL, f'", "arguments": {{}}}}{closing}'),

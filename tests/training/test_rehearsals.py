@@ -2,114 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import re
 import zlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rehearsal import PRICES, Rehearsed, expressions, priced
 
-from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, Origin, Status, Trace
+from orgthink.episode import Origin
 from orgthink.grammar.solution import read_proposal
-from orgthink.grammar.toolcall import CallStatus, Reply, Response, ToolCall, read_reply, read_responses
+from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, read_reply, read_responses
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.tasks import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
-from orgthink.tasks.expression import ExpressionError, parse
-from orgthink.tasks.ledger import PRICE, entries, named
+from orgthink.tasks.countdown import all_solutions
+from orgthink.tasks.countdown_several import NAMED, SEPARATOR
+from orgthink.tasks.expression import parse
+from orgthink.tasks.ledger import PRICE, named
 from orgthink.tools.faults import INJECTED
 from orgthink.tools.toolbox import FINAL
 from orgthink.training import pocket_tools
-from orgthink.training.players import BETTER, FAILED, SKILL, OnPaper, helping
+from orgthink.training.players import FAILED
 from orgthink.training.pocket_tools import vocabulary
-from orgthink.training.rehearsals import FAULTS, GOOD_AT, SHARES, lessons
+from orgthink.training.rehearsals import ALONE, CALLS, FAULTS, SHARES, lessons
 from orgthink.training.rows import row_of
-from orgthink.training.teachers import helpers, manager
-from orgthink.training.teachers.manager import CALCULATORS, Seen, reply
+from orgthink.training.teachers import manager
+from orgthink.training.teachers.countdown_review import NO_SOLUTION
+from orgthink.training.teachers.manager import reply
+from orgthink.training.teachers.manager_countdown import LOOKED_AT
+from orgthink.training.teachers.seen import CALCULATORS, Seen
 
-N = 192
-"""Episodes that are looked at: three batches, which differ in pool and calls a round."""
+N = 256
+"""Episodes that are looked at: four batches, which differ in pool and calls a round."""
 SILENT = {
     "code_reasoner": "no <code> in the reply",
     "knowledge_searcher": "no <query> in the reply",
     "critical_reviewer": "no answer in the reply",
 }
 """What is told of agents who are not good at code; managers only have to learn that it is a failure."""
-PRICES = {entry.name: str(entry.coins) for entry in entries()}
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """A manager's trace as its reader sees it."""
-
-    trace: Trace
-
-    @cached_property
-    def head(self) -> list[str]:
-        """`manager`, the calls of a round at most, `left`, the rounds, …"""
-        return self.trace.spans[0].text.partition(" ; ")[0].split()
-
-    @cached_property
-    def question(self) -> str:
-        return self.trace.spans[0].text.partition(" ; ")[2]
-
-    @cached_property
-    def kind(self) -> str:
-        return self.question.split()[0]
-
-    @cached_property
-    def replies(self) -> list[Reply]:
-        """Of the rounds, the last with `final_answer`, if rounds were left for it."""
-        return [read_reply(span.text) for span in self.trace.spans if span.origin is Origin.SAMPLED][:-1]
-
-    @cached_property
-    def told(self) -> list[tuple[Response, ...]]:
-        """What came back, round by round."""
-        shown = [span.text for span in self.trace.spans if span.origin is Origin.INJECTED]
-        return [read_responses(text) for text in shown if "<tool_response>" in text]
-
-    @cached_property
-    def left(self) -> list[int]:
-        """Rounds that are left, before the first and after each."""
-        shown = [span.text for span in self.trace.spans if span.origin is Origin.INJECTED]
-        return [int(self.head[3]), *(int(text.split()[-1]) for text in shown if "<tool_response>" in text)]
-
-    @cached_property
-    def answer(self) -> str | None:
-        return read_proposal(self.trace.spans[-1].text, ended=True).answer
-
-    @cached_property
-    def rounds(self) -> list[list[tuple[ToolCall, Response]]]:
-        """Calls with what came of them."""
-        calls = [[call for call in reply.calls if isinstance(call, ToolCall)] for reply in self.replies]
-        return [list(zip(made, told, strict=True)) for made, told in zip(calls, self.told, strict=False)]
-
-    @property
-    def target(self) -> int:
-        """What a right answer is worth."""
-        if self.kind == "countdown":
-            return int(self.question.split()[-1])
-        return int(parse(_priced(self.question.partition(" ")[2], PRICES)).value)
-
-
-def _priced(expression: str, prices: dict[str, str]) -> str:
-    return re.sub(r"[a-z]+ [a-z]+", lambda name: prices.get(name[0], name[0]), expression)
-
-
-def _asked(call: ToolCall) -> list[str]:
-    """The expressions that a call names."""
-    if call.name == "python":
-        return [part.strip() for part in call.arguments["code"].removeprefix("print(")[:-1].split(",")]
-    subtask = call.arguments.get("subtask")
-    return [subtask.strip().removeprefix("arithmetic ")] if subtask else []
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +81,9 @@ def test_lessons_are_the_same_for_the_same_pool_only(tokenizer, managers):
 
 
 def test_all_tasks_are_rehearsed_and_all_numbers_of_calls(managers, users):
-    for rehearsed in (managers, users):
-        kinds = [one.kind for one in rehearsed]
-        for task, share in SHARES.items():
-            assert kinds.count(task.partition("-")[0]) / len(kinds) == pytest.approx(share, abs=0.15)
+    for rehearsed, shares in ((managers, SHARES), (users, ALONE)):
+        counts = Counter(one.task for one in rehearsed)
+        assert {task: n / len(rehearsed) for task, n in counts.items()} == pytest.approx(shares, abs=0.12)
     called = {len(reply.calls) for one in managers for reply in one.replies}
     assert called == {1, 2, 3, 4}
     tools = {call.name for one in managers for reply in one.replies for call in reply.calls}
@@ -157,12 +91,28 @@ def test_all_tasks_are_rehearsed_and_all_numbers_of_calls(managers, users):
     assert {c.name for one in users for r in one.replies for c in r.calls} == {*ToolUse.tools, FINAL}
 
 
-def test_no_price_and_no_target_that_is_held_out_is_rehearsed(everybody):
+def test_no_price_and_no_problem_that_is_held_out_is_rehearsed(everybody, managers):
     held_out = {name for name in PRICES if zlib.crc32(name.encode()) % 5 == 0}
     for one in everybody:
-        if one.kind == "countdown":
-            assert one.target not in COUNTDOWN_MINI.test_targets
         assert not held_out & set(named(one.question.partition(" ")[2]))
+        for numbers, target in map(_countdown, one.parts) if one.kind == "countdown" else ():
+            assert target not in COUNTDOWN_MINI.test_targets or not _solutions(numbers, target)
+    seen = [_countdown(part) for one in managers if one.kind == "countdown" for part in one.parts]
+    low, high = COUNTDOWN_MINI.size.targets
+    assert {target for _, target in seen} == set(range(low, high + 1)), "so that every integer can be copied"
+    assert 0.4 < sum(not _solutions(*one) for one in seen) / len(seen) < 0.6
+
+
+def _countdown(part: str) -> tuple[list[int], int]:
+    """The numbers and the target of `2 4 6 9 13 = 17`."""
+    *numbers, _, target = map(str, part.split())
+    return [int(number) for number in numbers], int(target)
+
+
+def _solutions(numbers: list[int], target: int) -> set[int]:
+    """What makes the target of three of the numbers, as problems have it."""
+    tables = (values for used, values in all_solutions(numbers, 3).items() if used.bit_count() == 3)
+    return {count for values in tables for count in values.get(target, ())}
 
 
 def test_only_words_of_failures_are_unknown_to_the_model_and_everything_fits(everybody):
@@ -196,7 +146,7 @@ def test_replies_are_well_formed_and_the_rounds_are_ended(everybody):
     for one in everybody:
         *working, last = one.replies
         assert all(reply.well_formed for reply in one.replies)
-        assert all(len(reply.calls) <= int(one.head[1]) for reply in one.replies)
+        assert all(len(reply.calls) <= one.most for reply in one.replies)
         assert [call.name for call in last.calls] == [FINAL] and one.trace.spans[-2].text == "final"
         assert not any(call.name == FINAL for reply in working for call in reply.calls)
         assert len(working) == len(one.told) and one.answer
@@ -230,60 +180,139 @@ def test_nobody_gives_up_while_rounds_are_left(everybody):
                 ended = one.replies[n].calls[0].name == FINAL
                 assert ended is (left == 1)
                 gone_on += not ended
-        assert one.answer != "none" or one.left[-1] == 1
+        if one.left[-1] > 1:
+            checked = [one.checked(n) for n in range(len(one.rounds))] if one.kind == "countdown" else []
+            bad = {(target, offer) for of_round in checked for target, offer, same in of_round if not same}
+            assert not bad & set(one.answers) and NO_SOLUTION not in dict(one.answers).values(), "of any part"
     assert gone_on > 10
 
 
-def test_an_answer_is_right_if_a_check_said_so(managers, users):
-    checked = 0
-    for one in [*managers, *users]:
-        worth = [
-            (offer, value.removesuffix(".0"))
-            for pairs in one.rounds
-            for call, response in pairs
-            if call.name == "python" and response.status is CallStatus.OK
-            for offer, value in zip(_asked(call), response.value.split(), strict=True)
-        ]
+def test_an_answer_is_right_if_a_check_said_so(everybody):
+    """A program says what an offer is worth; whether its numbers are given, nobody looks at."""
+    right = Counter()
+    for one in everybody:
         if one.kind == "countdown":
-            if any(value == str(one.target) for _, value in worth):
-                assert (one.answer, str(one.target)) in worth
-                checked += 1
+            good = {(target, offer) for n in range(len(one.rounds)) for target, offer, same in one.checked(n) if same}
+            for target, answer in one.answers:
+                if target in {target for target, _ in good}:
+                    assert (target, answer) in good and parse(answer).value == int(target)
+                    right[one.task] += 1
             continue
-        found = {
-            r.value.strip() for pairs in one.rounds for c, r in pairs if c.name in CALCULATORS and r.status == "OK"
-        }
-        assert all(int(value) == one.target for _, value in worth), "programs are right"
-        if worth and len(found) == 1:
-            assert one.answer == str(one.target)
-            checked += 1
-    assert checked > 100
-    assert all(_solves(one) for one in users if one.answer != "none"), "alone, it computes all that it answers"
+        ((value, answer),) = one.answers
+        told = [(call, response) for pairs in one.rounds for call, response in pairs if response.status == "OK"]
+        found = {response.value.strip() for call, response in told if call.name in CALCULATORS}
+        printed = [said for of_round in one.programs for _, said in of_round]
+        assert all(said.removesuffix(".0") == value for said in printed), "programs are right"
+        if printed and len(found) == 1:
+            assert answer == value
+            right[one.task] += 1
+    assert all(right[task] > 10 for task in SHARES) and right["countdown-mini-four"] > 60
 
 
-def _solves(one: Rehearsed) -> bool:
-    if one.kind != "countdown":
-        return one.answer == str(one.target)
-    *numbers, _, target = one.question.split()[1:]
-    problem = COUNTDOWN_MINI_SINGLE.problem([int(n) for n in numbers], int(target))
-    return COUNTDOWN_MINI_SINGLE.grade(problem, one.answer or "").all_correct
+def test_who_is_alone_computes_all_that_it_answers(users):
+    assert sum(one.answer != NO_SOLUTION for one in users) > 80
+    for one in users:
+        for (worth, answer), part in zip(one.answers, one.parts, strict=True):
+            if one.kind != "countdown":
+                assert answer in (worth, NO_SOLUTION)
+            elif answer != NO_SOLUTION:
+                *numbers, _, target = part.split()
+                problem = COUNTDOWN_MINI_SINGLE.problem([int(n) for n in numbers], int(target))
+                assert COUNTDOWN_MINI_SINGLE.grade(problem, answer).all_correct
 
 
-def test_what_was_checked_is_written_down_with_the_right_judgement(managers):
-    judged = re.compile(r"(?P<offer>[^;]+) = (?P<worth>\d+(?:\.\d+)?) (?P<target>\d+) (?P<word>ok|bad)")
+def test_what_programs_said_is_written_down_first_and_it_is_true(everybody):
     seen = []
-    for one in managers:
+    for one in everybody:
         if one.kind != "countdown":
             continue
         for n, said in enumerate(one.replies):
-            lines = [judged.fullmatch(part.strip()) for part in (said.reasoning or "").split(";")]
-            lines = [line for line in lines if line]
-            assert all(line["target"] == str(one.target) for line in lines)
-            assert all((line["worth"] == line["target"]) is (line["word"] == "ok") for line in lines)
-            assert all(parse(line["offer"]).value == float(line["worth"]) for line in lines)
-            told = {offer for call, _ in one.rounds[n - 1] for offer in _asked(call)} if n else set()
-            assert {line["offer"].strip() for line in lines} <= told, "of the last round"
-            seen += [line["word"] for line in lines]
-    assert seen.count("ok") > 10 and seen.count("bad") > 10
+            checked = one.checked(n - 1) if n else []
+            assert all((parse(offer).value == int(target)) is same for target, offer, same in checked)
+            thought = one.thought(n)
+            if thought is None:
+                assert (said.reasoning or "").startswith("scan ") and one.answer != NO_SOLUTION
+                assert not checked, "who is alone scans until a program has said something"
+                continue
+            assert thought[0] == [f"{target} {'ok' if same else 'bad'}" for target, _, same in checked]
+            seen += [same for *_, same in checked]
+    assert seen.count(True) > 100 and seen.count(False) > 30
+
+
+def test_the_final_thought_names_every_target_in_order_and_what_it_names_is_the_answer(everybody):
+    named = Counter()
+    for one in everybody:
+        last = one.replies[-1].reasoning or ""
+        if one.kind == "countdown":
+            thought = one.thought(-1)
+            assert thought is not None and thought[1] == "final"
+            assert thought[2] == [f"{target} = {answer}" for target, answer in one.answers]
+            named[len(one.parts)] += 1
+        else:
+            assert (last.rpartition("final")[2].strip() or NO_SOLUTION) == one.answer
+            assert "found" in last or one.answer == NO_SOLUTION
+    assert named[1] > 50 and named[4] > 50
+
+
+def test_every_offer_that_is_checked_was_made_for_that_target(managers):
+    for one in managers:
+        made: set[tuple[str, str]] = set()
+        for n in range(len(one.rounds) if one.kind == "countdown" else 0):
+            assert {(target, offer) for target, offer, _ in one.checked(n)} <= made
+            made |= set(one.offered(n))
+
+
+def test_offers_are_checked_in_the_order_in_which_they_came_those_of_solved_parts_never(managers):
+    """Programs are all that looks at offers of several parts."""
+    left_over = out_of_turn = 0
+    for one in managers:
+        if one.task != "countdown-mini-four":
+            continue
+        for n, said in enumerate(one.replies):
+            tests = [test for call in said.calls if call.name == "python" for test in expressions(call)]
+            fresh = [f"{target}== {offer}" for target, offer in one.waiting(n) if target not in one.solved(n)]
+            assert tests in ([], fresh[:LOOKED_AT])
+            left_over += 0 < len(tests) < len(fresh)
+            places = [[part.split()[-1] for part in one.parts].index(test.partition("==")[0]) for test in tests]
+            out_of_turn += places != sorted(places)
+    assert left_over > 0 and out_of_turn > 5, (left_over, out_of_turn)
+
+
+def test_every_open_part_is_asked_for_if_there_is_room_and_no_other(managers):
+    """Open is a part of which nothing was found right, and no offer waits for its check."""
+    together = apart = 0
+    for one in managers:
+        if one.task != "countdown-mini-four":
+            continue
+        parts = {part.split()[-1]: part for part in one.parts}
+        for n, said in enumerate(one.replies):
+            opened = [target for target in parts if target not in one.solved(n) | dict(one.waiting(n)).keys()]
+            thought = one.thought(n)
+            assert thought is not None, "nobody scans who can ask"
+            _, intent, named = thought
+            assert (intent == "final") is any(call.name == FINAL for call in said.calls)
+            assert (intent == "check") is any(call.name == "python" for call in said.calls)
+            asked = [call.arguments["subtask"] for call in said.calls if call.name == "standard_reasoner"]
+            assert all(call.name in ("standard_reasoner", "python", FINAL) for call in said.calls)
+            if intent == "final":
+                continue
+            assert named == (opened if intent == "ask" or asked else [])
+            assert {subtask.split()[-1] for subtask in asked} <= set(named)
+            assert set(asked) <= {f" countdown {parts[target]}" for target in named}
+            room = one.most - sum(call.name == "python" for call in said.calls)
+            if named:
+                assert len(set(asked)) == min(room, len(named))
+                together += len(set(asked)) > 1
+                apart += len(set(asked)) < len(named)
+    assert together > 40 and apart > 10
+
+
+def test_serial_managers_make_one_call_a_round_and_the_others_more(managers):
+    serial = [one for one in managers if one.most == 1]
+    assert {one.most for one in managers} == {1, CALLS}
+    assert all(len(said.calls) == 1 for one in serial for said in one.replies)
+    assert any(one.task == "countdown-mini-four" and len(one.rounds) >= 4 for one in serial), "part after part"
+    assert max(len(said.calls) for one in managers for said in one.replies) == CALLS
 
 
 def test_prices_stand_in_the_history_before_they_are_used_and_nothing_known_is_looked_up(everybody):
@@ -302,8 +331,8 @@ def test_prices_stand_in_the_history_before_they_are_used_and_nothing_known_is_l
                     looked_up += 1
                 if call.name == "knowledge_searcher":
                     assert not known.keys() >= set(named(expression))
-                for asked in _asked(call):
-                    assert asked == _priced(expression, known) and not named(asked)
+                for asked in expressions(call):
+                    assert asked == priced(expression, known) and not named(asked)
                     computed += 1
     assert computed > 40 and looked_up > 20
 
@@ -311,18 +340,36 @@ def test_prices_stand_in_the_history_before_they_are_used_and_nothing_known_is_l
 def test_what_is_asked_of_arithmetic_is_the_question(everybody):
     for one in everybody:
         if one.kind == "arithmetic":
-            asked = {part for reply in one.replies for call in reply.calls for part in _asked(call)}
+            asked = {part for reply in one.replies for call in reply.calls for part in expressions(call)}
             assert asked <= {one.question.partition(" ")[2]}
 
 
-_kinds = st.sampled_from(["arithmetic 3 * 17 + 2", "ledger 3 * silk riga - tea lyon", "countdown 2 3 9 11 14 = 29"])
-_texts = st.text(max_size=40) | st.sampled_from(["53", "53 ok ; 41 bad", "( 2 * 9 ) + 11", "none", "7.0 29", FAILED])
+_kinds = st.sampled_from(
+    [
+        *("arithmetic 3 * 17 + 2", "ledger 3 * silk riga - tea lyon", "countdown 2 3 9 11 14 = 29"),
+        "countdown 29 : 2 3 9 11 14 = 29 ; 18 : 1 2 3 7 9 = 18 ; 40 : 3 5 6 8 15 = 40 ; 33 : 1 4 5 8 12 = 33",
+    ]
+)
+_offers = ["( 2 * 9 ) + 11", "( 7 + 9 ) + 2", "14 + 14", "( 3 - 2 ) * 29"]
+_texts = st.text(max_size=40) | st.sampled_from(
+    [*_offers, "( 2 * 9 ) + 11 ; 14 + 14", "53", "53 ok ; 41 bad", "14 + 14 ok", "none", "7.0 29", "True False", FAILED]
+)
+_agents = [tool for tool in ParaManager.tools if tool != "python"]
 _made = st.one_of(
-    st.just(ToolCall("python", {"code": "print( ( 2 * 9 ) + 11 , 2 * 3)"})),
-    st.sampled_from(ParaManager.tools).filter(lambda tool: tool != "python").map(lambda tool: ToolCall(tool, {})),
+    st.lists(st.tuples(st.sampled_from(_offers), st.sampled_from([18, 29, 40, 41])), min_size=1, max_size=4).map(
+        lambda tests: ToolCall("python", {"code": f"print( {' , '.join(f'{n}== {offer}' for offer, n in tests)})"})
+    ),
+    st.sampled_from(["print( ( 2 * 9 ) + 11 , 2 * 3)", "print()", "import os", "print( ==)"]).map(
+        lambda code: ToolCall("python", {"code": code})
+    ),
+    st.builds(
+        ToolCall,
+        st.sampled_from(_agents),
+        st.sampled_from([{}, {"subtask": ""}, {"subtask": " countdown 1 2 3 7 9 = 18"}, {"subtask": " who"}]),
+    ),
 )
 _pairs = st.lists(st.tuples(_made, st.sampled_from(CallStatus), _texts), max_size=4)
-_rounds = st.lists(_pairs, max_size=4).map(
+_rounds = st.lists(_pairs, max_size=8).map(
     lambda rounds: tuple(
         (tuple(call for call, *_ in pairs), tuple(Response(call.name, status, text) for call, status, text in pairs))
         for pairs in rounds
@@ -331,106 +378,47 @@ _rounds = st.lists(_pairs, max_size=4).map(
 _tools = st.sampled_from([ParaManager.tools, ToolUse.tools]).map(frozenset)
 
 
-@given(_kinds, _tools, _rounds, st.integers(1, 5), st.integers(1, 4), st.integers(0, 1 << 30))
+@given(_kinds, _tools, _rounds, st.integers(1, 8), st.integers(1, 4), st.integers(0, 1 << 30))
 def test_whatever_came_back_the_next_reply_has_the_form(question, tools, rounds, left, most, seed):
     models = {"m1": "code review", "m2": "countdown"} if "standard_reasoner" in tools else {}
-    said = reply(Seen(question, models, tools, rounds, left, most), random.Random(seed))
-    read = read_reply(said)
+    seen = Seen(question, models, tools, rounds, left, most)
+    read = read_reply(reply(seen, random.Random(seed)))
     assert read.well_formed and 1 <= len(read.calls) <= most
     names = {call.name for call in read.calls}
     assert names == {FINAL} or names <= tools
     assert names == {FINAL} or left > 1, "the last round is for ending"
-    assert read_proposal(manager.answer(said), ended=True).answer
+    answer = read_proposal(manager.answer(seen), ended=True).answer
+    assert answer and answer.count(";") == question.count(";"), "of each part one"
+    if seen.kind == "countdown" and names == {FINAL}:
+        targets = [part.split()[-1] for part in question.split(SEPARATOR)]
+        told = [f"{target} = {offer}" for target, offer in zip(targets, answer.split(SEPARATOR), strict=True)]
+        assert f"; {read.reasoning}".endswith(f"; final {SEPARATOR.join(told)}")
 
 
-def test_an_answer_is_what_was_in_mind_last():
-    assert manager.answer("<reasoning> final ( 2 * 9 ) + 11 </reasoning>") == " <ANSWER> ( 2 * 9 ) + 11 </ANSWER>"
-    assert manager.answer("<reasoning> 9 = 9 9 ok ; final 9 </reasoning>") == " <ANSWER> 9 </ANSWER>"
-    assert manager.answer("") == manager.answer("<reasoning> ask 9 </reasoning>") == " <ANSWER> none </ANSWER>"
+TWO = "countdown 29 : 2 3 9 11 14 = 29 ; 18 : 1 2 3 7 9 = 18"
 
 
-# Its agents, and python
+def _answer(*calls: tuple[ToolCall, str], question: str = TWO, status: CallStatus = CallStatus.OK) -> str | None:
+    """What a manager ends with after a round of these calls, with what each returned."""
+    told = tuple(Response(call.name, status, value) for call, value in calls)
+    rounds = ((tuple(call for call, _ in calls), told),)
+    seen = Seen(question, {"m1": "countdown"}, frozenset(ParaManager.tools), rounds, 1, 4)
+    return read_proposal(manager.answer(seen), ended=True).answer
 
 
-@pytest.mark.parametrize("told", GOOD_AT)
-@pytest.mark.parametrize(("kind", "rest"), [("arithmetic", "3 * 17 + 2"), ("countdown", "2 3 9 11 14 = 29")])
-def test_agents_are_right_as_often_as_is_set_and_more_often_at_what_is_told_of_them(kind, rest, told):
-    right = 0
-    for seed in range(600):
-        offers = _helped(told, f"sequential {kind} {rest}", seed).split(helpers.SEPARATOR)
-        right += offers == ["53"] if kind == "arithmetic" else _right(offers[0])
-    assert right / 600 == pytest.approx(SKILL + (BETTER if told == kind else 0), abs=0.07)
+def test_an_answer_is_what_was_seen_part_by_part():
+    def solver(part):
+        return ToolCall("standard_reasoner", {"subtask": f" countdown {TWO.split(SEPARATOR)[part].split(NAMED)[1]}"})
 
-
-@pytest.mark.parametrize("told", GOOD_AT)
-def test_only_who_is_good_at_code_writes_programs_queries_and_reviews(told):
-    coded = _helped(told, "coder arithmetic 3 * 17")
-    reviewed = _helped(told, "reviewer arithmetic 3 * 17 answers 51")
-    queried = _helped(told, "searcher ledger 3 * silk riga")
-    if "code" in told:
-        assert "<code> print ( 3 * 17 ) </code>" in coded and "51" in reviewed and "silk riga" in queried
-    else:
-        assert {coded, reviewed, queried} == {"none"}
-
-
-def _helped(told: str, asked: str, seed: int = 0) -> str:
-    """What an agent answers whose model the manager is told this of."""
-    said = helping(told)(Context((Message("user", asked),)), random.Random(seed))
-    return (read_proposal(said, ended=True).answer or said).strip()
-
-
-def _right(offer: str) -> bool:
-    problem = COUNTDOWN_MINI_SINGLE.problem([2, 3, 9, 11, 14], 29)
-    return COUNTDOWN_MINI_SINGLE.grade(problem, offer).all_correct
-
-
-def _run(code: str):
-    async def once():
-        return await OnPaper().run(code)
-
-    return asyncio.run(once())
-
-
-_sums = st.recursive(
-    st.integers(0, 399).map(str),
-    lambda part: st.tuples(part, st.sampled_from("+-*"), part).map(lambda sides: f"( {' '.join(sides)} )"),
-    max_leaves=6,
-)
-
-
-@given(st.lists(_sums, min_size=1, max_size=4))
-def test_programs_are_worked_out_as_python_would(expressions):
-    result = _run(f" print ( {' , '.join(expressions)}) ")
-    assert (result.status, result.text) == (Status.OK, " ".join(str(eval(each)) for each in expressions))
-
-
-@given(st.integers(1, 20), st.integers(1, 20), st.sampled_from("+-*"), st.integers(1, 20))
-def test_a_quotient_is_printed_with_its_point(one, other, operator, third):
-    expression = f"( {one * other} / {other} ) {operator} {third}"
-    assert _run(f"print({expression})").text == str(eval(expression))
-
-
-@pytest.mark.parametrize(
-    "code",
-    ["", "print()", "print(", "print(1", "print(copper)", "print(3 * silk riga)", "1 + 1", "print(1)\nprint(2)",
-     "print(1); print(2)", "print(9**9**9)", "print(1/0)", "print(-1)", "print('a'*10**9)", "print(" + "(" * 50_000,
-     "print(__import__('pathlib').Path('owned').touch())", "print(open('owned', 'w'))", "exec('1')", "print(0x10)",
-     "print(" + "9" * 5_000 + ")", "import os\nprint(1)", "print(1) if True else print(2)", "print(1_0)", "print(1,)"],
-)  # fmt: skip
-def test_other_programs_fail_and_nothing_is_evaluated(code, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = _run(code)
-    assert (result.status, result.text) == (Status.ERROR, FAILED)
-    assert not list(tmp_path.iterdir())
-
-
-@given(st.text(max_size=60) | st.text(max_size=40).map("print({})".format))
-def test_any_program_comes_to_something(code):
-    result = _run(code)
-    assert result.status is Status.OK or result.text == FAILED
-    if result.status is Status.OK:
-        for part in code.strip().removeprefix("print").strip()[1:-1].split(","):
-            try:
-                parse(part)
-            except ExpressionError:
-                pytest.fail(f"{part!r} was worked out")
+    test = ToolCall("python", {"code": "print( 29== 14 + 14 , 29== ( 2 * 9 ) + 11)"})
+    wrong, right, other = (solver(0), "14 + 14"), (solver(0), "( 2 * 9 ) + 11 ; 3"), (solver(1), "( 7 + 9 ) + 2")
+    assert _answer() == _answer((solver(0), "none")) == "none ; none"
+    assert _answer(other) == "none ; ( 7 + 9 ) + 2", "an answer stands where its part does"
+    assert _answer(wrong, right) == "14 + 14 ; none", "unchecked, the first"
+    assert _answer(wrong, right, (test, "False True"), other) == "( 2 * 9 ) + 11 ; ( 7 + 9 ) + 2"
+    assert _answer(wrong, (ToolCall("python", {"code": "print( 29== 14 + 14)"}), "False"), right) == (
+        "( 2 * 9 ) + 11 ; none"
+    ), "what was found wrong stands back"
+    assert _answer(wrong, right, (test, "False True"), status=CallStatus.EXEC_ERR) == "none ; none"
+    review = ToolCall("critical_reviewer", {})
+    assert _answer((ToolCall("ensemble_solver", {}), "53"), (review, "53 ok"), question="arithmetic 3 * 17") == "53"

@@ -1,7 +1,7 @@
 """What the agents of a manager imitate in the pocket world: a coder, a searcher and a reviewer.
 
 coder arithmetic 3 * 17 + 2         <code> print ( 3 * 17 + 2 ) </code>
-searcher ledger 3 * copper lyon     <query> copper lyon </query>
+finder ledger   3 * copper lyon     <query> copper lyon </query>
 reviewer arithmetic 3 * 17 answers 51 ; 41
                                     3 * 17 = 51 </think> <ANSWER> 51 ok ; 41 bad </ANSWER>
 """

@@ -1,0 +1,164 @@
+"""How the teacher of managers goes about countdown, one part or several: ask for solutions, let python compare what was
+offered with the target, ask again for what is still open, end.
+
+What a program said of the offers is written down first, in the words `31 bad ; 17 ok`, and so is the answer, part by
+part: a small manager decides by what it has just written, not by what it would have to put together. It finds things by
+what stands before them, so a target always comes before what belongs to it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from orgthink.grammar.toolcall import ToolCall
+from orgthink.tasks.countdown_several import NAMED, SEPARATOR
+from orgthink.training.teachers.countdown import OPERATORS, first_hit
+from orgthink.training.teachers.countdown_review import NO_SOLUTION
+from orgthink.training.teachers.seen import CALCULATORS, Move, Round, Seen, call, printed, python, returned
+
+LOOKED_AT = 4
+"""Offers that are checked at once."""
+TRUSTING = 0.1
+"""Share of the moments at which offers are taken unchecked."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """One of the countdowns of a problem."""
+
+    question: str
+    """`2 4 6 9 13 = 17`."""
+    offers: dict[str, int] = field(default_factory=dict)
+    """Solutions that were offered, and their places among all that was offered."""
+    verdicts: dict[str, bool] = field(default_factory=dict)
+    """Whether they are worth the target, of those that were checked."""
+
+    @property
+    def target(self) -> str:
+        return self.question.split()[-1]
+
+    @property
+    def good(self) -> str | None:
+        """The first that was found right."""
+        return next((offer for offer in self.offers if self.verdicts.get(offer)), None)
+
+    @property
+    def fresh(self) -> list[str]:
+        """Not checked yet."""
+        return [offer for offer in self.offers if offer not in self.verdicts]
+
+    @property
+    def best(self) -> str:
+        """What it would end with."""
+        return next(iter([*filter(None, [self.good]), *self.fresh, *self.offers]), NO_SOLUTION)
+
+    @property
+    def told(self) -> str:
+        """What it would end with, as it writes it down."""
+        return f"{self.target} = {self.best}"
+
+
+def move(seen: Seen, rng: random.Random) -> Move:
+    """The next move."""
+    parts = _parts(seen)
+    judged = "".join(f"{target} {'ok' if right else 'bad'} ; " for target, _, right in _verdicts(seen.rounds[-1:]))
+    unsolved = [part for part in parts if part.good is None]
+    fresh = sorted(((part, offer) for part in unsolved for offer in part.fresh), key=lambda one: one[0].offers[one[1]])
+    fresh = fresh[:LOOKED_AT]
+    none_asked = [part for part in unsolved if not part.fresh]
+    trusting = bool(fresh) and not none_asked and rng.random() < TRUSTING
+    if not unsolved or seen.left <= 1 or trusting:
+        return f"{judged}final {SEPARATOR.join(part.told for part in parts)}", []
+    if "standard_reasoner" not in seen.tools:
+        return _tried(unsolved[0], rng)
+    if fresh and (not none_asked or len(fresh) == LOOKED_AT or rng.random() < 0.5):
+        calls = _check(seen, fresh, len(parts), rng)
+        more = none_asked if seen.most > len(calls) and rng.random() < 0.7 else []
+        asked = _ask(seen, more, len(parts), seen.most - len(calls), rng)
+        return f"{judged}check{_named(more)}", [*calls, *asked]
+    return f"{judged}ask{_named(none_asked)}", _ask(seen, none_asked, len(parts), seen.most, rng)
+
+
+def answer(seen: Seen) -> str:
+    """The solutions that it would end with, in the order of the parts."""
+    return SEPARATOR.join(part.best for part in _parts(seen))
+
+
+def _named(parts: Sequence[_Part]) -> str:
+    """Targets of parts, as thoughts name them."""
+    return "".join(f" {part.target}" for part in parts)
+
+
+def _parts(seen: Seen) -> list[_Part]:
+    """What is known of each part. Agents offer solutions, of which the first counts; one without agents offers what it
+    lets python check."""
+    named = [named.rpartition(NAMED)[2] for named in seen.rest.split(SEPARATOR)]
+    parts = {part.target: part for part in map(_Part, named)}
+    places = count()
+    for asked, value in seen.ok:
+        subtask = str(asked.arguments.get("subtask", "")).split()
+        part = parts.get(subtask[-1] if subtask else next(iter(parts)))
+        offer = value.partition(";")[0].strip()
+        if asked.name in CALCULATORS and asked.name != "python" and part and offer not in ("", NO_SOLUTION):
+            part.offers.setdefault(offer, next(places))
+        elif asked.name == "critical_reviewer" and part:
+            for judged, _, word in (one.strip().rpartition(" ") for one in value.split(";")):
+                part.verdicts.setdefault(judged, word == "ok")
+    for target, offer, right in _verdicts(seen.rounds):
+        if target in parts:
+            parts[target].offers.setdefault(offer, next(places))
+            parts[target].verdicts[offer] = right
+    return list(parts.values())
+
+
+def _verdicts(rounds: Sequence[Round]) -> list[tuple[str, str, bool]]:
+    """Targets, offers and whether they are the same, by the programs of some rounds."""
+    return [
+        (target.strip(), offer.strip(), said == "True")
+        for asked, value in returned(rounds)
+        if asked.name == "python"
+        for test, said in zip(printed(asked), value.split(), strict=False)
+        for target, _, offer in [test.partition("==")]
+    ]
+
+
+def _tried(part: _Part, rng: random.Random) -> Move:
+    """Of one who has nobody to ask: it scans for a solution itself, and lets python compare it with the target."""
+    *numbers, _, target = part.question.split()
+    lines, hit = first_hit([int(number) for number in numbers], int(target), rng.sample(OPERATORS, len(OPERATORS)))
+    return (lines, [_test([(part, hit)])]) if hit else ("final", [])
+
+
+def _check(seen: Seen, fresh: Sequence[tuple[_Part, str]], parts: int, rng: random.Random) -> list[ToolCall]:
+    """Let python look at what was offered, or a reviewer, who can only be asked about a problem of one part."""
+    draw = rng.random()
+    calls: list[ToolCall] = []
+    reviewing = parts == 1 and "critical_reviewer" in seen.tools
+    if draw < 0.85 or not reviewing:
+        calls.append(_test(fresh))
+    if draw > 0.7 and reviewing:
+        calls.append(call(seen, "critical_reviewer", rng, None))
+    return calls[: seen.most]
+
+
+def _test(offers: Sequence[tuple[_Part, str]]) -> ToolCall:
+    """A program that compares targets with what was offered. `==` is a token without a space before it."""
+    return python([f"{part.target}== {offer}" for part, offer in offers])
+
+
+def _ask(seen: Seen, open_parts: Sequence[_Part], parts: int, room: int, rng: random.Random) -> list[ToolCall]:
+    """Ask for solutions of open parts in turn, of each at least once if there is room; the same model may be asked
+    twice, it samples."""
+    if not open_parts:
+        return []
+    if parts == 1 and rng.random() < 0.1:
+        return [ToolCall("ensemble_solver", {})]
+    few = min(room, len(open_parts))
+    asked = [open_parts[i % len(open_parts)] for i in range(rng.randint(few, room))]
+    asked.sort(key=open_parts.index)
+    return [
+        call(seen, "standard_reasoner", rng, None if parts == 1 else f"countdown {part.question}") for part in asked
+    ]
