@@ -16,7 +16,7 @@ from orgthink.errors import UserError, pick, user_input
 from orgthink.store import RunFolder, require_vacant
 
 if TYPE_CHECKING:
-    from orgthink.scale.verl.launch import Cluster
+    from orgthink.scale.verl.launch import Placement
     from orgthink.training.jobs import Report
     from orgthink.training.recipes import KnownJob, Training
     from orgthink.training.rl import Optimization
@@ -88,10 +88,10 @@ class Train:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
-    def _cluster(self) -> Cluster:
-        from orgthink.scale.verl.launch import cluster_of
+    def _cluster(self) -> Placement:
+        from orgthink.scale.verl.launch import placement_of
 
-        return cluster_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
+        return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
     def _job(self) -> KnownJob:
         """The recipe's, as the options set it."""

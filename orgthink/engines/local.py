@@ -29,8 +29,9 @@ from orgthink.engines.batch import Batch, Request, Token
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
+from orgthink.engines.token_ids import TokenIds
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message, Sampling, Span
+from orgthink.episode import Sampling
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +69,7 @@ class _Stream(Request):
             self.waiter.set_result(None)
 
 
-class LocalEngine:
+class LocalEngine(TokenIds):
     """Decodes a Qwen3-architecture model on the CPU. The counters only grow."""
 
     native_calls = False
@@ -133,15 +134,6 @@ class LocalEngine:
     def reused_prompt_tokens(self) -> int:
         """Prompt tokens that were cached."""
         return self._batch.reused_prompt_tokens
-
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return self._tokenizer.prompt(messages)
-
-    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
-        return text, self._tokenizer.encode(text)
-
-    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
-        return self._tokenizer.turn(text, context)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids

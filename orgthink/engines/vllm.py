@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
 from orgthink.engines.stops import StopFinder
+from orgthink.engines.token_ids import TokenIds
 from orgthink.engines.tokenizer import PieceStream, Tokenizer
-from orgthink.episode import Message, Sampling, Span
+from orgthink.episode import Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +63,7 @@ _process = threading.Lock()
 """Held by the engine of this process: vLLM keeps its state in module globals, which two would overwrite."""
 
 
-class VllmEngine:
+class VllmEngine(TokenIds):
     """Any model folder that vLLM opens."""
 
     native_calls = False
@@ -119,15 +120,6 @@ class VllmEngine:
             return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, _names(folder))
         except Exception as error:
             raise EngineUnavailable(f"vLLM cannot open {folder}: {_line(error)}") from error
-
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return self._tokenizer.prompt(messages)
-
-    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
-        return text, self._tokenizer.encode(text)
-
-    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
-        return self._tokenizer.turn(text, context)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids

@@ -134,10 +134,8 @@ def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
         right = solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
         wrong = partial(near_miss, known, int(target), rng)
         if right == NO_SOLUTION:  # the target is made up
-            right, wrong = (
-                _worth_it(int(target), rng),
-                partial(_worth_it, int(target) + rng.choice((-3, -1, 2, 5)), rng),
-            )
+            right = _worth_it(int(target), rng)
+            wrong = partial(_worth_it, int(target) + rng.choice((-3, -1, 2, 5)), rng)
         first = right if draw < skill else wrong()
         others = rng.randint(1, 3) if rng.random() < SEVERAL else 0
         return helpers.SEPARATOR.join([first, *(wrong() for _ in range(others))])

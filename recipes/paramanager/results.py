@@ -137,7 +137,7 @@ def make(options: Options, design: Design | None = None) -> None:
 
 def train(folder: Path) -> None:
     """What is missing: rehearsals, the trajectories that follow from them, and what learns from those."""
-    train_missing(folder, runs.FIRST, runs.BASES)
+    train_missing(folder, (runs.REHEARSED,))
     if not finished(folder / runs.SFT):
         collect_missing(folder)
     train_missing(folder, runs.TRAINED, runs.BASES, runs.EPISODES)

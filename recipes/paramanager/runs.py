@@ -16,10 +16,8 @@ TOOL_USER = "pocket-tools"
 UNSEEN_TRAINED = "pocket-tools-seed1"
 """The only unseen model that does not ship: the lessons of `pocket-tools` with another seed."""
 
-FORM = "pocket-rehearsed"
-"""Has rehearsed the form of a manager's work."""
-REHEARSED = f"{FORM}-again"
-"""Has rehearsed it for as long again: the base that SFT starts from."""
+REHEARSED = "pocket-rehearsed"
+"""Has rehearsed the form of a manager's work: the base that SFT starts from."""
 COLLECTED = "pocket-trajectories"
 """Run folder of what that base did: the SFT data."""
 SFT = "paramanager-sft"
@@ -37,14 +35,12 @@ NO_SFT = f"{PARAMANAGER}-no-sft"
 COSTS = {4: f"{PARAMANAGER}-cost-4", 8: PARAMANAGER, 12: f"{PARAMANAGER}-cost-12", 16: f"{PARAMANAGER}-cost-16"}
 """By cost target (table 6)."""
 
-BASES = {REHEARSED: FORM, SFT: REHEARSED}
+BASES = {SFT: REHEARSED}
 """Runs that start from another run."""
 EPISODES = {SFT: COLLECTED}
 """Runs that learn from the trajectories of a run folder."""
-FIRST = (FORM, REHEARSED)
-"""What has to be trained before trajectories can be collected."""
 TRAINED = (
-    *FIRST,
+    REHEARSED,
     SFT,
     UNSEEN_TRAINED,
     *dict.fromkeys((PARAMANAGER, SERIAL, MONO_TRAINED, NO_DIVERSITY, NO_SFT, *COSTS.values())),

@@ -234,26 +234,24 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     return told
 
 
-def rehearsed(folder: Path, run: str = runs.REHEARSED) -> Path:
-    """The model of a run of rehearsals under a folder."""
+def rehearsed(folder: Path) -> Path:
+    """The model of the rehearsals under a folder."""
     from orgthink.training.recipes import RECIPES
 
-    step = RECIPES[run].steps
-    return folder / run / "checkpoints" / f"step-{step:06d}" / "model"
+    step = RECIPES[runs.REHEARSED].steps
+    return folder / runs.REHEARSED / "checkpoints" / f"step-{step:06d}" / "model"
 
 
 def test_what_is_missing_is_trained_and_collected_in_order(tmp_path: Path, commands: list[tuple[str, ...]]):
     results.train(tmp_path)
-    form, model = (rehearsed(tmp_path, run) for run in runs.FIRST)
-    collection, again = tmp_path / runs.COLLECTED, "pocket-rehearsed-again"
-    assert commands[:5] == [
+    model, collection = rehearsed(tmp_path), tmp_path / runs.COLLECTED
+    assert commands[:4] == [
         ("train", "pocket-rehearsed", "--out", str(tmp_path / "pocket-rehearsed")),
-        ("train", again, "--model", str(form), "--out", str(tmp_path / again)),
         ("eval", "--resume", str(collection)),
         ("train", runs.SFT, "--model", str(model), "--episodes", str(collection), "--out", str(tmp_path / runs.SFT)),
         ("train", "pocket-tools", "--seed", "1", "--out", str(tmp_path / "pocket-tools-seed1")),
     ]
-    assert {words[1] for words in commands[5:]} == set(runs.TRAINED[4:])
+    assert {words[1] for words in commands[4:]} == set(runs.TRAINED[3:])
     assert RunFolder.open(collection).config["settings"]["engine"]["model"] == str(model)
     commands.clear()
     results.train(tmp_path)
@@ -261,7 +259,7 @@ def test_what_is_missing_is_trained_and_collected_in_order(tmp_path: Path, comma
 
 
 def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: list[tuple[str, ...]]):
-    shared_runs.train_missing(tmp_path, runs.FIRST, runs.BASES)
+    shared_runs.train_missing(tmp_path, (runs.REHEARSED,))
     elsewhere = EngineSpec(str(rehearsed(Path("/elsewhere"))))
     path = tmp_path / runs.COLLECTED
     RunFolder.create(path, "eval", replace(collect.plan(elsewhere), concurrency=7))
@@ -278,12 +276,12 @@ def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: li
     [
         {"n": 10},
         {"task": "arithmetic-mini@0/2"},
-        {"engine": EngineSpec("/elsewhere/pocket-rehearsed-again/checkpoints/step-000001/model")},
+        {"engine": EngineSpec("/elsewhere/pocket-rehearsed/checkpoints/step-000001/model")},
         {"organizations": {"paramanager": Setting("x", faults=0.2).organized()}},
     ],
 )
 def test_another_collection_does_not_bear_the_name(tmp_path: Path, commands: list[tuple[str, ...]], other: dict):
-    shared_runs.train_missing(tmp_path, runs.FIRST, runs.BASES)
+    shared_runs.train_missing(tmp_path, (runs.REHEARSED,))
     ours = collect.plan(EngineSpec(str(rehearsed(Path("/elsewhere")))))
     RunFolder.create(tmp_path / runs.COLLECTED, "eval", replace(ours, **other))
     with pytest.raises(UserError, match="collected otherwise"):
@@ -414,7 +412,7 @@ def test_what_is_not_trained_yet_is_skipped(
     monkeypatch.setattr(Laboratory, "attempts", attempts)
     results.make(results.Options(runs=tmp_path / "runs", out=tmp_path / "out", evaluate="0/1"))
     assert {one.model for one in evaluated} == {*runs.SEEN, "pocket-roles", "pocket-async"}, "they ship"
-    told, unseen = capsys.readouterr().out, (runs.FORM, runs.NO_SFT)
+    told, unseen = capsys.readouterr().out, (runs.REHEARSED, runs.NO_SFT)
     assert all(f"{run} is not trained yet" in told for run in runs.TRAINED if run not in unseen), (
         "their training is all that is shown"
     )

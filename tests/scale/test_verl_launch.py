@@ -16,12 +16,12 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError
 from orgthink.evaluate import RoleSpec
 from orgthink.scale.verl import launch
-from orgthink.scale.verl.launch import Cluster, cluster_of, require, settings
+from orgthink.scale.verl.launch import Placement, placement_of, require, settings
 from orgthink.training.jobs import Job, Mars, Policy
 from orgthink.training.models import LoraSettings
 from orgthink.training.recipes import RECIPES, Training, start
 
-CPU = Cluster(device="cpu")
+CPU = Placement(device="cpu")
 POLICY, MARS = RECIPES["asyncthink-countdown-mini"], RECIPES["marsrl-arithmetic-mini"]
 assert isinstance(POLICY, Policy) and isinstance(MARS, Mars)
 
@@ -32,7 +32,7 @@ def verl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "version", lambda name: "0.9.1")
 
 
-def refused(job: Job, cluster: Cluster = CPU) -> str:
+def refused(job: Job, cluster: Placement = CPU) -> str:
     with pytest.raises(UserError) as raised:
         require(job, cluster)
     assert "\n" not in str(raised.value)
@@ -81,27 +81,27 @@ def test_gpus_that_are_not_there_or_not_free(monkeypatch: pytest.MonkeyPatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "2 GPUs are asked for, 0 are there" in refused(POLICY, Cluster(gpus=2))
+    assert "2 GPUs are asked for, 0 are there" in refused(POLICY, Placement(gpus=2))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda i: ((10, 80), (79, 80))[i])
-    assert "2 are there and 1 of them free" in refused(POLICY, Cluster(gpus=2))
-    require(POLICY, Cluster(gpus=1))
-    require(POLICY, Cluster(gpus=8, address="10.0.0.1:6379"))  # a cluster's GPUs are Ray's to count
+    assert "2 are there and 1 of them free" in refused(POLICY, Placement(gpus=2))
+    require(POLICY, Placement(gpus=1))
+    require(POLICY, Placement(gpus=8, address="10.0.0.1:6379"))  # a cluster's GPUs are Ray's to count
 
 
 @pytest.mark.parametrize("name", ["nodes", "gpus", "tensor_parallel", "stretch"])
-def test_a_cluster_of_nothing(name: str):
+def test_a_placement_of_nothing(name: str):
     with pytest.raises(ValueError, match=name):
-        Cluster(**{name: 0})
+        Placement(**{name: 0})
 
 
 def test_several_machines_need_a_cluster():
     with pytest.raises(ValueError, match="ray start"):
-        Cluster(nodes=2)
+        Placement(nodes=2)
 
 
-def of(job: Policy | Mars, cluster: Cluster = CPU) -> dict[str, str]:
+def of(job: Policy | Mars, cluster: Placement = CPU) -> dict[str, str]:
     return dict(line.split("=", 1) for line in settings(job, Path("run"), cluster))
 
 
@@ -117,7 +117,7 @@ def test_settings_of_a_job():
 
 
 def test_settings_of_a_cluster():
-    here = of(POLICY, Cluster(nodes=2, gpus=8, tensor_parallel=4, address="head:6379"))
+    here = of(POLICY, Placement(nodes=2, gpus=8, tensor_parallel=4, address="head:6379"))
     assert (here["trainer.nnodes"], here["trainer.n_gpus_per_node"]) == ("2", "8")
     assert here["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "4"
     assert here["+ray_kwargs.ray_init.address"] == "head:6379"
@@ -127,10 +127,10 @@ def test_settings_of_a_cluster():
 
 def test_settings_of_the_sampler_and_what_the_user_adds_last():
     job = replace(POLICY, sampler_settings={"gpu_memory_utilization": 0.3, "enforce_eager": True})
-    told = of(job, Cluster(settings=("trainer.logger=[wandb]",)))
+    told = of(job, Placement(settings=("trainer.logger=[wandb]",)))
     assert told["actor_rollout_ref.rollout.gpu_memory_utilization"] == "0.3"
     assert told["+actor_rollout_ref.rollout.engine_kwargs.vllm.enforce_eager"] == "True"
-    assert settings(job, Path("run"), Cluster(settings=("a=1",)))[-1] == "a=1"
+    assert settings(job, Path("run"), Placement(settings=("a=1",)))[-1] == "a=1"
 
 
 def test_the_context_is_what_the_servers_are_told():
@@ -141,11 +141,11 @@ def test_the_context_is_what_the_servers_are_told():
 
 
 def test_the_command_line_of_a_cluster():
-    told = cluster_of(["gpus=8", "address=head:6379", "trainer.logger=[wandb]"], "cuda")
-    assert told == Cluster(gpus=8, address="head:6379", settings=("trainer.logger=[wandb]",))
+    told = placement_of(["gpus=8", "address=head:6379", "trainer.logger=[wandb]"], "cuda")
+    assert told == Placement(gpus=8, address="head:6379", settings=("trainer.logger=[wandb]",))
     for wrong in ("gpus", "gpus=many", "gpus=0"):
         with pytest.raises(UserError, match="gpus"):
-            cluster_of([wrong], "cpu")
+            placement_of([wrong], "cpu")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
-from orgthink.scale.verl.launch import Cluster, settings
+from orgthink.scale.verl.launch import Placement, settings
 from orgthink.training.jobs import Reinforced
 
 
@@ -28,7 +28,7 @@ def worker_of(job: Reinforced) -> TinkerActorRolloutRefWorker:
     place = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     os.environ.update(place, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     with initialize_config_module("verl.trainer.config", version_base=None):
-        known = compose("ppo_trainer", overrides=settings(job, Path("nowhere"), Cluster(device="cpu")))
+        known = compose("ppo_trainer", overrides=settings(job, Path("nowhere"), Placement(device="cpu")))
     OmegaConf.set_struct(known, True)
     worker = TinkerActorRolloutRefWorker(known.actor_rollout_ref, role="actor")
     worker.init_model()

@@ -81,6 +81,18 @@ def _right(offer: str) -> bool:
     return COUNTDOWN_MINI_SINGLE.grade(problem, offer).all_correct
 
 
+LOW, HIGH = COUNTDOWN_MINI_SINGLE.size.targets
+
+
+@pytest.mark.parametrize("target", range(LOW, HIGH + 1))
+def test_a_target_that_is_made_up_is_answered_too_whatever_it_is(target):
+    """From numbers so small that most targets have no solution, nor anything near one."""
+    said = {_helped("countdown", f"sequential countdown 1 2 3 4 5 = {target}", seed) for seed in range(40)}
+    offers = {offer for answer in said for offer in answer.split(helpers.SEPARATOR)} - {NO_SOLUTION}
+    worths = {parse(offer).value for offer in offers}
+    assert target in worths and len(worths) > 1, "right ones and wrong ones"
+
+
 # Python
 
 

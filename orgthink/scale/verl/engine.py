@@ -15,8 +15,9 @@ from uuid import uuid4
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.sampling import ahead
 from orgthink.engines.stops import StopFinder
+from orgthink.engines.token_ids import TokenIds
 from orgthink.engines.tokenizer import PieceStream, Tokenizer
-from orgthink.episode import Message, Sampling, Span
+from orgthink.episode import Sampling
 
 PAUSED = 0.2
 """Seconds between two looks at a server that is paused."""
@@ -30,7 +31,7 @@ class Client(Protocol):
         ...
 
 
-class VerlEngine:
+class VerlEngine(TokenIds):
     """Samples with the weights that were pushed to the servers last."""
 
     native_calls = False
@@ -39,15 +40,6 @@ class VerlEngine:
         """`context` is the most tokens the model reads, `stretch` the tokens that are asked for at once."""
         self.model = name
         self._client, self._tokenizer, self._context, self._stretch = client, tokenizer, context, stretch
-
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        return self._tokenizer.prompt(messages)
-
-    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
-        return text, self._tokenizer.encode(text)
-
-    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
-        return self._tokenizer.turn(text, context)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids, drawn, request = context.token_ids, 0, uuid4().hex

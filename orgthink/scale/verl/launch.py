@@ -30,7 +30,7 @@ FAULT = "verl.error"
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class Placement:
     """Where verl runs."""
 
     nodes: int = 1
@@ -56,9 +56,9 @@ class Cluster:
             raise ValueError(f"nodes is {self.nodes}: several need the address of a Ray cluster, see `ray start`")
 
 
-def cluster_of(given: Sequence[str], device: str) -> Cluster:
-    """What SETTING=VALUE on the command line means: fields of `Cluster`, and what is none is verl's. UserError."""
-    ours = {f.name for f in fields(Cluster)} - {"device", "settings"}
+def placement_of(given: Sequence[str], device: str) -> Placement:
+    """What SETTING=VALUE on the command line means: fields of `Placement`, and what is none is verl's. UserError."""
+    ours = {f.name for f in fields(Placement)} - {"device", "settings"}
     told: dict[str, str] = {}
     verls: list[str] = []
     for one in given:
@@ -69,10 +69,10 @@ def cluster_of(given: Sequence[str], device: str) -> Cluster:
             told[name] = value
         else:
             verls.append(one)
-    return typed(Cluster, {**told, "device": device, "settings": verls}, "--cluster")
+    return typed(Placement, {**told, "device": device, "settings": verls}, "--cluster")
 
 
-def require(job: Job, cluster: Cluster) -> None:
+def require(job: Job, placement: Placement) -> None:
     """UserError, before Ray starts, for what cannot be."""
     require_version()
     if not isinstance(job, Reinforced):
@@ -84,8 +84,8 @@ def require(job: Job, cluster: Cluster) -> None:
         for name, model in job.settings.rollout.models.items():
             if (model.engine.model or "").startswith("vllm:") and model.engine.url is None:
                 raise UserError(f"{name}: verl has the GPUs; serve {model.engine.model} and name its URL")
-    if cluster.device == "cuda" and cluster.address is None:
-        _require_gpus(cluster.gpus)
+    if placement.device == "cuda" and placement.address is None:
+        _require_gpus(placement.gpus)
 
 
 def room(job: Reinforced) -> int:
@@ -129,22 +129,22 @@ def _is_free(left: int, total: int) -> bool:
     return left >= 0.9 * total
 
 
-def settings(job: Reinforced, folder: Path, cluster: Cluster) -> list[str]:
+def settings(job: Reinforced, folder: Path, placement: Placement) -> list[str]:
     """verl's settings for a job, as its command line has them; a `+` stands before what verl's own lack."""
-    known = {**_of_run(folder, cluster), **_of_actor(job, cluster), **_of_rollout(job, cluster)}
-    return [*(f"{name}={value}" for name, value in known.items()), *cluster.settings]
+    known = {**_of_run(folder, placement), **_of_actor(job, placement), **_of_rollout(job, placement)}
+    return [*(f"{name}={value}" for name, value in known.items()), *placement.settings]
 
 
-def _of_run(folder: Path, cluster: Cluster) -> Mapping[str, Any]:
+def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
     ray = "ray_kwargs.ray_init"
-    local = {f"{ray}.num_cpus": 12, f"+{ray}.num_gpus": cluster.gpus, f"+{ray}.include_dashboard": False}
+    local = {f"{ray}.num_cpus": 12, f"+{ray}.num_gpus": placement.gpus, f"+{ray}.include_dashboard": False}
     return {
         "+orgthink.run": folder.resolve(),
-        "+orgthink.stretch": cluster.stretch,
+        "+orgthink.stretch": placement.stretch,
         "trainer.v1.trainer_mode": TRAINER,
-        "trainer.device": cluster.device,
-        "trainer.nnodes": cluster.nodes,
-        "trainer.n_gpus_per_node": cluster.gpus,
+        "trainer.device": placement.device,
+        "trainer.nnodes": placement.nodes,
+        "trainer.n_gpus_per_node": placement.gpus,
         "trainer.logger": "[]",
         "trainer.project_name": "orgthink",
         "trainer.experiment_name": folder.name,
@@ -152,19 +152,19 @@ def _of_run(folder: Path, cluster: Cluster) -> Mapping[str, Any]:
         "data.train_batch_size": 1,  # nothing reads it: our sources draw the problems
         "algorithm.adv_estimator": "grpo",  # nor this: advantages are ours; verl makes a critic for some
         "reward.num_workers": 0,  # our sources reward
-        f"+{ray}.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": f"'{_modules(cluster)}'",
+        f"+{ray}.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": f"'{_modules(placement)}'",
         # Ray counts GPUs, and without any verl refuses: on a CPU they are made up.
-        **({} if cluster.address is not None else local if cluster.device == "cpu" else {}),
-        **({} if cluster.address is None else {f"+{ray}.address": cluster.address, f"{ray}.num_cpus": "null"}),
+        **({} if placement.address is not None else local if placement.device == "cpu" else {}),
+        **({} if placement.address is None else {f"+{ray}.address": placement.address, f"{ray}.num_cpus": "null"}),
         # Each of the 8 units that verl starts takes a CPU, and without one it waits for ever.
-        **({"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if cluster.device == "cpu" else {}),
+        **({"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if placement.device == "cpu" else {}),
     }
 
 
-def _of_actor(job: Reinforced, cluster: Cluster) -> Mapping[str, Any]:
+def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
     parts = ("model", "actor", "actor.fsdp_config", "ref.fsdp_config")
     model, actor, fsdp, reference = (f"actor_rollout_ref.{name}" for name in parts)
-    on_gpu = cluster.device != "cpu"
+    on_gpu = placement.device != "cpu"
     return {
         f"{model}.path": model_folder(job.model).resolve(),
         f"{model}.use_remove_padding": on_gpu,
@@ -197,7 +197,7 @@ def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
     }
 
 
-def _of_rollout(job: Reinforced, cluster: Cluster) -> Mapping[str, Any]:
+def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
     rollout, optimization, most = "actor_rollout_ref.rollout", job.settings, room(job)
     assert isinstance(optimization, RlSettings | MarsSettings)
     given = {
@@ -206,13 +206,13 @@ def _of_rollout(job: Reinforced, cluster: Cluster) -> Mapping[str, Any]:
         if name != "max_model_len"
     }
     return {
-        f"{rollout}.name": "orgthink_cpu" if cluster.device == "cpu" else "vllm",
+        f"{rollout}.name": "orgthink_cpu" if placement.device == "cpu" else "vllm",
         f"{rollout}.temperature": optimization.rollout.temperature,
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.max_model_len": most,
         "data.max_prompt_length": most // 2,  # verl wants its context divided; requests say how much they want
         "data.max_response_length": most - most // 2,
-        f"{rollout}.tensor_model_parallel_size": cluster.tensor_parallel,
+        f"{rollout}.tensor_model_parallel_size": placement.tensor_parallel,
         f"{rollout}.log_prob_use_dynamic_bsz": True,
         f"{rollout}.log_prob_max_token_len_per_gpu": max(job.pack_tokens, most),
         f"+{rollout}.agent.agent_loop_manager_class": "orgthink.scale.verl.trainer.Rollouts",
@@ -220,23 +220,23 @@ def _of_rollout(job: Reinforced, cluster: Cluster) -> Mapping[str, Any]:
     }
 
 
-def _modules(cluster: Cluster) -> str:
+def _modules(placement: Placement) -> str:
     """What every process of verl imports."""
-    return ",".join(["orgthink.scale.verl.cpu"] * (cluster.device == "cpu") + ["orgthink.scale.verl.trainer"])
+    return ",".join(["orgthink.scale.verl.cpu"] * (placement.device == "cpu") + ["orgthink.scale.verl.trainer"])
 
 
-def run(folder: RunFolder, cluster: Cluster) -> Path:
+def run(folder: RunFolder, placement: Placement) -> Path:
     """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
 
     UserError for what cannot be, and if verl fails: what was saved stays.
     """
     job = training_of(folder).job
-    require(job, cluster)
+    require(job, placement)
     job.require()
     assert isinstance(job, Reinforced)
     place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # else it litters
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *settings(job, folder.path, cluster), *place]
-    environment = {"VERL_USE_EXTERNAL_MODULES": _modules(cluster), "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
+    environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}
     fault = folder.path / FAULT
     fault.unlink(missing_ok=True)
     if subprocess.run(command, env=os.environ | environment, check=False).returncode:

@@ -26,6 +26,8 @@ NO_SOLUTION = "none"
 """The answer of one who found nothing."""
 AWAY = 12
 """How far from the target the value of a wrong answer is at most."""
+PATIENCE = 2_000
+"""Draws after which a wrong answer may use other numbers: 1, 2, 3, 4 and 5 make nothing near 60 but 60."""
 
 
 def answered(answer: str) -> str:
@@ -45,7 +47,10 @@ def near_miss(numbers: Sequence[int], target: int, rng: random.Random) -> str:
     if rng.random() < 0.1:
         return NO_SOLUTION
     strange = rng.random() < 0.25
+    left = PATIENCE
     while True:
+        left -= 1
+        strange = strange or left < 0
         x, y, z = rng.sample(list(numbers), 3)
         if strange:
             x = rng.choice([y, rng.choice([n for n in range(1, LARGEST_NUMBER + 1) if n not in numbers])])
