@@ -77,8 +77,9 @@ AGENT_TOKENS = 512
 """Of each agent of the pool."""
 USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32}
 """Settings of whoever calls tools, which the context of a pocket model has room for."""
-MANAGING: dict[str, Any] = {**USING, "aliases": True, "brief": True}
-"""Settings of managers, beside their pool."""
+MANAGING: dict[str, Any] = {**USING, "rounds": 8, "aliases": True, "brief": True}
+"""Settings of managers, beside their pool: one that makes one call a round has rounds enough to ask four agents, check
+what they say and ask again."""
 
 Lessons = Literal["tools", "manager"]
 """Who is taught: one that uses tools, or one that manages those who do."""

@@ -28,7 +28,7 @@ from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import Suite
 from orgthink.training.players import OnPaper, Player, helping, managing
-from orgthink.training.pocket_tools import MANAGING, POOL
+from orgthink.training.pocket_tools import MANAGING, POOL, USING
 from orgthink.training.teachers.countdown import OPERATORS, scan
 
 SHARES = {
@@ -45,8 +45,10 @@ CALLS = 4
 MADE_UP = 0.5
 """Share of a manager's countdowns whose targets are made up: one that has not seen an integer as a target cannot copy
 it, and those of `test` problems are never seen in a problem."""
-SERIAL = 0.15
+SERIAL = 0.25
 """Share of rehearsals with one call a round."""
+ROUNDS = (4, 12)
+"""The fewest and the most rounds of a manager, H."""
 FAULTS = 0.12
 """Share of calls that fail."""
 AT_ONCE = 64
@@ -103,10 +105,11 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
     while True:
         faults = Faults(FAULTS, rng.getrandbits(31))
         if alone:
-            organization = Rehearsal(tools=ToolUse.tools, faults=faults)
+            organization = Rehearsal(tools=ToolUse.tools, rounds=USING["rounds"], faults=faults)
         else:
             members = {f"p{i}": words for i, words in enumerate(rng.sample(GOOD_AT, len(GOOD_AT)))}
-            organization = Rehearsal(pool=members, calls=1 if rng.random() < SERIAL else CALLS, faults=faults)
+            calls = 1 if rng.random() < SERIAL else CALLS
+            organization = Rehearsal(pool=members, rounds=rng.randint(*ROUNDS), calls=calls, faults=faults)
         names = rng.choices(list(shares), list(shares.values()), k=AT_ONCE)
         chosen = [next(problems[name]) for name in names]
         if not alone:  # who is alone has to find the solution
