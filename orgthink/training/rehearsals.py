@@ -122,13 +122,12 @@ def _made_up(problem: Problem, rng: random.Random) -> Problem:
     if not problem.task.startswith("countdown") or rng.random() >= MADE_UP:
         return problem
     low, high = COUNTDOWN_MINI_SINGLE.size.targets
-    targets = iter(rng.sample(range(low, high + 1), high + 1 - low))
-    parts = problem.data.get("parts", [problem.data])
-    others = [
-        COUNTDOWN_MINI_SINGLE.problem(
-            part["numbers"],
-            next(target for target in targets if not scan(part["numbers"], target, OPERATORS).hits),
-        )
-        for part in parts
-    ]
+    targets = rng.sample(range(low, high + 1), high + 1 - low)
+    others: list[Problem] = []
+    for part in problem.data.get("parts", [problem.data]):
+        target = next((one for one in targets if not scan(part["numbers"], one, OPERATORS).hits), None)
+        if target is None:
+            return problem  # its numbers make every target that is left
+        targets.remove(target)
+        others.append(COUNTDOWN_MINI_SINGLE.problem(part["numbers"], target))
     return COUNTDOWN_MINI_FOUR.problem(others) if len(others) > 1 else others[0]
