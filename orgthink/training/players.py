@@ -9,7 +9,8 @@ import random
 import re
 from collections.abc import AsyncGenerator, Callable
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
+from itertools import permutations, product
 
 from orgthink.engines.engine import Chunk, Context, Finish
 from orgthink.engines.tokenizer import Tokenizer
@@ -148,12 +149,19 @@ def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
 
 def _worth_it(target: int, rng: random.Random) -> str:
     """Three numbers that make a target, whichever are given: for targets that are made up."""
-    while True:
-        x, y, z = rng.sample(range(1, LARGEST_NUMBER + 1), 3)
-        expression = f"( {x} {rng.choice(OPERATORS)} {y} ) {rng.choice(OPERATORS)} {z}"
+    return rng.choice(_triples()[target])
+
+
+@cache
+def _triples() -> dict[int, list[str]]:
+    """All that can be made of three numbers, by what it is worth."""
+    made: dict[int, list[str]] = {}
+    for (x, y, z), inner, outer in product(permutations(range(1, LARGEST_NUMBER + 1), 3), OPERATORS, OPERATORS):
+        expression = f"( {x} {inner} {y} ) {outer} {z}"
         work = worked_out(expression)
-        if work is not None and work[-1] == target:
-            return expression
+        if work is not None:
+            made.setdefault(work[-1], []).append(expression)
+    return made
 
 
 FAILED = """Traceback (most recent call last):

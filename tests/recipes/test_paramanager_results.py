@@ -202,7 +202,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
         max_tokens=112,
         renew=True,
         capacity=9,
-        set=(POOL_WORDS, "aliases=true", "rounds=5", "brief=true", "response_tokens=32", 'faults={"rate":0.12}'),
+        set=(POOL_WORDS, "aliases=true", "rounds=8", "brief=true", "response_tokens=32", 'faults={"rate":0.12}'),
         n=96,
         samples=8,
         concurrency=256,
