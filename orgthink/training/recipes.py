@@ -155,15 +155,16 @@ def paramanager(
     *,
     calls: int = 4,
     pool: Mapping[str, str] = POOL,
-    diversity: float = 1.0,
+    diversity: float = 0.5,
     cost_target: float = 8.0,
     gate: Gate = "correct",
     model: str | None = "pocket-manager-sft",
 ) -> Policy:
     """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail.
 
-    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right. And it is kept
-    close to what it starts from: a model of a million parameters copies less exactly the further it goes.
+    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right. Diversity weighs
+    half: at full weight it asks agents where a program would do. And it is kept close to what it starts from: a model
+    of a million parameters copies less exactly the further it goes.
     """
     organization = managed(calls=calls, pool=pool)
     rollout = Rollout(

@@ -34,7 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "self-refine": {"rounds": 4},
 }
 """Of the organizations without a manager. Self-Refine may refine until it costs what a manager does."""
-FAULTS = (0.0, 0.1, 0.2)
+FAULTS = (0.0, 0.2)
 """Shares of calls that fail."""
 
 
