@@ -176,7 +176,7 @@ def test_serial_is_evaluated_with_one_call_a_round_and_faults_where_they_are_ask
     assert plan.MANAGERS["serial"].organized().settings["calls"] == 1
     rates = [one.organized().settings["faults"]["rate"] for one in plan.failing("serial").values()]
     assert rates == list(plan.FAULTS)
-    assert [one.calls for one in plan.failing("serial").values()] == [1, 1, 1]
+    assert {one.calls for one in plan.failing("serial").values()} == {1}
 
 
 def test_an_evaluation_for_seconds_runs_one_episode_at_a_time():
