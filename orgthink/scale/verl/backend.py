@@ -95,6 +95,11 @@ class VerlBackend:
     def load(self, folder: Path) -> None:
         if not (folder / "verl").is_dir():
             raise UserError(f"{folder} is no checkpoint of verl: go on with the backend that wrote it")
+        shards, workers = len(list(folder.glob("verl/model_*.pt"))), self._workers.world_size
+        if shards != workers:
+            raise UserError(
+                f"{folder} is of {shards} processes, not {workers}: go on with as many nodes × GPUs as before"
+            )
         self._workers.load_checkpoint(str(folder / "verl"))
 
     def _sleep(self) -> None:

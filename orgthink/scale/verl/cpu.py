@@ -167,13 +167,16 @@ class Server:
 
 
 class Replica(RolloutReplica):
-    """One server for each process that trains."""
+    """One server for each process that trains, on its node."""
 
     async def launch_servers(self) -> None:
+        node = await self.workers[0].__ray_call__.remote(lambda worker: ray.get_runtime_context().get_node_id())
         self._server_address = f"{NAME}_{self.replica_rank}"
         folder = self.model_config["path"] if isinstance(self.model_config, dict) else self.model_config.path
         server: Any = ray.remote(max_concurrency=1000)(Server)
-        self._server_handle = server.options(name=self._server_address, num_cpus=0.1).remote(folder)
+        beside = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        placed = server.options(name=self._server_address, num_cpus=0.1, scheduling_strategy=beside)
+        self._server_handle = placed.remote(folder)
         self.servers = [self._server_handle]
 
 

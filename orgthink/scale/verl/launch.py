@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orgthink.errors import UserError
+from orgthink.scale.verl.nodes import NOTICED, missing
 from orgthink.store import RunFolder, typed
 from orgthink.training import checkpoint
 from orgthink.training.episodes import RlSettings
@@ -228,18 +229,23 @@ def _modules(placement: Placement) -> str:
 def run(folder: RunFolder, placement: Placement) -> Path:
     """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
 
-    UserError for what cannot be, and if verl fails: what was saved stays.
+    UserError for what cannot be, before verl starts if the cluster has too few nodes, and if verl fails, as when a node
+    is lost: what was saved stays.
     """
     job = training_of(folder).job
     require(job, placement)
     job.require()
     assert isinstance(job, Reinforced)
+    if placement.address is not None and (said := missing(placement)):
+        raise UserError(said)
     place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # else it litters
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
     environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}
     fault = folder.path / FAULT
     fault.unlink(missing_ok=True)
     if subprocess.run(command, env=os.environ | environment, check=False).returncode:
+        lost = placement.address is not None and missing(placement, NOTICED)
         said = fault.read_text() if fault.exists() else "verl failed, as it says above"
+        said = f"the cluster lost a node: {lost}" if lost else said.partition("; go on with")[0]
         raise UserError(f"{said}; go on with --resume {folder.path}")
     return checkpoint.saved(folder.path)[-1] / "model"

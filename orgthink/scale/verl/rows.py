@@ -34,6 +34,7 @@ def fields(row: PolicyRow, weight: float, old: Sequence[float]) -> dict[str, Any
         "uid": row.group,
         "episode": row.episode,
         "agent": row.agent,
+        "role": row.role,
     }
 
 

@@ -18,6 +18,7 @@ from orgthink.errors import UserError
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.scale.verl.engine import VerlEngine
 from orgthink.scale.verl.launch import FAULT, TRAINER, room
+from orgthink.scale.verl.nodes import watched
 from orgthink.store import RunFolder
 from orgthink.training.jobs import Reinforced, model_folder
 from orgthink.training.recipes import training_of
@@ -74,9 +75,10 @@ class OrganizationTrainer(PPOTrainer):
             print(f"step {line['step']}/{job.steps}  {job.settings.told(line)}", flush=True)
             tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
-        try:
-            train_policy(VerlBackend(self, engine, base), job.settings, folder, report)
-        except UserError as error:  # Ray would bury it
-            folder.write(FAULT, str(error))
-            raise
+        with watched(lambda said: folder.write(FAULT, said)):
+            try:
+                train_policy(VerlBackend(self, engine, base), job.settings, folder, report)
+            except UserError as error:  # Ray would bury it
+                folder.write(FAULT, str(error))
+                raise
         self._shutdown_dump_executor()
