@@ -42,6 +42,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
 
     from orgthink.cli.demo import Demo
     from orgthink.cli.eval import Eval
+    from orgthink.cli.export import Export
     from orgthink.cli.measure import Measure
     from orgthink.cli.run import Run
     from orgthink.cli.size import Size
@@ -56,6 +57,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "synth": Synth,
         "train": Train,
         "size": Size,
+        "export": Export,
         "measure": Measure,
         "view": View,
         "demo": Demo,

@@ -39,7 +39,7 @@ class Eval(Options):
 
     task: str = "countdown-mini"
     """Which problems; `math:FILE` takes those of a file of rows with `problem` and `answer`: .jsonl, .json or
-    .parquet."""
+    .parquet; `verl:FILE` those of a parquet file of verl's."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
     """Who solves them: names, or label=name to have one of them twice, with settings of its own (--set)."""
     models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()

@@ -66,7 +66,8 @@ class Synth:
         from orgthink.training.synthesis import Synthesis
 
         if self.resume is None:
-            path = self.out or Path("runs") / f"synth-{self.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+            task = self.task.partition(":")[0].replace("/", "-")  # `@0/2`
+            path = self.out or Path("runs") / f"synth-{task}-{time.strftime('%Y%m%d-%H%M%S')}"
             return asyncio.run(conduct(self.plan(), path))
         if self != Synth(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")

@@ -15,6 +15,7 @@ from orgthink.tasks.mixture import Mixture
 from orgthink.tasks.part import Part, part_of
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
+from orgthink.tasks.verl_data import VerlData
 
 TASKS: dict[str, Task] = {
     task.name: task
@@ -31,7 +32,7 @@ TASKS: dict[str, Task] = {
 }
 """Each grades the problems that name it."""
 
-FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math}
+FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math, "verl": lambda file: VerlData(file, TASKS)}
 """Those whose problems are a file's."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
+from orgthink.tasks.from_file import again_and_again, parquet_rows, require_file
 from orgthink.tasks.math_answer import canonical, final, is_same
 from orgthink.tasks.task import Solution, Split
 
@@ -33,8 +33,7 @@ class Math:
         """Every problem of the file. UserError that names the file, and the row (the first is 1) if that is bad."""
         if self._file is None:
             raise UserError("math has no problems of its own: name a file of rows with math:FILE")
-        if not self._file.is_file():
-            raise UserError(f"no file of problems at {self._file}")
+        require_file(self._file)
         problems = [self.problem(*_row(row, f"{self._file}, row {i}")) for i, row in enumerate(_rows(self._file), 1)]
         if not problems:
             raise UserError(f"{self._file} holds no problems")
@@ -42,9 +41,7 @@ class Math:
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """The rows of the file, whatever the split, again and again; in another order each time and for each seed."""
-        rng = random.Random(f"{self.name} {seed}")
-        while True:
-            yield from rng.sample(self.rows, len(self.rows))
+        yield from again_and_again(self.rows, self.name, seed)
 
     def problem(self, text: str, answer: str) -> Problem:
         return Problem(
@@ -79,7 +76,7 @@ def _row(row: Any, place: str) -> tuple[str, str]:
 def _rows(file: Path) -> Iterator[Any]:
     """Rows of a `.parquet` file, of one JSON list, or of one JSON object a line. UserError if it is none of these."""
     if file.suffix == ".parquet":
-        yield from _parquet(file)
+        yield from parquet_rows(file, ("problem", "answer"))
         return
     try:
         text = file.read_text(encoding="utf-8")
@@ -98,19 +95,6 @@ def _json(text: str, place: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: not JSON: {error}") from error
-
-
-def _parquet(file: Path) -> list[Any]:
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        raise UserError(f"{file} needs {error.name}: pip install 'orgthink[data]', or use .jsonl") from error
-    try:
-        with parquet.ParquetFile(file) as table:
-            known = [name for name in ("problem", "answer") if name in table.schema_arrow.names]
-            return table.read(columns=known).to_pylist()
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise UserError(f"{file} cannot be read as parquet: {error}") from error
 
 
 MATH = Math()

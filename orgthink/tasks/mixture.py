@@ -7,6 +7,7 @@ from itertools import chain
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, Task
+from orgthink.tasks.verl_data import VerlData
 
 
 class Mixture:
@@ -20,6 +21,8 @@ class Mixture:
         """By name, in order."""
         if len(self.parts) < len(parts):
             raise ValueError(f"{self.name} names a task twice: each has the same share")
+        of_files = [part.tasks for part in parts if isinstance(part, VerlData)]
+        self._graders = {name: task for tasks in (*of_files, self.parts) for name, task in tasks.items()}
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """The streams of the parts at the same split and seed, a problem of each at a time."""
@@ -27,8 +30,8 @@ class Mixture:
         return chain.from_iterable(zip(*streams, strict=True))
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """By the task that the problem names; KeyError if it is none of the parts."""
-        return self.parts[problem.task].grade(problem, answer)
+        """By the task that the problem names; KeyError if it is none of the parts, nor of the tasks of a file."""
+        return self._graders[problem.task].grade(problem, answer)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        return self.parts[problem.task].solutions(problem, answer)
+        return self._graders[problem.task].solutions(problem, answer)

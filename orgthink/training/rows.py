@@ -58,6 +58,8 @@ class PolicyRow(Row):
     """Id of the episode."""
     agent: str
     """Who sampled it."""
+    role: str
+    """Which part that agent plays, such as `worker` or `verifier`."""
     group: str
     """Id of the problem: minibatches are cut between groups."""
     age: tuple[int, ...]
@@ -120,6 +122,7 @@ def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, vers
         temperature,
         episode,
         trace.agent,
+        trace.role,
         group,
         tuple(age[:end]),
     )

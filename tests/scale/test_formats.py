@@ -45,6 +45,7 @@ def random_row(rng: random.Random, ages: str = "any") -> PolicyRow:
         temperature=1.0,
         episode="e",
         agent="a",
+        role="r",
         group="g",
         age=tuple((rng.randint(0, oldest) if ages == "any" else age) if on else 0 for on in trained),
     )
@@ -59,7 +60,13 @@ def minibatch(ages: str = "any", *, shared: bool = False) -> st.SearchStrategy[l
             for episode in range(rng.randint(1, 3)):
                 own = [random_row(rng, ages) for _ in range(rng.randint(1, 3))]
                 for agent, row in enumerate(own):
-                    named = replace(row, group=f"g{group}", episode=f"g{group}|{episode}", agent=f"agent/{agent}")
+                    named = replace(
+                        row,
+                        group=f"g{group}",
+                        episode=f"g{group}|{episode}",
+                        agent=f"agent/{agent}",
+                        role=f"role {agent % 2}",
+                    )
                     rows.append(replace(named, advantage=own[0].advantage) if shared else named)
         return rows
 
@@ -70,7 +77,8 @@ def one(ages: int = 0, **fields: Any) -> PolicyRow:
     """A plain row: two tokens of a prompt, two sampled, one injected, one sampled."""
     trained = (False, False, True, True, False, True)
     row = PolicyRow(
-        (5, 6, 7, 8, 9, 4), trained, (0.0, 0.0, -1.0, -2.0, 0.0, -0.5), 1.0, 1.0, "p|asyncthink|0", "organizer", "p",
+        (5, 6, 7, 8, 9, 4), trained, (0.0, 0.0, -1.0, -2.0, 0.0, -0.5), 1.0, 1.0, "p|asyncthink|0", "organizer",
+        "organizer", "p",
         tuple(ages if on else 0 for on in trained),
     )  # fmt: skip
     return replace(row, **fields)
@@ -151,6 +159,7 @@ def read_verl(output: verl.Output, temperature: float) -> PolicyRow:
         temperature=temperature,
         episode=extra["episode"],
         agent=extra["agent"],
+        role=extra["role"],
         group=extra["uid"],
         age=(0,) * before + tuple(NEWEST - version for version in drawn_by),
     )
@@ -252,7 +261,12 @@ def test_slime_s_means_are_our_losses(rows: list[PolicyRow], reduction: Reductio
         assert (*[0] * before, *sample["loss_mask"]) == row.trained
         assert (*[0.0] * before, *sample["rollout_log_probs"]) == row.logprobs
         assert sample["weight_versions"] == [str(NEWEST - max(row.age))]
-        assert sample["metadata"] == {"episode": row.episode, "agent": row.agent, "group": row.group}
+        assert sample["metadata"] == {
+            "episode": row.episode,
+            "agent": row.agent,
+            "role": row.role,
+            "group": row.group,
+        }
         tokens[sample["rollout_id"]] += sum(sample["loss_mask"])
     same_number(rows, "group", [sample["group_index"] for sample in samples])
     same_number(rows, "episode", [sample["rollout_id"] for sample in samples])
@@ -422,7 +436,7 @@ def test_the_golden_files_are_what_the_fixed_episodes_become(name: str):
 
 def test_no_trainer_is_imported():
     """These run where none of them is installed."""
-    known = {"orgthink", "numpy", "__future__", "collections", "hashlib", "itertools", "typing"}
+    known = {"orgthink", "numpy", "__future__", "collections", "dataclasses", "hashlib", "itertools", "typing"}
     for file in Path(formats.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import | ast.ImportFrom):

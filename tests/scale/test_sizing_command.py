@@ -12,7 +12,7 @@ from orgthink.cli.size import ROWS
 from orgthink.errors import UserError
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.scale.sizing.recipe import model_of
+from orgthink.scale.sizing.recipe import PAPERS, model_of
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.sweep import assumptions, plans
 from orgthink.scale.sizing.work import Work
@@ -28,12 +28,31 @@ CHANGES = re.findall(r"^\| (?:–|`(.+?)`.*?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+
 
 def test_every_recipe_has_its_plans():
     for name, job in recipes.RECIPES.items():
-        model = None if getattr(job, "model", "pocket") or "qwen3" in name else "pocket"
+        model = None if getattr(job, "model", "pocket") or name in PAPERS else "pocket"
         (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")
         counts = [1, 1, 2, 4] if isinstance(job, Reinforced) else [1]
         assert [plan.cluster.gpus for plan in found] == counts
         assert first.name == "embedded"
         assert first.model.total > 0
+
+
+def test_the_papers_models_are_of_recipes_that_have_none():
+    assert set(PAPERS) == {name for name in recipes.RECIPES if "qwen3" in name}
+    assert all(getattr(recipes.RECIPES[name], "model", "own") is None for name in PAPERS)
+    with pytest.raises(UserError, match="--model"):
+        model_of("asyncthink-sft", recipes.RECIPES["asyncthink-sft"])
+
+
+def test_a_recipe_on_verl_is_sized_as_verl_is_told():
+    """The settings of `launch.py`: the sampler's share, and micro-batches of the longest context."""
+    for name, model in (("asyncthink-qwen3-math", "qwen3-4b"), ("paramanager-qwen3", "qwen3-4b-2507")):
+        job, config = recipes.RECIPES[name], config_of(model)
+        assert isinstance(job, Reinforced)
+        told = recipes.adjusted(job, {"dtype": "bfloat16"}, ["sampler_settings.gpu_memory_utilization=0.7"])
+        for one, share, held in ((job, 0.3, 4), (told, 0.7, 2)):
+            (*_, plan) = plans(one, config, 8, "h200")
+            context = job.sampler_settings.get("max_model_len", config["max_position_embeddings"])
+            assert (plan.name, plan.setup.share, plan.setup.pack, plan.setup.held) == ("verl", share, context, held)
 
 
 def test_assumptions_reach_every_part():

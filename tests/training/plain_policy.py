@@ -60,7 +60,7 @@ def random_rows(model: Qwen3, seed: int = 0, spread: float = 0.6) -> list[Policy
             injected = range(start, min(start + rng.randint(0, 6), len(ids) - 1))
             trained = [at >= prompt and at not in injected for at in range(len(ids))]
             name, ages = f"{episode}.{i}", (0,) * len(ids)
-            row = PolicyRow(tuple(ids), tuple(trained), (), advantage, 1.0, episode, name, "problem", ages)
+            row = PolicyRow(tuple(ids), tuple(trained), (), advantage, 1.0, episode, name, "role", "problem", ages)
             now = iter(logprobs(model, [row]).tolist())
             then = [next(now) + rng.gauss(0, spread) if sampled else 0.0 for sampled in trained]
             rows.append(replace(row, logprobs=tuple(then)))
@@ -91,7 +91,7 @@ def any_rows(draw: st.DrawFn) -> list[PolicyRow]:
             trained = (False, *draw(st.lists(st.booleans(), max_size=6)), True)
             then = tuple(draw(likely) if t else 0.0 for t in trained)
             ages = tuple(draw(st.integers(0, 9)) if t else 0 for t in trained)
-            names = f"e{episode}", f"a{agent}", "problem"
+            names = f"e{episode}", f"a{agent}", "role", "problem"
             rows.append(PolicyRow((0,) * len(trained), trained, then, advantage, 1.0, *names, ages))
     return draw(st.permutations(rows))
 

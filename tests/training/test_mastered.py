@@ -27,6 +27,7 @@ GOOD = PolicyRow(
     0.5,
     1.0,
     "good",
+    "solver/0",
     "solver",
     "p",
     (0, 2, 1, 0, 0),

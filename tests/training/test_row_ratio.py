@@ -137,7 +137,7 @@ def test_in_rows_of_one_token_all_ratios_are_the_same(tokens):
 def row(length: int, episode: str) -> PolicyRow:
     trained = (False, *[True] * length)
     zeros, size = (0,) * len(trained), len(trained)
-    return PolicyRow(zeros, trained, (0.0,) * size, 1.0, 1.0, episode, "manager", "p", zeros)
+    return PolicyRow(zeros, trained, (0.0,) * size, 1.0, 1.0, episode, "manager", "manager", "p", zeros)
 
 
 @both

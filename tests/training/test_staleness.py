@@ -20,6 +20,7 @@ ROW = PolicyRow(
     0.5,
     1.0,
     "e",
+    "solver/0",
     "solver",
     "p",
     (0, 6, 2, 0, 1),

@@ -39,7 +39,7 @@ class Sample(TypedDict):
     status: str
     """`completed`: rows that are trained are whole. slime only counts how many were cut off."""
     metadata: dict[str, str]
-    """Names of the episode, the agent and the group, which slime does not read."""
+    """Names of the episode, the agent, its role and the group, which slime does not read."""
 
 
 def samples(rows: Sequence[PolicyRow], *, version: int, temperature: float) -> list[Sample]:
@@ -65,5 +65,5 @@ def _sample(row: PolicyRow, index: int, version: int) -> Sample:
         "weight_versions": [str(one_version(row, version, "slime"))],
         "rollout_log_probs": list(row.logprobs[cut:]),
         "status": "completed",
-        "metadata": {"episode": row.episode, "agent": row.agent, "group": row.group},
+        "metadata": {"episode": row.episode, "agent": row.agent, "role": row.role, "group": row.group},
     }

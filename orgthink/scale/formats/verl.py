@@ -33,6 +33,8 @@ class Extra(TypedDict):
     """Id of the episode."""
     agent: str
     """Who sampled the row."""
+    role: str
+    """Which part that agent plays."""
     advantage: float
     """Of every trained token."""
     min_global_steps: int
@@ -91,6 +93,7 @@ def _output(row: PolicyRow, version: int) -> Output:
             "uid": row.group,
             "episode": row.episode,
             "agent": row.agent,
+            "role": row.role,
             "advantage": row.advantage,
             "min_global_steps": min(known),
             "max_global_steps": max(known),

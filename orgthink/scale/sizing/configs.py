@@ -32,6 +32,7 @@ def known_models() -> dict[str, Mapping[str, Any]]:
         "qwen3-0.6b": dense(28, 1024, 3072, 16, tied=True),
         "qwen3-1.7b": dense(28, 2048, 6144, 16, tied=True),
         "qwen3-4b": asdict(QWEN3_4B),
+        "qwen3-4b-2507": asdict(replace(QWEN3_4B, max_position_embeddings=262_144, rope_theta=5_000_000.0)),
         "qwen3-8b": dense(36, 4096, 12_288, 32),
         "qwen3-14b": dense(40, 5120, 17_408, 40),
         "qwen3-32b": dense(64, 5120, 25_600, 64),

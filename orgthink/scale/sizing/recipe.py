@@ -20,11 +20,24 @@ ROW = 2048
 """Tokens of an output where nothing tells."""
 
 
+PAPERS = {
+    "asyncthink-qwen3-countdown-sft": "qwen3-4b",
+    "asyncthink-qwen3-countdown": "qwen3-4b",
+    "asyncthink-qwen3-math-sft": "qwen3-4b",
+    "asyncthink-qwen3-math": "qwen3-4b",
+    "marsrl-qwen3": "qwen3-30b-a3b",
+    "paramanager-qwen3-sft": "qwen3-4b-2507",
+    "paramanager-qwen3": "qwen3-4b-2507",
+}
+"""What a paper trained, for its recipe: the recipe itself starts from a model folder of yours."""
+
+
 def model_of(recipe: str, job: KnownJob) -> str:
-    """The model that a recipe starts from: its own, the pocket model, or the one of the paper."""
-    own = getattr(job, "model", "pocket")
-    if own is None and "qwen3" in recipe:
-        return "qwen3-30b-a3b" if recipe.startswith("marsrl") else "qwen3-4b"
+    """The model that a recipe starts from: its own, or the paper's; pocket's own recipe makes it.
+
+    UserError if none of these tells.
+    """
+    own = getattr(job, "model", "pocket") or PAPERS.get(recipe)
     if own is None:
         raise UserError(f"{recipe} starts from a model of yours: name it with --model, such as qwen3-4b")
     return own
@@ -53,13 +66,27 @@ def embedded_setup(job: KnownJob | None) -> Setup:
     )
 
 
-def verl_setup(job: KnownJob | None) -> Setup:
-    """verl's FSDP trainer as it is unless told otherwise (0.9.1): float32 weights, bfloat16 arithmetic, checkpointed,
-    no offloading; vLLM beside it with half of the memory, asleep while the trainer works."""
+def verl_setup(job: KnownJob | None, config: Mapping[str, Any]) -> Setup:
+    """As `orgthink train --backend verl` sets it up on GPUs (orgthink/scale/verl/launch.py), and otherwise as verl is
+    unless told (0.9.1): float32 weights, bfloat16 arithmetic, checkpointed, no offloading; vLLM beside it with half of
+    the memory, asleep while the trainer works. A pack holds the longest row that there can be.
+    """
     if not isinstance(job, Reinforced):
         return Setup()
-    loss = job.settings.loss
-    return Setup(frozen=int(loss.kl > 0) + int(loss.old == "trainer"), reference=4 if loss.kl > 0 else 0)
+    loss, held = job.settings.loss, 2 if job.dtype == "bfloat16" else 4
+    return Setup(
+        held=held,
+        pack=max(job.pack_tokens, context_of(job, config) or 0),
+        frozen=int(loss.kl > 0) + int(loss.old == "trainer"),
+        reference=held if loss.kl > 0 else 0,
+        share=float(job.sampler_settings.get("gpu_memory_utilization", 0.5)),
+    )
+
+
+def context_of(job: Reinforced, config: Mapping[str, Any]) -> int | None:
+    """Most tokens of a row: what the model reads, or what its servers are told to. `None` if neither tells."""
+    known = (config.get("max_position_embeddings"), job.sampler_settings.get("max_model_len"))
+    return min((int(length) for length in known if length is not None), default=None)
 
 
 def work_of(job: KnownJob | None, config: Mapping[str, Any]) -> Work:
@@ -68,8 +95,7 @@ def work_of(job: KnownJob | None, config: Mapping[str, Any]) -> Work:
         case None:
             return Work(problems=64, group=8, agents=1, at_once=1, prompt=PROMPT, sampled=ROW)
         case Policy():
-            context = job.sampler_settings.get("max_model_len") or config.get("max_position_embeddings")
-            return work_of_episodes(job.settings, context)
+            return work_of_episodes(job.settings, context_of(job, config))
         case Mars():
             return work_of_chains(job.settings)
         case _:

@@ -28,7 +28,7 @@ def plans(
     card = pick("GPU", gpu.lower(), ACCELERATORS)
     setups = {"embedded": embedded_setup(job)}
     if job is None or isinstance(job, Reinforced):
-        setups["verl"] = verl_setup(job)
+        setups["verl"] = verl_setup(job, config)
     values = assumptions(assumed, (Work, Setup, Cluster, Accelerator))
     found = []
     with user_input():

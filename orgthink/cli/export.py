@@ -1,0 +1,97 @@
+"""`orgthink export`: problems and recorded episodes as the data of other trainers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
+
+from orgthink.errors import UserError, pick, user_input
+from orgthink.evaluate import Evaluation, distinct
+from orgthink.store import RunFolder, write_whole
+from orgthink.tasks.task import Split
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Write problems of a task as a parquet file with verl's columns. `--task verl:FILE` reads them back."""
+
+    task: Annotated[Positional[str], arg(metavar="TASK")]
+    """Which problems: `countdown-mini`, `math:FILE`, …"""
+    out: Path
+    """File to write, such as train.parquet."""
+    n: int = 1000
+    """How many different problems."""
+    split: Split = "train"
+    """`test` problems are held out from training."""
+    seed: int = 0
+    """Which problems."""
+
+    def __call__(self) -> int:
+        from orgthink.scale.data import write
+
+        if self.n < 1:
+            raise UserError(f"--n {self.n}: it must be at least 1")
+        write(distinct(self.task, self.split, self.seed, self.n), self.split, self.out)
+        print(f"{self.n} problems are in {self.out}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/row_formats.md).
+
+    A JSON object a line: one for each row, or one for all rows where the trainer wants a batch (skyrl, areal).
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="DIR")]
+    """Run folder of `orgthink eval` with one organization and several samples of each problem."""
+    to: Literal["verl", "trl", "tinker", "prime_rl", "skyrl", "slime", "areal"]
+    """Which trainer."""
+    recipe: str
+    """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-countdown-mini`."""
+    out: Path
+    """File to write, such as rows.jsonl."""
+    set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
+    """Settings of the recipe, as `orgthink train` takes them."""
+    version: int = 0
+    """Number of the weights that sampled, for trainers that count them."""
+
+    def __call__(self) -> int:
+        try:
+            from orgthink.scale.formats.targets import TARGETS, Conditions
+            from orgthink.scale.recorded import recorded_rows
+            from orgthink.training import recipes
+        except ModuleNotFoundError as error:
+            raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
+        if self.version < 0:
+            raise UserError(f"--version {self.version}: it must be a number from 0 on")
+        with user_input():
+            job = recipes.adjusted(pick("recipe", self.recipe, recipes.RECIPES), {}, self.set)
+        if not isinstance(job, recipes.Policy):
+            raise UserError(
+                f"{self.recipe} makes no rows of whole episodes: name a recipe of AsyncThink or ParaManager"
+            )
+        folder = RunFolder.open(self.run)
+        rows = recorded_rows(folder, job.settings)
+        task, reduction = folder.settings("eval", Evaluation).task, job.settings.loss.reduction
+        found = TARGETS[self.to](rows, Conditions(reduction, rows[0].temperature, self.version, task))
+        items = found if isinstance(found, list) else [found]
+        lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
+        write_whole(self.out, "".join(lines).encode())
+        print(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")
+        return 0
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write problems as verl's parquet files, or recorded episodes as the rows of other trainers."""
+
+    what: OmitArgPrefixes[Annotated[Problems, subcommand("problems")] | Annotated[Rows, subcommand("rows")]]
+    """What is written."""
+
+    def __call__(self) -> int:
+        return self.what()

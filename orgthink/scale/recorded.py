@@ -1,0 +1,44 @@
+"""Rows of episodes that an evaluation recorded, by the reward and the credit of a recipe: for other trainers."""
+
+from __future__ import annotations
+
+from orgthink.credit.shared import credit
+from orgthink.errors import UserError, user_input
+from orgthink.evaluate import Evaluation, in_order
+from orgthink.store import RunFolder
+from orgthink.training.episodes import RlSettings, grouped, mixed, whole_groups
+from orgthink.training.rows import PolicyRow, policy_rows
+
+
+def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
+    """Rows of all trained traces, those of a problem as neighbours; none of groups that are flat or that an engine
+    broke, and of mixed groups only if the recipe says so.
+
+    UserError if the run compares nothing, is of another organization or of several models, lacks what is trained on, or
+    leaves no row.
+    """
+    plan, rollout = folder.settings("eval", Evaluation), settings.rollout
+    wanted, found = rollout.organization.organization, {how.organization for how in plan.organizations.values()}
+    if len(plan.organizations) > 1 or found != {wanted}:
+        said = ", ".join(plan.organizations)
+        raise UserError(f"{folder.path} holds {said}: the recipe is for {wanted} by itself, see --organizations")
+    if plan.samples < 2:
+        raise UserError(f"{folder.path} has one attempt at each problem, and nothing to compare it with: --samples 8")
+    episodes = whole_groups(in_order(plan, folder.episodes()), plan.task)
+    sampled_by = {
+        trace.model for episode in episodes for trace in episode.traces if trace.steps and rollout.trains(trace)
+    }
+    if len(sampled_by) > 1:
+        names = ", ".join(sorted(map(str, sampled_by)))
+        raise UserError(f"{folder.path}: {names} sampled what the recipe trains: name the frozen in rollout.models")
+    if settings.mixed:
+        outcomes = set(mixed(episodes))
+        episodes = [episode for episode in episodes if episode.problem.id in outcomes]
+    rewards = {episode.id: settings.reward(episode) for episode in episodes}
+    with user_input():
+        advantages = credit(grouped(episodes, rewards), settings.normalise, delta=settings.delta)
+        rewarded = [episode for episode in episodes if episode.id in advantages]
+        rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], rollout.trains)]
+    if not rows:
+        raise UserError(f"{folder.path} has no group whose attempts differ in reward: there is nothing to train on")
+    return rows
