@@ -85,7 +85,7 @@ $(VERL)/.ready: pyproject.toml requirements/verl.txt
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
 	OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 \
-	  $(VERL)/bin/python -m pytest -m verl tests/scale tests/training/test_verl_parity.py
+	  $(VERL)/bin/python -m pytest -m verl tests/scale tests/training/test_verl_parity.py tests/recipes/test_cluster_scripts.py
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 

@@ -1,0 +1,55 @@
+"""Tables of docs/scale.md that are measured on verl: where they go, what stands under them, and where verl runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from orgthink.provenance import commit
+from orgthink.scale.verl.launch import Placement
+from orgthink.store import write_whole
+from recipes.shared.readme import fill
+
+PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+
+
+def write(name: str, block: str) -> None:
+    """Put a block between its markers. UserError if the page has none of that name."""
+    write_whole(PAGE, fill(PAGE.read_text(), {name: block}).encode())
+    print(f"{block}\n\n{PAGE.name}: {name} is written", flush=True)
+
+
+def conditions(module: str) -> str:
+    """Processor, cores, versions, commit and command, as a sentence or two."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    told = ", ".join(f"{name} {version(name)}" for name in ("torch", "verl", "ray"))
+    command = " ".join(["python -m", module, *sys.argv[1:]])
+    return f"{_processor()}, {cores} cores; {told}; commit {commit()}. `{command}`."
+
+
+def _processor() -> str:
+    """Its name, as far as the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+@contextmanager
+def cluster() -> Iterator[Placement]:
+    """That of RAY_ADDRESS, or one on this machine for each run, without GPUs."""
+    if address := os.environ.get("RAY_ADDRESS"):
+        yield Placement(device="cpu", address=address)
+        return
+    place = tempfile.mkdtemp(prefix="ray")  # short: paths of sockets are
+    try:
+        yield Placement(device="cpu", settings=(f"+ray_kwargs.ray_init._temp_dir={place}",))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,186 @@
+"""verl's trainer with a clock inside: what its process computes in a step, and for whom.
+
+A timer interrupts the process every few milliseconds of the processor's time and looks at the stack. What the thread
+has computed since the last look belongs to the innermost code that `PARTS` names: the tokenizer's time to whoever asked
+it. The clock is the thread's own, so waiting for Ray, for servers or for a busy machine costs nothing on it.
+
+Imported by name, in verl's processes (VERL_USE_EXTERNAL_MODULES).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+from verl.trainer.ppo.v1.trainer_base import register_trainer
+
+from orgthink.engines.engine import Chunk, Context
+from orgthink.episode import Sampling
+from orgthink.scale.verl import trainer
+from orgthink.scale.verl.backend import VerlBackend
+from orgthink.scale.verl.engine import VerlEngine
+from orgthink.training.backend import Old, Signals
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rows import PolicyRow
+
+TRAINER = "orgthink_profiled"
+"""What verl calls this trainer."""
+
+PROFILE = "profile.jsonl"
+"""File of a run folder: a line for each step but the first."""
+
+TICK = 0.005
+"""Seconds of the processor's time between two looks."""
+
+OTHERS = "verl, Ray and TransferQueue"
+FROZEN = "frozen models"
+LOOP = "event loop"
+
+PARTS = {
+    "organizations and runtime": (
+        "orgthink/organizations/",
+        "orgthink/runtime/",
+        "orgthink/grammar/",
+        "orgthink/tools/",
+    ),
+    "rewards, credit, rows": (
+        "orgthink/rewards/",
+        "orgthink/credit/",
+        "orgthink/measure/",
+        "orgthink/tasks/",
+        "orgthink/evaluate.py",
+        "orgthink/training/",
+    ),
+    "tokens to servers and back": ("orgthink/scale/verl/engine.py",),
+    "rows to workers": ("orgthink/scale/",),
+    "checkpoint, metrics": (
+        "orgthink/training/checkpoint.py",
+        "orgthink/training/kept.py",
+        "orgthink/training/models.py",
+        "orgthink/store.py",
+    ),
+    FROZEN: ("orgthink/engines/local.py", "orgthink/engines/batch.py", "orgthink/engines/cache.py"),
+    OTHERS: tuple(f"site-packages/{name}/" for name in ("verl", "ray", "transfer_queue", "tensordict")),
+}
+"""Whose code lies where. The longest name that is in a file's decides; what none is in works for its caller."""
+
+
+def part_of_file(file: str, known: dict[str, str | None] = {}) -> str | None:  # noqa: B006  # looked up at every tick
+    """The part that a file belongs to, if it belongs to one."""
+    if file not in known:
+        found = [(len(place), part) for part, places in PARTS.items() for place in places if place in file]
+        known[file] = max(found)[1] if found else None
+    return known[file]
+
+
+def part_of(frame: FrameType | None) -> str:
+    """Whom the innermost frame works for. Beyond a turn of the event loop lies who started the loop, not the work."""
+    while frame is not None and frame.f_code.co_name != "_run_once":
+        part = part_of_file(frame.f_code.co_filename)
+        if part is not None:
+            return part
+        frame = frame.f_back
+    return LOOP
+
+
+class Profile:
+    """Seconds of this thread by part, and what was done in them."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+        self._last = time.thread_time()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """In the main thread, in which verl's trainer runs and signals are handled."""
+        before = signal.signal(signal.SIGPROF, self._look)
+        signal.siginterrupt(signal.SIGPROF, False)
+        signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        self.seconds[part_of(frame)] += time.thread_time() - self._last
+        self._last = time.thread_time()  # without the look itself
+
+    def watched(self, train_policy: Callable[..., Path]) -> Callable[..., Path]:
+        """The loop, with a line for each step after the first: from report to report, a checkpoint between them."""
+
+        def loop(backend: Any, settings: Any, folder: Any, report: Callable[[dict[str, Any]], None]) -> Path:
+            before: dict[str, Any] | None = None
+
+            def told(line: dict[str, Any]) -> None:
+                nonlocal before
+                report(line)
+                now = {"wall": time.perf_counter(), "computed": computed(), "parts": +self.seconds, "done": +self.done}
+                if before is not None:
+                    with (folder.path / PROFILE).open("a") as file:
+                        file.write(json.dumps({"step": line["step"], **_between(before, now)}) + "\n")
+                before = now
+
+            return train_policy(backend, settings, folder, told)
+
+        return loop
+
+
+def computed() -> dict[int, float]:
+    """Seconds that trainer, workers and servers of this Ray on this machine have computed, by process.
+
+    Those of this run, if no other uses Ray. Ray's own processes compute while nothing happens, so they are left out.
+    """
+    node = psutil.Process().parent()
+    assert node is not None
+    times = {process.pid: process.cpu_times() for process in node.children() if _works("".join(process.cmdline()))}
+    return {pid: spent.user + spent.system for pid, spent in times.items()}
+
+
+def _works(title: str) -> bool:
+    """Whether a process of that title is one of trainer, workers and servers."""
+    return title.startswith(("ray::TaskRunner", "ray::WorkerDict", "ray::Server"))
+
+
+def _between(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What has grown, in processes that were there before."""
+    there = before["computed"].keys() & now["computed"].keys()
+    grown = {name: now[name] - before[name] for name in ("wall", "parts", "done")}
+    return {**grown, "computed": sum(now["computed"][pid] - before["computed"][pid] for pid in there)}
+
+
+@register_trainer(TRAINER)
+class ProfiledTrainer(trainer.OrganizationTrainer):
+    """Trains as ever, and writes down what that takes."""
+
+    def fit(self, agent_loop_manager: trainer.Rollouts) -> None:
+        profile = Profile()
+
+        class Backend(VerlBackend):
+            def forward_backward(
+                self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
+            ) -> Signals:
+                profile.done.update(rows=len(rows), row_tokens=sum(map(len, rows)))
+                return super().forward_backward(rows, weights, loss, old)
+
+        class Engine(VerlEngine):
+            async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+                profile.done["requests"] += 1
+                async with aclosing(super().stream(context, sampling)) as chunks:
+                    async for chunk in chunks:
+                        profile.done["tokens"] += len(chunk.token_ids or ())
+                        yield chunk
+
+        counted = {"VerlBackend": Backend, "VerlEngine": Engine, "train_policy": profile.watched(trainer.train_policy)}
+        with profile.running(), patch.multiple(trainer, **counted):
+            super().fit(agent_loop_manager)

@@ -1,0 +1,141 @@
+"""What our code costs in a step on verl, from a profile of real steps: `python -m benchmarks.verl_step`.
+
+Each algorithm trains the pocket model for a few steps of verl's own trainer on a CPU. The table goes into
+docs/scale.md. Run it with verl's environment and the settings of `make test-verl`, where no other run uses Ray.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import tyro
+
+from benchmarks.scale_page import cluster, conditions, write
+from orgthink.scale.verl.launch import Placement, run
+from orgthink.training.recipes import RECIPES, Training, adjusted, start
+
+JOBS = {
+    "AsyncThink": ("asyncthink-countdown-mini", ["rollout.problems=8"]),
+    "MarsRL": ("marsrl-arithmetic-mini", ["rollout.problems=8"]),
+    "ParaManager": ("paramanager-mini", ["rollout.problems=8"]),
+}
+"""Recipes, with smaller steps."""
+
+ROOT = Path(__file__).parent.parent
+MODULES = "orgthink.scale.verl.cpu,orgthink.scale.verl.trainer,benchmarks.verl_profile"
+TRAINER, PROFILE = "orgthink_profiled", "profile.jsonl"
+"""As benchmarks/verl_profile.py calls them, which only verl's processes import."""
+
+OF_TOKENS = ("organizations and runtime", "tokens to servers and back", "event loop")
+"""Parts that grow with what is sampled."""
+OF_ROWS = ("rewards, credit, rows", "rows to workers")
+"""Parts that grow with the rows."""
+OURS = (*OF_TOKENS, *OF_ROWS, "checkpoint, metrics")
+FOREIGN = ("verl, Ray and TransferQueue", "frozen models")
+"""Parts that are not our adapter: of verl, and of an engine."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an algorithm's steps took on average."""
+
+    name: str
+    """Of the algorithm."""
+    wall: float
+    """Seconds, whatever else the machine does."""
+    computed: float
+    """Seconds of trainer, workers and servers, together."""
+    parts: Mapping[str, float]
+    """Seconds of the trainer's process, by whose code."""
+    done: Mapping[str, float]
+    """Rows, tokens of rows, outputs that were asked for (`requests`) and their sampled tokens."""
+
+    @property
+    def ours(self) -> float:
+        """Seconds in our code, and in what it calls that is not verl's."""
+        return self.of(OURS)
+
+    @property
+    def share(self) -> float:
+        """Of our code in what was computed for a step, or in its seconds if work overlaps and those are fewer."""
+        return self.ours / min(self.wall, self.computed)
+
+    def of(self, parts: Iterable[str]) -> float:
+        """Seconds in some of the parts."""
+        return sum(self.parts.get(part, 0.0) for part in parts)
+
+
+def profiled(placement: Placement) -> Placement:
+    """With the trainer that has a clock inside."""
+    environment = "ray_kwargs.ray_init.runtime_env.env_vars"
+    told = (
+        f"trainer.v1.trainer_mode={TRAINER}",
+        f"{environment}.VERL_USE_EXTERNAL_MODULES='{MODULES}'",
+        f"+{environment}.PYTHONPATH={ROOT}",
+    )
+    return replace(placement, settings=(*placement.settings, *told))
+
+
+def measured(name: str, steps: int, placement: Placement, place: Path) -> Step:
+    """The steps of an algorithm after the first, each with its checkpoint."""
+    recipe, changes = JOBS[name]
+    job = adjusted(RECIPES[recipe], {}, [*changes, f"steps={steps + 1}", "warmup=0", "save_every=1"])
+    folder = start(Training(recipe, job), place / name)
+    run(folder, profiled(placement))
+    lines = [json.loads(line) for line in (folder.path / PROFILE).read_text().splitlines()]
+    assert len(lines) == steps
+    parts, done = (_mean([line[kind] for line in lines]) for kind in ("parts", "done"))
+    wall, computed = (sum(line[kind] for line in lines) / steps for kind in ("wall", "computed"))
+    return Step(name, wall, computed, parts, done)
+
+
+def _mean(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for one in several:
+        total.update(one)
+    return {name: value / len(several) for name, value in total.items()}
+
+
+def table(steps: Sequence[Step]) -> str:
+    """A column for each algorithm."""
+    rows: dict[str, Callable[[Step], str]] = {
+        "seconds of a step, other load included": lambda step: f"{step.wall:.1f}",
+        "computed in them by trainer, workers and servers, s": lambda step: f"{step.computed:.2f}",
+        **{f"· {part}, s": partial(_seconds, part) for part in OURS},
+        "= our code in the trainer's process, s": lambda step: f"{step.ours:.2f}",
+        "our code ÷ step": lambda step: f"{step.share:.1%}",
+        **{f"beside it: {part}, s": partial(_seconds, part) for part in FOREIGN},
+        "rows of a step": lambda step: f"{step.done['rows']:,.0f}",
+        "tokens of a row": lambda step: f"{step.done['row_tokens'] / step.done['rows']:,.0f}",
+        "outputs that servers sampled": lambda step: f"{step.done['requests']:,.0f}",
+        "tokens of an output": lambda step: f"{step.done['tokens'] / step.done['requests']:,.0f}",
+        "our code, ms a row": lambda step: f"{1e3 * step.of(OF_ROWS) / step.done['rows']:.2f}",
+        "our code, ms an output": lambda step: f"{1e3 * step.of(OF_TOKENS) / step.done['requests']:.2f}",
+        "our code, µs a sampled token": lambda step: f"{1e6 * step.of(OF_TOKENS) / step.done['tokens']:.0f}",
+    }
+    lines = [["", *(step.name for step in steps)], ["---", *("--:" for _ in steps)]]
+    lines += [[name, *map(cell, steps)] for name, cell in rows.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _seconds(part: str, step: Step) -> str:
+    return f"{step.parts.get(part, 0.0):.2f}"
+
+
+def main(steps: int = 3) -> None:
+    """Profile so many steps of each algorithm, and write the table."""
+    with tempfile.TemporaryDirectory() as folder, cluster() as placement:
+        found = [measured(name, steps, placement, Path(folder)) for name in JOBS]
+    told = "; ".join(f"{name}: `{' '.join([recipe, *changes])}`" for name, (recipe, changes) in JOBS.items())
+    said = f"Means of {steps} steps after the first, each with a checkpoint. {told}, seed 0, on a CPU."
+    write("step", f"{table(found)}\n\n{said} {conditions('benchmarks.verl_step')}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
