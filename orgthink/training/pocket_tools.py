@@ -73,8 +73,8 @@ CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
 POOL = {"pocket-mars": "arithmetic", "pocket": "countdown", "pocket-tools": "code review"}
 """Frozen models of the pocket manager, and what it is told of them; the first is the default. They differ in skill and
 in cost: at countdown `pocket` is right far more often than `pocket-mars`, and writes three times as much."""
-AGENT_TOKENS = 512
-"""Of each agent of the pool."""
+AGENT_TOKENS = 352
+"""Of each agent of the pool: `pocket` finds no solution of a countdown after more."""
 USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32}
 """Settings of whoever calls tools, which the context of a pocket model has room for."""
 MANAGING: dict[str, Any] = {**USING, "rounds": 8, "aliases": True, "brief": True}

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Problem, Sampling, Trace
@@ -22,6 +23,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import COUNTDOWN_MINI_FOUR, COUNTDOWN_MINI_SINGLE, TASKS
+from orgthink.tasks.countdown import all_solutions
 from orgthink.tools.faults import Faults
 from orgthink.tools.python import python_tool
 from orgthink.tools.search import retriever_named, search_tool
@@ -29,7 +31,6 @@ from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import Suite
 from orgthink.training.players import OnPaper, Player, helping, managing
 from orgthink.training.pocket_tools import MANAGING, POOL, USING
-from orgthink.training.teachers.countdown import OPERATORS, scan
 
 SHARES = {
     "arithmetic-mini": 0.15,
@@ -121,13 +122,21 @@ def _made_up(problem: Problem, rng: random.Random) -> Problem:
     """A countdown, now and then with other targets, to which there is no solution; any other problem as it is."""
     if not problem.task.startswith("countdown") or rng.random() >= MADE_UP:
         return problem
-    low, high = COUNTDOWN_MINI_SINGLE.size.targets
-    targets = rng.sample(range(low, high + 1), high + 1 - low)
-    others: list[Problem] = []
-    for part in problem.data.get("parts", [problem.data]):
-        target = next((one for one in targets if not scan(part["numbers"], one, OPERATORS).hits), None)
-        if target is None:
-            return problem  # its numbers make every target that is left
-        targets.remove(target)
-        others.append(COUNTDOWN_MINI_SINGLE.problem(part["numbers"], target))
+    impossible = _impossible()
+    targets = rng.sample(list(impossible), len(problem.data.get("parts", [problem.data])))
+    others = [COUNTDOWN_MINI_SINGLE.problem(list(rng.choice(impossible[target])), target) for target in targets]
     return COUNTDOWN_MINI_FOUR.problem(others) if len(others) > 1 else others[0]
+
+
+@cache
+def _impossible() -> dict[int, list[tuple[int, ...]]]:
+    """Targets, and the numbers of which no three make them: every target as often as any other, for the small ones are
+    hard to miss."""
+    size = COUNTDOWN_MINI_SINGLE.size
+    low, high = size.targets
+    impossible: dict[int, list[tuple[int, ...]]] = {target: [] for target in range(low, high + 1)}
+    for numbers in combinations(range(1, size.largest + 1), size.given):
+        made = set().union(*(found for used, found in all_solutions(list(numbers), 3).items() if used.bit_count() == 3))
+        for target in impossible.keys() - made:
+            impossible[target].append(numbers)
+    return impossible

@@ -23,9 +23,9 @@ CAPACITY = 9
 """c: agents at work at once."""
 CONCURRENCY = 256
 """Episodes at once, but for those that are timed."""
-AGENT_TOKENS = 512
+AGENT_TOKENS = 352
 """Of each agent of a pool."""
-TOKENS = {"paramanager": 112, "sequential": 512, "tool-use": 256, "majority-vote": 512, "self-refine": 512}
+TOKENS = {"paramanager": 128, "sequential": 512, "tool-use": 256, "majority-vote": 512, "self-refine": 512}
 """Of a reply, by organization."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sequential": {},

@@ -15,7 +15,7 @@ from orgthink.tasks.ledger import entries
 from orgthink.training.teachers.countdown_review import NO_SOLUTION
 
 PRICES = {entry.name: str(entry.coins) for entry in entries()}
-THOUGHT = re.compile(r"(?P<verdicts>(?:\d+ (?:ok|bad) ; )*)(?P<intent>ask|check|final)(?: (?P<named>.*))?")
+THOUGHT = re.compile(r"(?P<notes>(?:\d+ (?:ok|bad|= [^;]+) ; )*)(?P<intent>ask|check|final)(?: (?P<named>.*))?")
 """Of one who works on a countdown, but for a scan."""
 
 
@@ -123,13 +123,13 @@ class Rehearsed:
         return [pair for pair in made if pair not in looked_at]
 
     def thought(self, n: int) -> tuple[list[str], str, list[str]] | None:
-        """What a reply to a countdown begins with: verdicts, what it is for, and what it names; `None` for a scan."""
+        """What a reply to a countdown begins with: notes, what it is for, and what it names; `None` for a scan."""
         found = THOUGHT.fullmatch(self.replies[n].reasoning or "")
         if found is None:
             return None
         named = found["named"] or ""
-        verdicts = found["verdicts"].split(SEPARATOR)[:-1]
-        return verdicts, found["intent"], named.split(SEPARATOR) if found["intent"] == "final" else named.split()
+        notes = found["notes"].split(SEPARATOR)[:-1]
+        return notes, found["intent"], [named] if found["intent"] == "final" and named else named.split()
 
 
 def _computed(expression: str) -> str:

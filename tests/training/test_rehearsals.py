@@ -234,9 +234,21 @@ def test_what_programs_said_is_written_down_first_and_it_is_true(everybody):
                 assert (said.reasoning or "").startswith("scan ") and one.answer != NO_SOLUTION
                 assert not checked, "who is alone scans until a program has said something"
                 continue
-            assert thought[0] == [f"{target} {'ok' if same else 'bad'}" for target, _, same in checked]
+            if len(one.parts) == 1:
+                assert thought[0] == [f"{target} {'ok' if same else 'bad'}" for target, _, same in checked]
+            else:
+                assert thought[0] == (
+                    _standing(one, n, thought[1] == "final") if checked or thought[1] == "final" else []
+                )
             seen += [same for *_, same in checked]
     assert seen.count(True) > 100 and seen.count(False) > 30
+
+
+def _standing(one: Rehearsed, n: int, ended: bool) -> list[str]:
+    """What is known of each part when a reply is written."""
+    right = {target: offer for m in reversed(range(n)) for target, offer, same in reversed(one.checked(m)) if same}
+    known = {target: f"= {offer}" for target, offer in (dict(one.answers) if ended else right).items()}
+    return [f"{target} {known.get(target, 'bad')}" for target in (part.split()[-1] for part in one.parts)]
 
 
 def test_the_final_thought_names_every_target_in_order_and_what_it_names_is_the_answer(everybody):
@@ -246,7 +258,7 @@ def test_the_final_thought_names_every_target_in_order_and_what_it_names_is_the_
         if one.kind == "countdown":
             thought = one.thought(-1)
             assert thought is not None and thought[1] == "final"
-            assert thought[2] == [f"{target} = {answer}" for target, answer in one.answers]
+            assert (thought[2] or thought[0]) == [f"{target} = {answer}" for target, answer in one.answers]
             named[len(one.parts)] += 1
         else:
             assert (last.rpartition("final")[2].strip() or NO_SOLUTION) == one.answer
@@ -392,7 +404,8 @@ def test_whatever_came_back_the_next_reply_has_the_form(question, tools, rounds,
     if seen.kind == "countdown" and names == {FINAL}:
         targets = [part.split()[-1] for part in question.split(SEPARATOR)]
         told = [f"{target} = {offer}" for target, offer in zip(targets, answer.split(SEPARATOR), strict=True)]
-        assert f"; {read.reasoning}".endswith(f"; final {SEPARATOR.join(told)}")
+        ending = f"final {told[0]}" if len(told) == 1 else f"{SEPARATOR.join(told)} ; final"
+        assert f"; {read.reasoning}".endswith(f"; {ending}")
 
 
 TWO = "countdown 29 : 2 3 9 11 14 = 29 ; 18 : 1 2 3 7 9 = 18"

@@ -1,9 +1,11 @@
 """How the teacher of managers goes about countdown, one part or several: ask for solutions, let python compare what was
 offered with the target, ask again for what is still open, end.
 
-What a program said of the offers is written down first, in the words `31 bad ; 17 ok`, and so is the answer, part by
-part: a small manager decides by what it has just written, not by what it would have to put together. It finds things by
-what stands before them, so a target always comes before what belongs to it.
+What a program said of the offers is written down first, and so is the answer: a small manager decides by what it has
+just written, not by what it would have to put together. Of one part these are the words `17 ok ; final 17 = ( 4 + 9 ) +
+4`; of several it is what stands of each, in their order, `17 = ( 4 + 9 ) + 4 ; 31 bad ; ask 31`, so that the next list,
+and at last the answer, are copies of the list before with what is new. It finds things by what stands before them, so a
+target always comes before what belongs to it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from orgthink.training.teachers.seen import CALCULATORS, Move, Round, Seen, call
 
 LOOKED_AT = 4
 """Offers that are checked at once."""
-TRUSTING = 0.1
+TRUSTING = 0.05
 """Share of the moments at which offers are taken unchecked."""
 
 
@@ -64,27 +66,40 @@ class _Part:
 def move(seen: Seen, rng: random.Random) -> Move:
     """The next move."""
     parts = _parts(seen)
-    judged = "".join(f"{target} {'ok' if right else 'bad'} ; " for target, _, right in _verdicts(seen.rounds[-1:]))
     unsolved = [part for part in parts if part.good is None]
     fresh = sorted(((part, offer) for part in unsolved for offer in part.fresh), key=lambda one: one[0].offers[one[1]])
     fresh = fresh[:LOOKED_AT]
     none_asked = [part for part in unsolved if not part.fresh]
     trusting = bool(fresh) and not none_asked and rng.random() < TRUSTING
-    if not unsolved or seen.left <= 1 or trusting:
-        return f"{judged}final {SEPARATOR.join(part.told for part in parts)}", []
+    ended = not unsolved or seen.left <= 1 or trusting
+    noted = _noted(seen, parts, ended)
+    if ended:
+        return f"{noted}final{f' {parts[0].told}' if len(parts) == 1 else ''}", []
     if "standard_reasoner" not in seen.tools:
         return _tried(unsolved[0], rng)
     if fresh and (not none_asked or len(fresh) == LOOKED_AT or rng.random() < 0.5):
         calls = _check(seen, fresh, len(parts), rng)
         more = none_asked if seen.most > len(calls) and rng.random() < 0.7 else []
         asked = _ask(seen, more, len(parts), seen.most - len(calls), rng)
-        return f"{judged}check{_named(more)}", [*calls, *asked]
-    return f"{judged}ask{_named(none_asked)}", _ask(seen, none_asked, len(parts), seen.most, rng)
+        return f"{noted}check{_named(more)}", [*calls, *asked]
+    return f"{noted}ask{_named(none_asked)}", _ask(seen, none_asked, len(parts), seen.most, rng)
 
 
 def answer(seen: Seen) -> str:
     """The solutions that it would end with, in the order of the parts."""
     return SEPARATOR.join(part.best for part in _parts(seen))
+
+
+def _noted(seen: Seen, parts: Sequence[_Part], ended: bool) -> str:
+    """What a program has just said of one part; of several, what stands of each, or at the end would be answered."""
+    verdicts = _verdicts(seen.rounds[-1:])
+    if len(parts) == 1:
+        notes = [f"{target} {'ok' if right else 'bad'}" for target, _, right in verdicts]
+    elif verdicts or ended:
+        notes = [part.told if part.good or ended else f"{part.target} bad" for part in parts]
+    else:
+        notes = []
+    return "".join(f"{note} ; " for note in notes)
 
 
 def _named(parts: Sequence[_Part]) -> str:
