@@ -21,7 +21,6 @@ from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
-from orgthink.tools.agents import ROLES
 
 MOST_REPEATS = 10_000
 """A task that draws known problems this often in a row has no others."""
@@ -116,47 +115,44 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
 class Voting(Protocol):
     """An organization whose agents are asked the same, in the hope that they do not all say the same."""
 
-    def alike(self, capacity: int) -> int:
-        """How many of them there are."""
+    def alike(self, capacity: int) -> Mapping[str, int]:
+        """How many of them there are, by role."""
         ...
 
 
-def require_chance(organization: Organization, sampling: Sampling, capacity: int) -> None:
+def require_chance(
+    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec] | None = None
+) -> None:
     """UserError if all traces that vote would be one and the same: then there is nothing to vote about."""
-    alike = organization.alike(capacity) if isinstance(organization, Voting) else 1
-    if alike > 1 and sampling.temperature == 0:
-        raise UserError(
-            f"{organization.name}: {alike} thinkers at temperature 0 all think the same; "
-            "give them a temperature, such as 1, or let there be but one"
-        )
+    votes = organization.alike(capacity) if isinstance(organization, Voting) else {}
+    for role, alike in votes.items():
+        drawn = roles[role].sampling if roles and role in roles else sampling
+        if alike > 1 and drawn.temperature == 0:
+            raise UserError(
+                f"{organization.name}: {alike} thinkers at temperature 0 all think the same; "
+                f"give them a temperature, such as --sampling {role}.temperature=1, or do without the vote"
+            )
 
 
 @runtime_checkable
 class Calling(Protocol):
-    """An organization whose root calls tools in rounds, and waits for them."""
+    """An organization whose root calls agents side by side, and waits for them."""
 
     @property
-    def calls(self) -> int:
-        """Of a round, at most."""
-        ...
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        """What may be called."""
+    def at_once(self) -> int:
+        """How many, at most; the root is not one of them."""
         ...
 
 
 def crowded(organization: Organization, capacity: int) -> str | None:
     """A line on a pool in which agents that are called in one round wait for each other; `None` if there is room."""
-    if not isinstance(organization, Calling) or ROLES.keys().isdisjoint(organization.tools):
-        return None
-    wanted = 1 + organization.calls
-    if capacity >= wanted:
+    called = organization.at_once if isinstance(organization, Calling) else 0
+    if not called or capacity > called:
         return None
     room = max(1, capacity - 1)
     return (
-        f"{organization.name}: a round may call {wanted - 1} agents, and --capacity {capacity} lets {room} "
-        f"of them work at once; --capacity {wanted} lets all"
+        f"{organization.name}: a round may call {called} agents, and --capacity {capacity} lets {room} "
+        f"of them work at once; --capacity {called + 1} lets all"
     )
 
 
@@ -178,8 +174,7 @@ def jobs(plan: Evaluation) -> list[Job]:
     organizations = [spec.named(label) for label, spec in plan.organizations.items()]
     require_roles(organizations, plan.roles)
     for organization in organizations:
-        thinker = plan.roles.get("thinker")
-        require_chance(organization, thinker.sampling if thinker else plan.sampling, plan.limits.capacity)
+        require_chance(organization, plan.sampling, plan.limits.capacity, plan.roles)
     return [
         Job(organization, problem, sample)
         for problem in distinct(plan.task, plan.split, plan.seed, plan.n)

@@ -1,9 +1,13 @@
 """The README's code block runs, and what it says about commands is true."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from orgthink.cli import main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -28,3 +32,20 @@ def test_every_path_in_the_tree_exists():
         path = line.split("  ")[0].strip()
         if path:
             assert (ROOT / path).exists(), path
+
+
+DRY_RUNS = re.findall(r"^orgthink (.*--dry-run)", README + (ROOT / "docs" / "training.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", DRY_RUNS)
+def test_a_dry_run_works_as_it_is_pasted(line, tmp_path, monkeypatch, capsys):
+    """Where there is neither a model nor a file of problems, it says what has to be named."""
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line)) == 0
+    out, err = capsys.readouterr()
+    assert all(name in err for name in json.loads(out)["unnamed"])
+    assert ("rows.jsonl" in err or "dapo.jsonl" in err) == ("math:" in line)
+
+
+def test_readme_shows_dry_runs():
+    assert len(DRY_RUNS) >= 4

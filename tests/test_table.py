@@ -35,6 +35,16 @@ def test_without_a_manager_the_columns_are_missing() -> None:
     assert not set(OURS) & set(rows_of(ALONE, UNKNOWN)["alone"])
 
 
+def test_several_samples_of_a_problem_show_pass_at_k() -> None:
+    """An organization with fewer, in a run that was stopped, has none."""
+    wrong = replace(ALONE, id="p|alone|1", sample=1, grade=Grade(0, 1))
+    rows = rows_of(ALONE, wrong, UNKNOWN)
+    assert rows["alone"]["pass@2 %"].startswith("100 [")
+    assert rows["alone"]["all correct %"].startswith("50 [")
+    assert rows["unknown"]["pass@2 %"] == "–"
+    assert not any("pass@" in name for name in rows_of(ALONE, UNKNOWN)["alone"])
+
+
 @pytest.mark.parametrize(("episodes", "told"), [((MANAGED, ALONE), True), ((ALONE,), False)])
 def test_the_caption_tells_the_unit_of_costs(episodes, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
     print_table(summarise(episodes), {"problems": "1 test problem", "seed": "0"})

@@ -46,7 +46,7 @@ class Options:
     max_tokens: int = 512
     """Tokens that each agent may sample."""
     renew: bool = False
-    """The budget is renewed at each Join, as in the paper."""
+    """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns."""
     temperature: float = 1.0
     """0 is greedy."""
     seed: int = 0

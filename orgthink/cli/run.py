@@ -45,9 +45,9 @@ class Run(Options):
         organized = self.organize((self.organization,))
         ((label, how),) = organized.items()
         organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
-        require_chance(organization, sampling, limits.capacity)
-        warn([organization], limits.capacity)
         others = self.backed(organized)
+        require_chance(organization, sampling, limits.capacity, others)
+        warn([organization], limits.capacity)
         async with engines([spec, *(role.engine for role in others.values())]) as opened:
             roles = {name: Backing(opened[role.engine], role.sampling) for name, role in others.items()}
             return tell(await watched(organization, problem, Backing(opened[spec], sampling), roles, limits))

@@ -35,6 +35,7 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table."""
     solver = ["solver %"] if any("solver_correct" in row for row in summary.values()) else []
+    several = sorted({row["k"] for row in summary.values() if "k" in row})
     led = any("rounds" in row for row in summary.values())
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
@@ -42,6 +43,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         "organization",
         "n",
         "all correct %",
+        *(f"pass@{k} %" for k in several),
         *solver,
         *partly,
         "critical path",
@@ -56,7 +58,8 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     for name, row in summary.items():
         found = row["at_least"][: most - 1]
         found += [_NONE] * (most - 1 - len(found))
-        shares = [row["all_correct"], *(row.get("solver_correct", _NONE) for _ in solver), *found]
+        passed = [row["pass_at_k"] if row.get("k") == k else _NONE for k in several]
+        shares = [row["all_correct"], *passed, *(row.get("solver_correct", _NONE) for _ in solver), *found]
         quantities = (*_QUANTITIES, *(_OF_MANAGERS if led else ()))
         numbers = [_show(row.get(key, _NONE), 1, digits) for key, digits in quantities]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]

@@ -28,6 +28,7 @@ class Train:
     """Train a model by a recipe; checkpoints are Hugging Face folders.
 
     Ctrl-C finishes the step and saves; a second one stops at once. `--resume DIR` goes on exactly where it was saved.
+    With `--backend verl` Ctrl-C stops at once and saves nothing: what is lost is the steps since the last checkpoint.
     """
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = "pocket"
@@ -119,14 +120,14 @@ class Train:
 
 def _look_ahead(training: Training, path: Path) -> int:
     """Say what a run would be, and what it still needs. UserError for what is wrong."""
-    from orgthink.training.outlook import outlook, require
+    from orgthink.training.outlook import outlook, unnamed
 
-    require(training.job)
+    needs = unnamed(training.job)
     require_vacant(path)
-    seen = outlook(training.job)
-    print(json.dumps({"recipe": training.recipe, "out": str(path), **seen}, indent=2, ensure_ascii=False))
-    if seen["unnamed"]:
-        print(f"orgthink: a run of this recipe needs {' and '.join(seen['unnamed'])}", file=sys.stderr)
+    seen = {"recipe": training.recipe, "out": str(path), "unnamed": needs, **outlook(training.job)}
+    print(json.dumps(seen, indent=2, ensure_ascii=False))
+    if needs:
+        print(f"orgthink: a run of this recipe needs {' and '.join(needs)}", file=sys.stderr)
     return 0
 
 

@@ -16,25 +16,41 @@ from functools import cached_property
 from typing import NamedTuple
 
 from orgthink.episode import FormatError
+from orgthink.errors import UserError
 from orgthink.grammar.actions import Action, Answer, Event, Fork, Join, Malformed, Return, Think
 
 STOP_KEYS = range(1, 17)
 """Keys whose Join tag engines are told to stop at; the runtime stops at every other key itself."""
 
-_LONGEST_TAG = 32
-"""A `<` this far back that is still open is text, not the start of a tag."""
+_DIGITS = 9
+"""Of a key, at most."""
+_PLAIN = re.compile(r"<[^<>{}]+>")
+_KEYED = re.compile(r"<[^<>{}]*\{\}[^<>{}]*>")
+_NUMBER = re.compile(r"(-*([0-9]|\{\}))+")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The spelling of the tags; `{}` is the key. Reading also accepts a keyed tag without its hyphen."""
+    """The spelling of the tags: `<…>`, with `{}` for the key in those of Fork and Join. Reading also accepts a keyed
+    tag without its hyphen. No two tags that one agent reads may differ in numbers alone."""
 
     fork: tuple[str, str] = ("<FORK-{}>", "</FORK-{}>")
     join: str = "<JOIN-{}>"
     joined: tuple[str, str] = ("", "</JOIN-{}>")
-    """What stands before and after the text that a Join injects."""
+    """What stands before, which may be nothing, and after the text that a Join injects."""
     answer: tuple[str, str] = ("<ANSWER>", "</ANSWER>")
     returns: tuple[str, str] = ("<RETURN>", "</RETURN>")
+
+    def __post_init__(self) -> None:
+        keyed = (*self.fork, self.join, *filter(None, self.joined[:1]), self.joined[1])
+        plain = (*self.answer, *self.returns)
+        for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), (plain, _PLAIN, "<NAME>")):
+            for tag in tags:
+                if not form.fullmatch(tag):
+                    raise UserError(f"{tag!r} is no tag that can be read there: write it as {written}")
+        for tags in ((*keyed, *self.answer), (*keyed, *self.returns)):
+            if len({_NUMBER.sub("{}", tag) for tag in tags}) < len(tags):
+                raise UserError(f"two of the tags are alike, or differ in numbers alone: {' '.join(tags)}")
 
     @cached_property
     def patterns(self) -> dict[str, str]:
@@ -50,16 +66,23 @@ class Dialect:
             "return_end": self.returns[1],
         }
         spelled = {name: re.escape(tag).replace(r"\-\{\}", r"-?\{\}") for name, tag in tags.items()}
-        return {name: tag.replace(r"\{\}", "([0-9]{1,9})") for name, tag in spelled.items()}
+        key = f"[0-9]{{1,{_DIGITS}}}"
+        return {name: tag.replace(r"\{\}", f"(?P<{name}_key>{key})") for name, tag in spelled.items()}
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters of the longest tag: a `<` this far back that is still open is text, not the start of a tag."""
+        tags = (*self.fork, self.join, *self.joined, *self.answer, *self.returns)
+        return max(len(tag.replace("{}", "9" * _DIGITS)) for tag in tags)
 
     def compile(self, names: Iterable[str]) -> re.Pattern[str]:
         """One pattern for the named tags; `lastgroup` tells which matched."""
         return re.compile("|".join(f"(?P<{name}>{self.patterns[name]})" for name in names))
 
-    def key(self, tag: str) -> str:
-        """The key inside a keyed tag: digits without leading zeros."""
-        digits = re.search("[0-9]+", tag)
-        return str(int(digits[0])) if digits else ""
+    def key(self, tag: re.Match[str]) -> str:
+        """The key of a tag that was found: digits without leading zeros; empty for a tag without a key."""
+        digits = tag.groupdict().get(f"{tag.lastgroup}_key")
+        return str(int(digits)) if digits else ""
 
     def render(self, action: Action) -> str:
         """The canonical text of an action."""
@@ -124,7 +147,8 @@ class AsyncThinkScanner:
                 self._tag(tag, events)
         rest = self._tail[position:]
         start = rest.rfind("<")
-        cut = start if start >= 0 and ">" not in rest[start:] and len(rest) - start < _LONGEST_TAG else len(rest)
+        begun = start >= 0 and ">" not in rest[start:] and len(rest) - start < self._dialect.longest
+        cut = start if begun else len(rest)
         self._take(rest[:cut])
         self._tail = rest[cut:]
         return events
@@ -165,7 +189,7 @@ class AsyncThinkScanner:
         events.append(Event(Join(self._key(tag)) if name == "join" else Malformed(written), self._end))
 
     def _key(self, tag: re.Match[str]) -> str:
-        return self._dialect.key(tag[0])
+        return self._dialect.key(tag)
 
     def _element(self, opened: re.Match[str], body: str) -> Action:
         match opened.lastgroup:
@@ -221,10 +245,10 @@ def _joined(text: str, dialect: Dialect) -> Iterator[_Joined]:
     ends: dict[str, list[re.Match[str]]] = defaultdict(list)
     joins: dict[str, list[re.Match[str]]] = defaultdict(list)
     for tag in reversed(list(dialect.compile(["join", "join_end"]).finditer(text))):
-        (joins if tag.lastgroup == "join" else ends)[dialect.key(tag[0])].append(tag)
+        (joins if tag.lastgroup == "join" else ends)[dialect.key(tag)].append(tag)
     position = 0
     for join in dialect.compile(["join"]).finditer(text):
-        key = dialect.key(join[0])
+        key = dialect.key(join)
         if join.start() < position:
             continue
         for tags in (joins[key], ends[key]):

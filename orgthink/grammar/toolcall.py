@@ -29,6 +29,9 @@ from orgthink.errors import UserError
 from orgthink.grammar.solution import THINK, THOUGHT
 from orgthink.grammar.strict_json import dump, escaped, kind, parse, shown
 
+FINAL = "final_answer"
+"""The call that ends the rounds. It takes nothing, and is a call, but no tool."""
+
 _TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
 _TAG_LIKE = re.compile(r"<(?![\s\d=])")
 """Where a tag may begin, of this grammar or another. `1 < 2`, `x<3` and `n<=4` stay as they are."""

@@ -22,12 +22,6 @@ def all_correct(episode: Episode) -> bool | None:
     return None if episode.grade is None else episode.grade.all_correct
 
 
-def avg_at_k(samples: Sequence[Episode]) -> float | None:
-    """Share of the graded samples of one problem that are all correct (avg@k); `None` if none is graded."""
-    graded = _graded(samples)
-    return sum(graded) / len(graded) if graded else None
-
-
 def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:
     """Chance that at least one of k samples of a problem is all correct; `None` if fewer than k are graded.
 
@@ -36,10 +30,6 @@ def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:
     """
     if k < 1:
         raise ValueError(f"k is {k}: pass@k needs at least one sample")
-    graded = _graded(samples)
+    graded = [episode.grade.all_correct for episode in samples if episode.grade is not None]
     n, c = len(graded), sum(graded)
     return 1 - comb(n - c, k) / comb(n, k) if n >= k else None
-
-
-def _graded(samples: Sequence[Episode]) -> list[bool]:
-    return [episode.grade.all_correct for episode in samples if episode.grade is not None]

@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import sqrt
-from statistics import NormalDist, fmean, pstdev, stdev
+from statistics import NormalDist, fmean, stdev
 
 CONFIDENCE = 0.95
 """Of every interval."""
 
 _RESAMPLES = 5000
 _Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""97.5 % quantiles of Student's t with 1 … 10 degrees of freedom."""
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
+"""97.5 % quantiles of Student's t with 1 … 13 degrees of freedom."""
 
 Values = Iterable[tuple[str, float | None]]
 """The id of a problem and the value of one sample of it."""
@@ -44,15 +44,22 @@ def proportion(values: Values) -> Estimate:
 
     Wilson's stays inside 0 … 1 and has a width at 0 and 1, where a t-interval or a bootstrap has none. With several
     samples a problem it is computed for the effective number of samples p(1 - p) / Var(p), the variance taken between
-    problems (Franco et al. 2019). Where that variance is 0 it is the number of problems, the cautious end. One sample
-    a problem gives the plain Wilson interval.
+    problems, and that of fewer problems trusted less, by the quantile of Student's t (Franco et al. 2019): for many
+    samples it comes to the t-interval of the problems' means. The effective number is at most that of the samples, and
+    at least that of the problems, where nothing but the problem decides; there, as at one sample a problem, this is
+    the plain Wilson interval.
+
+    Of intervals for shares from 0.2 to 0.8 some 92 % or more hold the truth, of 5 problems or fewer often 99 %; near 0
+    and 1, where all depends on a few problems, it may be 90 %.
     """
     means, n = _means(values)
     if not means:
         return Estimate(None, None, None, 0)
     p, problems = fmean(means.values()), len(means)
-    variance = pstdev(means.values()) ** 2 / problems
-    effective = min(p * (1 - p) / variance, n) if variance > 1e-12 else problems
+    effective = float(problems)
+    if 0 < p < 1 and problems > 1:
+        variance = max(stdev(means.values()) ** 2 / problems, p * (1 - p) / n)
+        effective = max(effective, p * (1 - p) / variance * (_Z / _student(problems - 1)) ** 2)
     centre = (p + _Z**2 / (2 * effective)) / (1 + _Z**2 / effective)
     half = _Z * sqrt(p * (1 - p) / effective + (_Z / (2 * effective)) ** 2) / (1 + _Z**2 / effective)
     return Estimate(p, max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)), n)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from orgthink.episode import Episode, Origin, Trace
 from orgthink.grammar.toolcall import (
+    FINAL,
     TAGS,
     BadCall,
     CallStatus,
@@ -28,9 +29,6 @@ from orgthink.grammar.toolcall import (
 
 MANAGER = "manager"
 """Role of a root that calls tools in rounds."""
-
-FINAL_ANSWER = "final_answer"
-"""The call that ends the rounds. It is a call, but no tool."""
 
 _KEY = re.compile(r"[1-9][0-9]*\.[1-9][0-9]*")
 """Of the fork that does a call: its round and its place in the reply, such as `2.1`."""
@@ -48,7 +46,7 @@ class Round:
     @property
     def ends(self) -> bool:
         """Whether it calls `final_answer`; whatever else it calls is not made then."""
-        return any(isinstance(call, ToolCall) and call.name == FINAL_ANSWER for call in self.reply.calls)
+        return any(isinstance(call, ToolCall) and call.name == FINAL for call in self.reply.calls)
 
 
 def managed(episode: Episode) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from orgthink.episode import Episode, FormatError, StopReason
 from orgthink.grammar.toolcall import CallStatus
-from orgthink.measure.accuracy import all_correct, at_least
+from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
 from orgthink.measure.latency import critical_path
@@ -52,10 +52,11 @@ def summarise(episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
 
     Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share, `ungraded`
-    the number that no accuracy knows of, `usage` what each role used. Organizations with a solver have
-    `solver_correct` too, those whose cost is known `cost_units`, and those with a manager `OF_MANAGERS` and what share
-    of the calls went to each tool, to each model and to each status. Shares have Wilson intervals, quantities
-    t-intervals, both over problems (see `orgthink.measure.estimate`).
+    the number that no accuracy knows of, `usage` what each role used. Where problems have k > 1 samples there are `k`,
+    `avg_at_k`, which is `all_correct` by another name, and `pass_at_k`, whose n counts problems. Organizations with a
+    solver have `solver_correct` too, those whose cost is known `cost_units`, and those with a manager `OF_MANAGERS` and
+    what share of the calls went to each tool, to each model and to each status. Shares have Wilson intervals,
+    quantities t-intervals, both over problems (see `orgthink.measure.estimate`).
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -100,6 +101,7 @@ def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
         "problems": len({episode.problem.id for episode in episodes}),
         "ungraded": sum(episode.grade is None for episode in episodes),
         "all_correct": share(all_correct),
+        **_of_several(episodes),
         **({"solver_correct": share(solver_correct)} if solved else {}),
         "at_least": [share(lambda episode, a=a: at_least(episode, a)) for a in range(1, required + 1)],
         **{name: _mean(episodes, measure) for name, measure in QUANTITIES.items()},
@@ -111,6 +113,19 @@ def _summary(episodes: Sequence[Episode]) -> dict[str, Any]:
         "errors": share(_failed),
         "usage": {row.role: _used(row, len(episodes)) for row in usage(episodes)},
     }
+
+
+def _of_several(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """avg@k and pass@k, for k > 1 samples a problem; a problem of which fewer are graded has no pass@k."""
+    samples: defaultdict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        samples[episode.problem.id].append(episode)
+    k = max(map(len, samples.values()))
+    if k == 1:
+        return {}
+    passed = ((problem, pass_at_k(of_one, k)) for problem, of_one in samples.items())
+    averaged = _values(episodes, all_correct)
+    return {"k": k, "avg_at_k": asdict(proportion(averaged)), "pass_at_k": asdict(proportion(passed))}
 
 
 def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:

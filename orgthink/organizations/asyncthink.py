@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orgthink.episode import FormatError, Problem, StopReason
-from orgthink.grammar.actions import Action, Answer, Fork, Join, Malformed, Return
+from orgthink.episode import Problem, StopReason
+from orgthink.grammar.actions import Action, Answer, Fork, Join, Malformed, Return, Scanner
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.organizations.prompts import prompt
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.session import Session
 
 
@@ -20,7 +21,8 @@ class AsyncThink:
     prompts: str = "paper"
     """Prompt style."""
     tolerant: bool = False
-    """After a format error go on with a notice, for untrained models; else the episode ends, as in training."""
+    """After a format error, or a Fork that the budget forbids, go on with a notice, for untrained models; else the
+    episode ends, as in training."""
     overflow: Literal["error", "queue"] = "error"
     """A Fork beyond c - 1 workers: a format error, or it waits for a place."""
     dialect: Dialect = DIALECT
@@ -31,51 +33,58 @@ class AsyncThink:
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         organizer = session.agent("organizer", self._prompt("organizer", problem, session))
-        return await self._organize(organizer, problem, session)
+        answer = await self._act(organizer, organizer_scanner(self.dialect), problem, session)
+        if answer is None and organizer.stop is not StopReason.FORMAT:
+            session.unanswered(organizer)
+        return answer
 
-    async def _organize(self, organizer: Agent, problem: Problem, session: Session) -> str | None:
-        """Act on what an organizer says until it answers or, forked itself, returns."""
-        forked = organizer.parent is not None
-        scanner = worker_scanner(self.dialect, forks=True) if forked else organizer_scanner(self.dialect)
+    async def _act(self, agent: Agent, scanner: Scanner, problem: Problem, session: Session) -> str | None:
+        """Act on what an agent says until it answers or, forked itself, returns.
+
+        What a worker writes by mistake is text: the format errors of section 3.2 are those of who organizes.
+        """
         keys = Keys(session.capacity, queue=self.overflow == "queue")
-        async for action in organizer.act(scanner):
+        async for action in agent.act(scanner):
+            if isinstance(action, Malformed) and agent.parent is not None:
+                continue
             fault = keys.check(action)
             if fault is not None:
-                session.fault(organizer, fault, self._detail(action))
+                session.fault(agent, fault, self._detail(action))
                 if not self.tolerant:
-                    organizer.stop = StopReason.FORMAT
+                    agent.stop = StopReason.FORMAT
                     return None
-                await self._notify(organizer, action, fault)
+                await self._notify(agent, action, fault.replace("_", " ").lower())
                 continue
             match action:
                 case Fork(key, query):
                     worker = session.agent("worker", self._prompt("worker", problem, session, query.strip()))
-                    session.fork(organizer, key, worker, lambda child: self._work(child, problem, session))
+                    try:
+                        session.fork(agent, key, worker, lambda child: self._work(child, problem, session))
+                    except BudgetExhausted as error:
+                        if not self.tolerant:
+                            raise
+                        agent.error = str(error)
+                        keys.taken.remove(key)
+                        await self._notify(agent, action, agent.error)
                 case Join(key):
-                    result = await session.join(organizer, key)
-                    organizer.inject(self.dialect.injection(key, result.text), source=result.source)
+                    result = await session.join(agent, key)
+                    agent.inject(self.dialect.injection(key, result.text), source=result.source)
                 case Answer(text) | Return(text):
                     return text.strip()
-        if not forked:
-            session.unanswered(organizer)
         return None
 
     async def _work(self, worker: Agent, problem: Problem, session: Session) -> str | None:
-        """What a worker returns. One that may fork is an organizer that ends with a Return."""
-        if worker.account.depth > 0:
-            return await self._organize(worker, problem, session)
-        async for action in worker.act(worker_scanner(self.dialect)):
-            if isinstance(action, Return):
-                return action.text.strip()
-        return None
+        """What a worker returns. Where the budget is deep enough, it may organize workers of its own."""
+        scanner = worker_scanner(self.dialect, forks=worker.account.depth > 0)
+        return await self._act(worker, scanner, problem, session)
 
-    async def _notify(self, organizer: Agent, action: Action, fault: FormatError) -> None:
-        """Tell a tolerated organizer in one line that what it said was not done."""
-        notice = f"(not done: {fault.replace('_', ' ').lower()})"
+    async def _notify(self, agent: Agent, action: Action, why: str) -> None:
+        """Tell a tolerated agent in one line that what it said was not done."""
+        notice = f"(not done: {why})"
         if isinstance(action, Join):
-            organizer.inject(self.dialect.injection(action.key, notice))
+            agent.inject(self.dialect.injection(action.key, notice))
         else:
-            await organizer.interrupt(f" {notice} ")
+            await agent.interrupt(f" {notice} ")
 
     def _prompt(self, role: str, problem: Problem, session: Session, query: str = ""):
         return prompt(self.prompts, role, problem, capacity=session.capacity, query=query)

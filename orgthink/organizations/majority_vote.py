@@ -19,5 +19,5 @@ class MajorityVote(Parallel):
         if self.samples < 1:
             raise ValueError(f"samples is {self.samples}: it must be at least 1")
 
-    def alike(self, capacity: int) -> int:
+    def thinkers(self, capacity: int) -> int:
         return self.samples

@@ -26,9 +26,13 @@ class Parallel:
 
     roles = ("thinker",)
 
-    def alike(self, capacity: int) -> int:
-        """How many are asked the same and vote."""
+    def thinkers(self, capacity: int) -> int:
+        """How many vote."""
         return capacity
+
+    def alike(self, capacity: int) -> dict[str, int]:
+        """How many are asked the same, by role."""
+        return {"thinker": self.thinkers(capacity)}
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         controller = session.controller()
@@ -36,9 +40,11 @@ class Parallel:
         async def work(thinker: Agent) -> str | None:
             return await think(thinker, session, self.dialect)
 
-        keys = [str(i) for i in range(1, self.alike(session.capacity) + 1)]
-        for key in keys:
-            thinker = caller(session, "thinker", prompt(self.prompts, "sequential", problem))
-            session.fork(controller, key, thinker, work)
+        keys: list[str] = []
+        with session.until_spent(controller):
+            for i in range(1, self.thinkers(session.capacity) + 1):
+                thinker = caller(session, "thinker", prompt(self.prompts, "sequential", problem))
+                session.fork(controller, str(i), thinker, work)
+                keys.append(str(i))
         results = [await session.join(controller, key) for key in keys]
         return vote(problem, [result.text for result in results if result.status is Status.OK])

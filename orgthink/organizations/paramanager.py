@@ -16,16 +16,25 @@ from typing import Literal
 from orgthink.episode import FormatError, Message, Problem, StopReason
 from orgthink.errors import pick
 from orgthink.grammar.solution import read_proposal
-from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags, Response, ToolCall, read_reply, render_responses
+from orgthink.grammar.toolcall import (
+    FINAL,
+    TAGS,
+    CallStatus,
+    CallTags,
+    Response,
+    ToolCall,
+    read_reply,
+    render_responses,
+)
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.rounds import Rounds
 from orgthink.organizations.speech import CALL
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
-from orgthink.tools.agents import ROLES
+from orgthink.tools.agents import REASONER, ROLES, SAMPLES
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool
-from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, served, toolbox
+from orgthink.tools.toolbox import ENSEMBLE, TOOLS, Suite, described, listed, pool_text, resources, served, toolbox
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,22 @@ class ParaManager:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Everyone with a model: the manager, the agents that are tools, the members of the pool."""
-        return ("manager", *(["summarizer"] if self.synthesis == "summarizer" else []), *self._agents, *self.pool)
+        """Everyone with a model: the manager, and the members of the pool, or without one the agents that are tools."""
+        writer = ("summarizer",) if self.synthesis == "summarizer" else ()
+        return ("manager", *writer, *(self.pool or self._agents))
 
     @property
     def _agents(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(ROLES[tool] for tool in self.tools if tool in ROLES))
+
+    @property
+    def at_once(self) -> int:
+        """Agents that a round may call at once."""
+        return self.calls if self._agents else 0
+
+    def alike(self, capacity: int) -> dict[str, int]:
+        """Thinkers of an ensemble, by the role whose model they have: they are asked the same and vote."""
+        return {next(iter(self.pool), REASONER): SAMPLES} if ENSEMBLE in self.tools else {}
 
     def toolbox(self, models: tuple[str, ...]) -> dict[str, Tool]:
         """The tools over models that the manager knows by these ids."""

@@ -13,13 +13,12 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from orgthink.episode import FormatError
-from orgthink.grammar.toolcall import BadCall, CallStatus, Reply, Response, ToolCall
+from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, Reply, Response, ToolCall
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.result import Result
 from orgthink.tools.faults import INJECTED, Faults, injected
 from orgthink.tools.tool import Desk, Tool, status_of
-from orgthink.tools.toolbox import FINAL
 
 _SHOWN = 64
 """Characters of a name that are shown."""
@@ -115,7 +114,7 @@ class Rounds:
         try:
             session.fork(self.manager, order.key, agent, work, seconds=self.seconds)
         except BudgetExhausted as error:
-            return Response(tool.name, CallStatus.EXEC_ERR, f"budget exhausted: {error}")
+            return Response(tool.name, CallStatus.EXEC_ERR, str(error))
         return order
 
     async def _response(self, order: Order) -> Response:

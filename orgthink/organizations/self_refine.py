@@ -7,7 +7,6 @@ Each step is a call of its own, named after its work, and sees of the others wha
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +15,6 @@ from orgthink.grammar.verdict import FORMS, Verdict, read_report
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.speech import NOTHING, Said, answered, hear
 from orgthink.runtime.agent import Agent
-from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.session import Session
 
 STEPS = {"sequential": "thinker", "feedback": "critic", "refine": "thinker"}
@@ -42,9 +40,10 @@ class SelfRefine:
             prompt(self.prompts, template, Problem("", "", "", ""))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        ask = partial(self._ask, problem, session, session.controller())
+        root = session.controller()
+        ask = partial(self._ask, problem, session, root)
         draft = await ask("draft", "sequential")
-        with suppress(BudgetExhausted):  # then the draft stands as it is
+        with session.until_spent(root):
             for i in range(1, self.rounds + 1):
                 feedback = await ask(f"feedback-{i}", "feedback", draft.text)
                 if not feedback.whole:

@@ -52,27 +52,30 @@ class VerifierCorrector:
             prompt(self.prompts, template, Problem("", "", "", ""))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        ask = partial(self._ask, problem, session, session.controller())
+        root = session.controller()
+        ask = partial(self._ask, problem, session, root)
         draft = await ask("solution", "solver")
-        if self.improve:
-            improved = await ask("improvement", IMPROVE, draft.text)
-            draft = improved if improved.whole else draft
         drafts, believed = [draft], list[str]()
         passed, failed = 0, 0
-        for i in range(1, self.rounds + 1):
-            report = await self._verify(ask, i, draft)
-            if report.verdict is Verdict.CORRECT and draft.answer is not None:
-                believed.append(draft.answer)
-                passed, failed = passed + 1, 0
-                if passed == self.passes:
-                    return draft.answer
-            elif report.verdict is not Verdict.UNPARSED:  # what has no answer fails, whatever is said of it
-                passed, failed = 0, failed + 1
-                if failed == self.failures or i == self.rounds:
-                    break
-                corrected = await ask(f"correction-{len(drafts)}", "corrector", draft.text, report.findings)
-                draft = corrected if corrected.whole else draft
-                drafts.append(draft)
+        with session.until_spent(root):
+            if self.improve:
+                improved = await ask("improvement", IMPROVE, draft.text)
+                draft = improved if improved.whole else draft
+                drafts = [draft]
+            for i in range(1, self.rounds + 1):
+                report = await self._verify(ask, i, draft)
+                if report.verdict is Verdict.CORRECT and draft.answer is not None:
+                    believed.append(draft.answer)
+                    passed, failed = passed + 1, 0
+                    if passed == self.passes:
+                        return draft.answer
+                elif report.verdict is not Verdict.UNPARSED:  # what has no answer fails, whatever is said of it
+                    passed, failed = 0, failed + 1
+                    if failed == self.failures or i == self.rounds:
+                        break
+                    corrected = await ask(f"correction-{len(drafts)}", "corrector", draft.text, report.findings)
+                    draft = corrected if corrected.whole else draft
+                    drafts.append(draft)
         return answered(_chosen(problem, drafts, believed), draft, session)
 
     async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:

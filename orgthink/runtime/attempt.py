@@ -66,7 +66,7 @@ async def _run(organization: Organization, session: Session, end: _End) -> None:
     except Failure as error:
         end.stop, end.error = StopReason.ERROR, str(error)
     except BudgetExhausted as error:
-        end.stop, end.error = StopReason.BUDGET, f"budget exhausted: {error}"
+        end.stop, end.error = StopReason.BUDGET, str(error)
     except BaseExceptionGroup as group:  # a bug in a forked task: raise it as itself
         raise group.exceptions[0] from group
 

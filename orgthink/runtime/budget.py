@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+
+TURNS = 1000
+"""Turns of an episode that nothing else would end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,19 @@ class Limits:
             if value is not None and not value >= 0:  # NaN is not either
                 raise ValueError(f"{name} is {value}: it must be a number from 0 on")
 
+    @property
+    def allowed(self) -> Budget:
+        """The budget, as it is kept to: an agent with new tokens at every Join could go on without end, so turns are
+        limited where nothing else would end the episode."""
+        ends = (self.budget.tokens, self.budget.turns, self.agent_tokens, self.episode_seconds)
+        return replace(self.budget, turns=TURNS) if all(limit is None for limit in ends) else self.budget
+
 
 class BudgetExhausted(Exception):
-    """A budget ran out. The message names which."""
+    """A budget ran out: which, is what it is made with."""
+
+    def __str__(self) -> str:
+        return f"budget exhausted: {super().__str__()}"
 
 
 class Account:
@@ -97,3 +110,9 @@ class Account:
         if self.left(name) < amount:
             raise BudgetExhausted(name)
         self.spend(name, amount)
+
+    def require_left(self, *names: str) -> None:
+        """Raises BudgetExhausted if nothing is left of one of these."""
+        for name in names:
+            if self.left(name) <= 0:
+                raise BudgetExhausted(name)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,7 +71,7 @@ class Session:
         self.unavailable: str | None = None
         """The first error of a fork without an engine, such as a server that is gone."""
         self._default, self._roles = default, dict(roles or {})
-        self._account = Account(self.limits.budget)
+        self._account = Account(self.limits.allowed)
         self._watch: Watcher = watch or (lambda kind, agent, text: None)
         self._forks: defaultdict[str, dict[str, _Fork]] = defaultdict(dict)
         """By parent and key, until they are joined."""
@@ -143,16 +144,16 @@ class Session:
     ) -> None:
         """Let `child` do `work` beside its parent, which may join it by the key. The key must be free.
 
-        Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted. Its deadline is
-        `seconds` from its start, or that of the limits.
+        Its budget is what is left of the parent's, or `budget` within that; raises BudgetExhausted where that forbids
+        the fork, or leaves a child that decodes nothing to decode with. Its deadline is `seconds` from its start, or
+        that of the limits.
         """
         root = self.agents[:1]
         assert parent.parent or parent in root, f"{parent.id} is neither the root nor forked"
         assert child.parent is None and child not in root, f"{child.id} is the root or already forked"
         assert key not in self._forks[parent.id], f"{parent.id} has not joined {key} yet"
         account = parent.account.inherit(budget, deeper=child.decodes)
-        if account.left("cost") <= 0:
-            raise BudgetExhausted("cost")
+        account.require_left("cost", *(("tokens", "turns") if child.decodes else ()))
         account.require("forks")
         name = f"{parent.id}/{key}"
         self._names[name] += 1
@@ -185,6 +186,14 @@ class Session:
         """Fork and join at once."""
         self.fork(parent, key, child, work, budget, seconds)
         return await self.join(parent, key)
+
+    @contextmanager
+    def until_spent(self, parent: Agent) -> Iterator[None]:
+        """Around a parent's forks: a spent budget ends what is within, and its trace says so. What was found stands."""
+        try:
+            yield
+        except BudgetExhausted as error:
+            parent.stop, parent.error = StopReason.BUDGET, str(error)
 
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
         """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
@@ -255,7 +264,7 @@ class Session:
             child.cancel = CancelSource.LIMIT
             child.ended(StopReason.DEADLINE)
         except BudgetExhausted as error:
-            child.error = f"budget exhausted: {error}"
+            child.error = str(error)
             child.ended(StopReason.BUDGET)
         except Failure as error:
             child.error = str(error)

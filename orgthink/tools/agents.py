@@ -193,11 +193,13 @@ class Ensemble:
         return desk.session.code(self.name)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        keys = [str(i) for i in range(1, self.samples + 1)]
-        for key in keys:
-            thinker = asked(REASONER, {"model_id": self.model}, desk)
-            thinker.spend(0.0)  # the call pays for them all
-            desk.session.fork(agent, key, thinker, _think)
+        keys: list[str] = []
+        with desk.session.until_spent(agent):
+            for i in range(1, self.samples + 1):
+                thinker = asked(REASONER, {"model_id": self.model}, desk)
+                thinker.spend(0.0)  # the call pays for them all
+                desk.session.fork(agent, str(i), thinker, _think)
+                keys.append(str(i))
         results = [await desk.session.join(agent, key) for key in keys]
         return vote(desk.problem, [result.text for result in results if result.status is Status.OK])
 

@@ -9,14 +9,15 @@ from functools import cache
 
 from orgthink.engines.engine import Tools
 from orgthink.errors import UserError, pick
+from orgthink.grammar.toolcall import FINAL
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
-FINAL = "final_answer"
-"""The action that ends the rounds. It takes nothing."""
+ENSEMBLE = "ensemble_solver"
+"""The tool whose agents are all asked the same."""
 
 TOOLS = (
     "standard_reasoner",
@@ -25,7 +26,7 @@ TOOLS = (
     "search",
     "code_reasoner",
     "python",
-    "ensemble_solver",
+    ENSEMBLE,
 )
 """The suite, `final_answer` apart, in the order of the paper."""
 

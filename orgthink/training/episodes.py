@@ -22,8 +22,9 @@ from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import broken, grade, trouble
-from orgthink.grammar.toolcall import TAGS
+from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.accuracy import all_correct
+from orgthink.organizations.paramanager import ParaManager
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Backing
@@ -37,9 +38,9 @@ from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
 
 
-def _kind(reward: Any) -> str:
-    """Which reward it is, as an object or as JSON values. Runs from when there was but one do not say."""
-    return reward.get("kind", "asyncthink") if isinstance(reward, dict) else reward.kind
+def _kind(reward: Any) -> str | None:
+    """Which reward it is, as an object or as JSON values; `None`: none. Runs from when there was but one do not say."""
+    return reward.get("kind", "asyncthink") if isinstance(reward, dict) else getattr(reward, "kind", None)
 
 
 EpisodeReward = Annotated[
@@ -90,6 +91,11 @@ class RlSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         self.rollout.require()
+        if isinstance(self.reward, ParaManagerReward) and self.reward.tags != (tags := _tags(self.rollout)):
+            raise UserError(
+                f"the reward reads calls in {' '.join(self.reward.tags.all)}, and the manager writes them in "
+                f"{' '.join(tags.all)}: give both the same tags"
+            )
         next(task_named(self.rollout.task).problems("train", self.seed))
 
     def source(self) -> Episodes:
@@ -111,6 +117,12 @@ class RlSettings(Optimization):
         return "  ".join([*said, f"{took(line):.0f} s"])
 
 
+def _tags(plan: Rollout) -> CallTags:
+    """How the calls of a rollout's manager are spelled; the default where there is none."""
+    organization = plan.organization.named(plan.organization.organization)
+    return organization.tags if isinstance(organization, ParaManager) else TAGS
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What is kept between steps."""
@@ -126,8 +138,7 @@ class Episodes:
         self._settings, self._plan = settings, settings.rollout
         self._problems = Problems(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
-        organization = self._plan.organization.named(self._plan.organization.organization)
-        self._tags = getattr(organization, "tags", TAGS)
+        self._tags = _tags(self._plan)
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orgthink.store import plain
+from orgthink.tasks.from_file import MissingFile
 from orgthink.training.jobs import Reinforced
 from orgthink.training.models import chosen
 
@@ -14,22 +15,25 @@ if TYPE_CHECKING:
 
 def outlook(job: KnownJob) -> dict[str, Any]:
     """The job as config.json would hold it, and for reinforcement learning its bounds."""
-    seen: dict[str, Any] = {"job": plain(job), "unnamed": unnamed(job)}
+    seen: dict[str, Any] = {"job": plain(job)}
     if isinstance(job, Reinforced):
         seen["bounds"] = job.settings.bounds()
     return seen
 
 
 def unnamed(job: KnownJob) -> list[str]:
-    """Options that a run needs, for what only the user has."""
-    return [f"--{name}" for name in ("model", "pairs", "episodes") if getattr(job, name, "its own") is None]
+    """What a run needs and only the user has: options that name it, and a file of problems that is not there.
 
-
-def require(job: KnownJob) -> None:
-    """UserError for what is wrong, as `job.require`, as far as that can be seen without what is unnamed."""
-    if not unnamed(job):
-        job.require()
-        return
-    chosen(job.device)
-    if isinstance(job, Reinforced):
-        job.settings.require(None)
+    UserError for what is wrong, as `job.require`, as far as that can be seen without it.
+    """
+    options = [f"--{name}" for name in ("model", "pairs", "episodes") if getattr(job, name, "its own") is None]
+    try:
+        if not options:
+            job.require()
+        else:
+            chosen(job.device)
+            if isinstance(job, Reinforced):
+                job.settings.require(None)
+    except MissingFile as missing:
+        return [*options, f"{missing.file} (the problems of rollout.task)"]
+    return options

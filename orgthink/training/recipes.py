@@ -6,7 +6,6 @@ the papers' own (sections 4.2 and 4.3 of AsyncThink, 4.1 of MarsRL, 4.3 of ParaM
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain, typed
+from orgthink.training.adjust import put
 from orgthink.training.episodes import RlSettings
 from orgthink.training.jobs import Calls, Mars, Pairs, Pocket, Policy, Report, Roles, Trajectories
 from orgthink.training.marsrl.choose import Strategy
@@ -162,16 +162,16 @@ def paramanager(
 ) -> Policy:
     """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail.
 
-    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right. Diversity weighs
-    half: at full weight it asks agents where a program would do. And it is kept close to what it starts from: a model
-    of a million parameters copies less exactly the further it goes.
+    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right. Diversity
+    weighs half: at full weight it asks agents where a program would do. And it is kept close to what it starts from: a
+    model of a million parameters copies less exactly the further it goes.
     """
     organization = managed(calls=calls, pool=pool)
     rollout = Rollout(
         "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini@1/2",
         replace(organization, settings=organization.settings | {"faults": {"rate": 0.1}}),
         Limits(capacity=9),
-        max_tokens=112,
+        max_tokens=128,
         problems=16,
         group=8,
         models={name: RoleSpec(EngineSpec(name), Sampling(AGENT_TOKENS)) for name in pool},
@@ -285,7 +285,7 @@ RECIPES: dict[str, KnownJob] = {
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
     "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),
-    "paramanager-sft": Trajectories(SftSettings(steps=80, learning_rate=3e-4, warmup=10)),
+    "paramanager-sft": Trajectories(SftSettings(steps=80, learning_rate=1e-4, warmup=10)),
     "paramanager-qwen3-sft": Trajectories(
         SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152), longest=49_152
     ),
@@ -299,33 +299,28 @@ away."""
 
 
 def adjusted(job: KnownJob, options: dict[str, Any], settings: Sequence[str]) -> KnownJob:
-    """A recipe's job with fields of its own replaced, and settings given as `reward.weight=0`.
+    """A recipe's job with fields of its own replaced, and settings given as `reward.weight=0`: by their path, with
+    `none`, a JSON list or a JSON object for what is not a word or a number.
 
     UserError for what it does not have.
     """
     for name in options:
         if not hasattr(job, name):
             raise UserError(f"a {job.kind} training has no {name}")
-    data = plain(job) | options
+    data = plain(job) | {name: plain(value) for name, value in options.items()}
     for given in settings:
-        path, equals, value = given.partition("=")
-        *above, last = path.split(".")
-        place = data if (above or [last])[0] in data else data["settings"]
-        for name in above:
-            place = place.get(name) if isinstance(place, dict) else None
-        if not equals or not isinstance(place, dict) or last not in place:
-            known = ", ".join((*data["settings"], *data))
-            raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {known}")
-        place[last] = None if value == "none" else _listed(given, value) if value.startswith("[") else value
+        path, equals, _ = given.partition("=")
+        first = path.partition(".")[0]
+        known = dict.fromkeys((*data["settings"], *data))
+        if not (path and equals):
+            raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
+        if first not in known:
+            raise UserError(f"--set {given}: a {job.kind} training has no {first!r}; it has {', '.join(known)}")
+        if first in data:
+            put(data, type(job), given)
+        else:
+            put(data["settings"], type(job.settings), given)
     return typed(type(job), data, "--set")
-
-
-def _listed(given: str, value: str) -> list[Any]:
-    """The list that a setting is given as. UserError if it is none."""
-    try:
-        return json.loads(value)
-    except ValueError:
-        raise UserError(f'--set {given}: write a list as ["verifier", "corrector"]') from None
 
 
 def start(training: Training, path: Path) -> RunFolder:

@@ -113,6 +113,12 @@ class Optimization(ABC):
         for name in ("steps", "minibatches", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        for name in ("warmup", "drift"):
+            if not getattr(self, name) >= 0:  # NaN is not either
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
         if self.mastered is not None and self.loss.ratio != "token":
             raise ValueError(f"ratio {self.loss.ratio!r} is of all tokens of a row: mastered ones cannot be left out")
 
@@ -243,7 +249,7 @@ def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[Polic
     """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
     passes: list[_Pass] = []
     loss, old = settings.loss, {id(row): row.logprobs for row in rows}
-    if loss.old == "trainer":
+    if loss.old == "trainer" and rows:  # a step may have nothing to train on
         old = dict(zip(old, backend.logprobs(rows), strict=True))
     for part in minibatches(rows, settings.minibatches):
         weights = token_weights(part, loss.reduction)

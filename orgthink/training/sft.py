@@ -54,6 +54,12 @@ class SftSettings:
         for name in ("steps", "batch_tokens", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        for name in ("warmup", "weight_decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
+        for name in ("learning_rate", "clip"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
         if self.batch_rows is not None and not 1 <= self.batch_rows <= POOL:
             raise ValueError(f"batch_rows is {self.batch_rows}: it must be from 1 to {POOL}")
 

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orgthink.episode import FormatError
+from orgthink.errors import UserError
 from orgthink.grammar.actions import Answer, Event, Fork, Join, Malformed, Return, Think
 from orgthink.grammar.asyncthink import (
     DIALECT,
@@ -96,6 +97,86 @@ def test_however_the_text_is_cut_the_events_are_the_same(dialect, role, data):
     whole = _scan(SCANNERS[role](dialect), [text])
     assert _scan(SCANNERS[role](dialect), pieces) == whole
     assert _scan(SCANNERS[role](dialect), list(text)) == whole
+
+
+_LETTERS = st.text(alphabet="AB", min_size=1, max_size=2)
+_NAMES = st.lists(
+    st.sampled_from(["", "T2-", "A LONG NAME OF A TAG, LONGER THAN ANY - "]) | _LETTERS, min_size=2, max_size=2
+).map("".join)
+
+
+@st.composite
+def dialects(draw: st.DrawFn) -> Dialect:
+    """Other names, long ones, with numbers, with and without hyphens."""
+    names = [f"{draw(_NAMES)}{i}" for i in "FJCXR"]
+    hyphens = draw(st.lists(st.sampled_from(["", "-", "_"]), min_size=3, max_size=3))
+    fork, join, close = (f"{name}{hyphen}{{}}" for name, hyphen in zip(names, hyphens, strict=False))
+    answer, returns = names[3:]
+    return Dialect(
+        (f"<{fork}>", f"</{fork}>"),
+        f"<{join}>",
+        (draw(st.sampled_from(["", f"<{close}>"])), f"</{close}>"),
+        (f"<{answer}>", f"</{answer}>"),
+        (f"<{returns}>", f"</{returns}>"),
+    )
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_of_any_dialect_the_events_are_the_same_however_the_text_is_cut(data):
+    dialect = data.draw(dialects())
+    text = data.draw(texts(dialect))
+    for scanner in SCANNERS.values():
+        whole = _scan(scanner(dialect), [text])
+        assert _scan(scanner(dialect), list(text)) == whole
+        assert _scan(scanner(dialect), _cut(text, data.draw(st.lists(st.integers(0, 300), max_size=6)))) == whole
+
+
+@given(dialects(), st.integers(0, 10**9 - 1).map(str), st.text(alphabet="ab 12-"))
+def test_of_any_dialect_what_is_rendered_reads_back(dialect, key, text):
+    for scanner, actions in (
+        (organizer_scanner, [Fork(key, text), Join(key), Answer(text)]),
+        (lambda dialect: worker_scanner(dialect, forks=True), [Fork(key, text), Join(key), Return(text)]),
+    ):
+        written = "".join(dialect.render(action) for action in actions)
+        assert [event.action for event in _scan(scanner(dialect), list(written))] == actions
+
+
+@pytest.mark.parametrize(
+    ("tags", "says"),
+    [
+        ({"fork": ("[FORK-{}]", "[/FORK-{}]")}, "'[FORK-{}]' is no tag that can be read there: write it as <NAME-{}>"),
+        ({"fork": ("<FORK>", "</FORK>")}, "'<FORK>' is no tag"),
+        ({"fork": ("<FORK-{}-{}>", "</FORK-{}>")}, "'<FORK-{}-{}>' is no tag"),
+        ({"join": "<JOIN-{key}>"}, "'<JOIN-{key}>' is no tag"),
+        ({"join": "JOIN-{}>"}, "'JOIN-{}>' is no tag"),
+        ({"joined": ("", "")}, "'' is no tag"),
+        ({"joined": ("returned: ", "</JOIN-{}>")}, "'returned: ' is no tag"),
+        (
+            {"answer": ("<ANSWER-{}>", "</ANSWER>")},
+            "'<ANSWER-{}>' is no tag that can be read there: write it as <NAME>",
+        ),
+        ({"returns": ("<RETURN>", "<<RETURN>>")}, "'<<RETURN>>' is no tag"),
+        ({"answer": ("<>", "</>")}, "'<>' is no tag"),
+        ({"returns": ("<RETURN>", "<RETURN>")}, "alike"),
+        ({"join": "<FORK{}>"}, "alike"),
+        ({"fork": ("<T-{}>", "</T-{}>"), "join": "<T2-{}>"}, "alike"),
+        ({"fork": ("<T{}-F3>", "</T-{}>"), "join": "<T2-F{}>"}, "alike"),
+        ({"fork": ("<T--{}>", "</T-{}>"), "join": "<T-{}>"}, "alike"),
+        ({"answer": ("<FORK-7>", "</ANSWER>")}, "alike"),
+    ],
+)
+def test_a_dialect_that_could_not_be_read_is_refused(tags, says):
+    with pytest.raises(UserError, match=re.escape(says)) as refused:
+        Dialect(**tags)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_answer_and_a_return_may_be_spelled_alike():
+    """Nobody reads both."""
+    dialect = Dialect(answer=("<DONE>", "</DONE>"), returns=("<DONE>", "</DONE>"))
+    assert organizer_scanner(dialect).feed("<DONE>3</DONE>")[0].action == Answer("3")
+    assert worker_scanner(dialect).feed("<DONE>3</DONE>")[0].action == Return("3")
 
 
 @pytest.mark.parametrize("at", range(1, 40))

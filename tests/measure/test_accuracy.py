@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from orgthink.episode import Episode, Grade, Problem, StopReason, Trace
-from orgthink.measure.accuracy import all_correct, at_least, avg_at_k, pass_at_k
+from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
 
 
 def graded(correct: int | None, required: int = 4, *, stop: StopReason = StopReason.DONE) -> Episode:
@@ -25,11 +25,6 @@ def test_ungraded_is_none_and_failed_is_wrong() -> None:
     assert at_least(graded(None), 1) is None
     assert all_correct(graded(None)) is None
     assert all_correct(graded(0, stop=StopReason.ERROR)) is False
-    assert avg_at_k([graded(None)]) is None
-
-
-def test_avg_at_k_is_over_graded_samples() -> None:
-    assert avg_at_k([graded(4), graded(3), graded(None), graded(4)]) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("k", range(1, 7))

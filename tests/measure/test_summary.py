@@ -71,6 +71,19 @@ def test_means() -> None:
     assert summary["sequential"]["critical_path_steps"] == {"mean": 20, "low": 20, "high": 20, "n": 2}
 
 
+def test_samples_of_a_problem_are_averaged_and_one_of_them_may_pass() -> None:
+    """Of three samples each, two, one and none are right; the fourth problem has but two that are graded."""
+    grades = {1: (4, 4, 0), 2: (0, 4, 3), 3: (0, 0, 0), 4: (4, None, 4)}
+    sampled = [attempt("sequential", problem, correct) for problem, of_one in grades.items() for correct in of_one]
+    ours = json.loads(json.dumps(summarise(sampled), allow_nan=False))["sequential"]
+    assert ours["k"] == 3
+    assert ours["avg_at_k"]["mean"] == pytest.approx((2 / 3 + 1 / 3 + 0 + 1) / 4)
+    assert ours["avg_at_k"] == ours["all_correct"], "one number has one interval"
+    assert (ours["pass_at_k"]["mean"], ours["pass_at_k"]["n"]) == (pytest.approx(2 / 3), 3)
+    assert 0 < ours["pass_at_k"]["low"] < 2 / 3 < ours["pass_at_k"]["high"] < 1
+    assert not {"k", "avg_at_k", "pass_at_k"} & summarise(EPISODES)["asyncthink"].keys()
+
+
 def test_every_measure_has_a_mean_an_interval_and_n() -> None:
     ours = json.loads(json.dumps(summarise(EPISODES), allow_nan=False))["asyncthink"]
     names = ("all_correct", "critical_path_steps", "seconds", "sampled_tokens", "concurrency_pool", "format_error_rate")

@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pocket import solve
 
-from orgthink.engines import engine_spec, open_engine
+from orgthink.engines import EngineSpec, engine_spec, open_engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken, require_chance
+from orgthink.evaluate import OrganizationSpec, RoleSpec, broken, crowded, require_chance
 from orgthink.measure.usage import usage
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
@@ -141,6 +143,26 @@ def test_one_sample_may_be_greedy_and_several_may_not():
         require_chance(allowed, greedy, 1)
     require_chance(MajorityVote(), drawn, 1)
     require_chance(SelfRefine(), greedy, 8)
+
+
+def test_an_ensemble_at_temperature_0_is_refused_as_a_vote_is():
+    greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
+    pool = ParaManager(pool={"a": "", "b": ""})
+    for manager, role in ((ParaManager(), "standard_reasoner"), (pool, "a")):
+        with pytest.raises(UserError, match=f"paramanager: 4 thinkers at temperature 0 .* {role}.temperature=1"):
+            require_chance(manager, greedy, 1)
+        require_chance(manager, greedy, 1, {role: RoleSpec(EngineSpec(), drawn)})
+        with pytest.raises(UserError, match="4 thinkers"):
+            require_chance(manager, drawn, 1, {role: RoleSpec(EngineSpec(), greedy)})
+    for allowed in (ParaManager(tools=("standard_reasoner",)), ToolUse()):
+        require_chance(allowed, greedy, 1)
+    require_chance(pool, greedy, 1, {"a": RoleSpec(EngineSpec(), drawn), "b": RoleSpec(EngineSpec(), greedy)})
+
+
+def test_organizations_say_how_many_agents_they_call_at_once():
+    said = [crowded(one, 1) for one in (ParaManager(calls=3), ParaManager(tools=("python",)), ToolUse(), Parallel())]
+    assert said[0] is not None and "call 3 agents" in said[0] and "--capacity 4" in said[0]
+    assert said[1:] == [None] * 3 and crowded(ParaManager(calls=3), 4) is None
 
 
 @pytest.mark.parametrize("samples", [0, -1])

@@ -35,7 +35,7 @@ from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
 from orgthink.episode import Episode, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken
+from orgthink.evaluate import OrganizationSpec, broken, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager
@@ -157,7 +157,7 @@ def test_a_budget_of_tokens_cuts_the_manager():
 def test_a_budget_of_turns_is_the_episodes():
     turns = [reply(ask(), program("print 4")), SOLVED, *END]
     one = play(turns[:1], limits=Limits(9, Budget(turns=1)))
-    assert [(r.status, r.value) for r in told(one)] == [(EXEC_ERR, "truncated"), (OK, "4")]
+    assert [(r.status, r.value) for r in told(one)] == [(EXEC_ERR, "budget exhausted: turns"), (OK, "4")]
     assert (one.stop, one.answer) == (StopReason.BUDGET, None)
     assert play(turns, limits=Limits(9, Budget(turns=4))).answer == "7"
 
@@ -243,13 +243,21 @@ def test_without_a_pool_agents_have_the_engine_of_their_role_whatever_model_is_a
 
 
 def test_everybody_with_a_model_has_a_role():
-    assert Managed(pool={"a": ""}).roles == (
-        *("manager", "standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner"),
-        "a",
-    )
+    agents = ("standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner")
+    assert Managed().roles == ("manager", *agents)
+    assert ParaManager(pool={"a": "", "b": ""}, synthesis="summarizer").roles == ("manager", "summarizer", "a", "b")
     assert Managed(tools=("ensemble_solver", "python")).roles == ("manager", "standard_reasoner")
     assert ParaManager(tools=(), synthesis="summarizer").roles == ("manager", "summarizer")
     assert ToolUse().roles == ("manager",)
+
+
+def test_a_model_for_a_role_that_a_pool_serves_is_refused():
+    """Agents have the models of the pool then, whatever stands behind their role."""
+    require_roles([Managed()], ["standard_reasoner"])
+    with pytest.raises(
+        UserError, match="no organization here has a role 'standard_reasoner': their roles are manager, a"
+    ):
+        require_roles([Managed(pool={"a": ""})], ["standard_reasoner"])
 
 
 # What is told

@@ -165,7 +165,9 @@ def test_without_a_draft_the_critic_is_shown_that_there_is_none():
 def test_when_a_budget_is_spent_the_latest_answer_stands(name: str, budget: int):
     turns = [written("1"), MEND, written("2"), MEND, written("3")][:budget]
     episode = refine(*turns, limits=Limits(budget=Budget(**{name: budget})))
-    assert (episode.answer, episode.stop) == ("1" if budget < 3 else "2" if budget < 5 else "3", StopReason.DONE)
+    assert episode.answer == ("1" if budget < 3 else "2" if budget < 5 else "3")
+    spent = (StopReason.BUDGET, f"budget exhausted: {name}") if budget < 5 else (StopReason.DONE, None)
+    assert (episode.stop, episode.root.error) == spent
     called = [trace for trace in episode.traces[1:] if trace.turns]
     assert [trace.cost for trace in called] == [1] * budget
     assert all(trace.cost == 0 for trace in episode.traces[1:] if trace not in called)

@@ -13,13 +13,13 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec, broken
-from orgthink.grammar.toolcall import TAGS, ToolCall, render_reply
+from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
-from orgthink.measure.orchestration import FINAL_ANSWER
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.agents import ROLES
 
@@ -44,10 +44,12 @@ def play(
     max_tokens: int = 1000,
     roles: Mapping[str, Backing] | None = None,
     problem: Problem = PROBLEM,
+    limits: Limits | None = None,
 ) -> Episode:
     """One attempt; exactly these turns are asked for, in this order."""
     engine = ScriptedEngine([Turn(turn) if isinstance(turn, str) else turn for turn in turns])
-    episode = run_virtual(attempt(organization, problem, Backing(engine, Sampling(max_tokens)), roles=roles))
+    backing = Backing(engine, Sampling(max_tokens))
+    episode = run_virtual(attempt(organization, problem, backing, roles=roles, limits=limits))
     run_virtual(engine.aclose())
     return episode
 
@@ -303,6 +305,35 @@ def test_a_solver_without_a_solution_is_judged_and_corrected_as_none(nothing: st
     assert episode.answer == "1" and not episode.format_faults
 
 
+@pytest.mark.parametrize("name", ["forks", "cost", "turns"])
+@pytest.mark.parametrize("budget", range(1, 8))
+def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
+    """The one that was judged correct, or else the latest; and nobody is asked who could not say anything."""
+    turns = script("WCWWC", ["1", "2", "3", "4"])
+    settings = VerifierCorrector(passes=2, rounds=5)
+    whole = play(settings, turns)
+    assert len(turns) == len(whole.traces) - 1 == 9 and whole.stop is StopReason.DONE
+    episode = play(settings, turns[:budget], limits=Limits(budget=Budget(**{name: budget})))
+    assert agents(episode) == agents(whole)[: len(agents(episode))] and len(episode.traces) == 1 + budget
+    assert episode.answer == ("1" if budget < 3 else "2")
+    assert (episode.stop, episode.root.error) == (StopReason.BUDGET, f"budget exhausted: {name}")
+    assert not episode.format_faults and not broken(episode)
+
+
+@pytest.mark.parametrize("organization", [VerifierCorrector(), HuangYang()])
+def test_when_the_tokens_are_spent_nobody_is_forked_any_more(organization: VerifierCorrector):
+    turns = [solution("7"), "w " * 50]
+    episode = play(organization, turns, limits=Limits(budget=Budget(tokens=30)))
+    assert (len(episode.traces), episode.answer, episode.stop) == (3, "7", StopReason.BUDGET)
+    assert (episode.traces[2].stop, episode.root.error) == (StopReason.BUDGET, "budget exhausted: tokens")
+
+
+def test_a_verifier_that_its_own_limit_cuts_off_leaves_tokens_to_the_next():
+    turns = [solution("7"), "w " * 50, REPORTS["C"]]
+    episode = play(VerifierCorrector(), turns, limits=Limits(agent_tokens=30))
+    assert (len(episode.traces), episode.answer, episode.stop) == (4, "7", StopReason.DONE)
+
+
 def test_each_role_may_have_an_engine_and_a_sampling_of_its_own():
     turns = {"solver": [solution("1")], "verifier": [REPORTS["W"], REPORTS["C"]], "corrector": [solution("2")]}
     engines = {role: ScriptedEngine([Turn(says) for says in said], model=role) for role, said in turns.items()}
@@ -388,7 +419,7 @@ async def test_every_organization_tells_the_roles_of_its_agents(name: str):
         if text.startswith("verifier"):
             return " </think> correctness : wrong"
         if text.startswith("manager"):
-            names = [FINAL_ANSWER] if TAGS.response[0] in text else ROLES.values()
+            names = [FINAL] if TAGS.response[0] in text else ROLES.values()
             return render_reply("", [ToolCall(name, {}) for name in dict.fromkeys(names)])
         return countdown(text) if "countdown" in text else "no idea"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,10 @@ from scripts import play, words
 from orgthink.engines.scripted import Turn
 from orgthink.episode import FormatError, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
-from orgthink.runtime.budget import Account, Budget, BudgetExhausted, Limits
+from orgthink.runtime import budget
+from orgthink.runtime.budget import TURNS, Account, Budget, BudgetExhausted, Limits
 from orgthink.runtime.result import Result
 
 ASYNCTHINK = AsyncThink()
@@ -98,6 +102,83 @@ def test_without_depth_nobody_forks():
     turns = [Turn("<FORK-1> one </FORK-1> <JOIN-1>", when="main process")]
     episode = play(ASYNCTHINK, turns, _limits(depth=0)).episode
     assert (episode.stop, episode.error) == (StopReason.BUDGET, "budget exhausted: depth")
+
+
+@pytest.mark.parametrize("name", ["forks", "depth"])
+def test_a_tolerated_organizer_is_told_that_the_budget_forbids_a_fork(name):
+    turns = [
+        Turn("<FORK-1> one </FORK-1> o", when="main process"),
+        Turn("p <FORK-1> again </FORK-1> o", when=f"(not done: budget exhausted: {name})"),
+        Turn("<ANSWER> 7 </ANSWER>", when=f"again </FORK-1> (not done: budget exhausted: {name})"),
+    ]
+    episode = play(AsyncThink(tolerant=True), turns, _limits(**{name: 0})).episode
+    assert (episode.answer, episode.root.error) == ("7", f"budget exhausted: {name}")
+    assert len(episode.traces) == 1 and not episode.format_faults, "the key is free, and no form was broken"
+
+
+@pytest.mark.parametrize("name", ["tokens", "turns", "cost"])
+def test_nobody_is_forked_who_could_not_decode(name):
+    class Relay:
+        """One after the other, each until nothing is left."""
+
+        name = "relay"
+
+        async def run(self, problem, session):
+            async def work(agent) -> str:
+                said = await agent.complete()
+                agent.spend(5)
+                return said
+
+            controller = session.controller()
+            for i in range(9):
+                await session.call(controller, str(i), session.agent("a", ()), work)
+
+        roles = ("a",)
+
+    limits = _limits(**{name: {"tokens": 8, "turns": 2, "cost": 10}[name]})
+    episode = play(Relay(), [Turn(words("w", 5)), Turn(words("v", 5))], limits).episode
+    assert (episode.stop, episode.error) == (StopReason.BUDGET, f"budget exhausted: {name}")
+    assert len(episode.traces) == 3
+
+
+def test_code_needs_no_tokens():
+    class Tool:
+        name = "tool"
+        roles = ()
+
+        async def run(self, problem, session):
+            async def work(agent) -> str:
+                return "done"
+
+            return (await session.call(session.controller(), "1", session.code("tool"), work)).text
+
+    assert play(Tool(), [], _limits(tokens=0, turns=0)).episode.answer == "done"
+
+
+def test_the_votes_that_were_cast_stand_when_the_budget_forbids_more():
+    turns = [Turn(f"<ANSWER> {answer} </ANSWER>") for answer in ("1+1", "2", "1+1")]
+    episode = play(Parallel(), turns, _limits(capacity=4, forks=3)).episode
+    assert (episode.answer, episode.stop, episode.root.error) == ("1+1", StopReason.BUDGET, "budget exhausted: forks")
+    assert [trace.status for trace in episode.traces[1:]] == [Status.OK] * 3
+
+
+def test_who_renews_tokens_at_every_join_does_not_go_on_for_ever(monkeypatch):
+    """An untrained model that says one thing over and over, and is tolerated."""
+    monkeypatch.setattr(budget, "TURNS", 30)
+    episode = play(AsyncThink(tolerant=True), [Turn("<JOIN-9>")] * 30, Limits()).episode
+    assert (episode.stop, episode.root.turns) == (StopReason.BUDGET, 30)
+
+
+@given(
+    st.builds(Budget, *[st.none() | st.integers(0, 9)] * 4),
+    st.none() | st.integers(0, 9),
+    st.none() | st.floats(0, 9),
+)
+def test_turns_are_limited_where_nothing_else_ends_an_episode(given, tokens, seconds):
+    limits = Limits(3, given, tokens, seconds)
+    endless = all(limit is None for limit in (given.tokens, given.turns, tokens, seconds))
+    assert limits.allowed.turns == (TURNS if endless else given.turns)
+    assert replace(limits.allowed, turns=None) == replace(given, turns=None) and limits.budget is given
 
 
 def test_a_fork_may_get_a_budget_of_its_own():

@@ -209,6 +209,19 @@ def test_deeper_forks_are_just_text():
     assert len(play(ASYNCTHINK, turns, Limits(budget=Budget(depth=1))).episode.traces) == 2
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(("says", "returned"), [("<RETURN> v <RETURN> r </RETURN>", "r"), ("<RETURN> v", "")])
+def test_a_worker_breaks_no_form_at_any_depth(depth, says, returned):
+    """As in the paper, whose format errors are the organizer's."""
+    turns = [
+        Turn("<FORK-1> outer </FORK-1> <JOIN-1>", when="main process"),
+        Turn(says, when="Subtask: outer"),
+        Turn("<ANSWER> 7 </ANSWER>", when=f"<JOIN-1> {returned} </JOIN-1>"),
+    ]
+    episode = play(ASYNCTHINK, turns, Limits(budget=Budget(depth=depth))).episode
+    assert (episode.answer, episode.format_faults) == ("7", ())
+
+
 @pytest.mark.parametrize("capacity", [1, 2, 3])
 def test_nested_organizers_that_fill_the_pool_do_not_starve(capacity):
     """Every worker waits for one of its own: a place is lent by whoever waits."""

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Message, Problem, Sampling, Status
+from orgthink.episode import Episode, Message, Problem, Sampling, Status, StopReason
 from orgthink.errors import Failure, UserError
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.runtime.budget import BudgetExhausted, Limits
+from orgthink.runtime.budget import Budget, BudgetExhausted, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
@@ -360,6 +360,15 @@ def test_who_fails_or_is_cut_off_has_no_vote():
     ]
     assert voted(*failing, "3*4")[:2] == ("OK", "3*4")
     assert voted(*failing, Turn("hm"))[:2] == ("EXEC_ERR", "no_return")
+
+
+def test_a_spent_budget_leaves_the_votes_that_were_cast():
+    organization, engine = One(tools()["ensemble_solver"], {}, {}), ScriptedEngine([Turn("<ANSWER>3*4</ANSWER>")] * 2)
+    limits = Limits(9, Budget(forks=3))  # the call is the first
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(100)), limits=limits))
+    assert json.loads(episode.answer or "[]") == ["EXEC_ERR", "3*4"], "cut short, with what it had"
+    call, *thinkers = episode.traces[1:]
+    assert len(thinkers) == 2 and call.stop is StopReason.BUDGET and "forks" in str(call.error)
 
 
 def test_the_samples_of_an_ensemble_are_drawn_differently():

@@ -27,7 +27,7 @@ from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec, RoleSpec
-from orgthink.grammar.toolcall import CallStatus
+from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
@@ -304,6 +304,24 @@ def test_who_or_what_is_not_there_is_said_before_anything_is_sampled(changes, wo
     SETTINGS.require(None)
     with pytest.raises(UserError, match=words):
         replace(SETTINGS, rollout=replace(ROLLOUT, **changes)).require(None)
+
+
+def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
+    """It would find no call, and nobody would see why."""
+    tags = CallTags(call=("<use>", "</use>"))
+
+    def trained(organization: CallTags | None, reward: CallTags) -> RlSettings:
+        spelled = {} if organization is None else {"tags": plain(organization)}
+        rollout = Rollout("countdown-mini", OrganizationSpec("tool-use", {"tools": [], **spelled}))
+        return RlSettings(rollout, steps=1, learning_rate=1e-3, reward=ParaManagerReward(tags=reward))
+
+    for differ in (trained(tags, TAGS), trained(None, tags)):
+        with pytest.raises(UserError, match="give both the same tags") as refused:
+            differ.require(None)
+        assert "\n" not in str(refused.value) and all(tag in str(refused.value) for tag in (*TAGS.call, *tags.call))
+    for same in (trained(tags, tags), trained(None, TAGS)):
+        same.require(None)
+    replace(trained(tags, TAGS), reward=AsyncThinkReward()).require(None)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.dry_run import QWEN3_4B, write_random_model
 from orgthink.training.jobs import Policy, Trajectories
 from orgthink.training.models import open_trainable
-from orgthink.training.outlook import outlook, require
+from orgthink.training.outlook import outlook, unnamed
 from orgthink.training.recipes import PAPER_POOL, RECIPES, Training, adjusted
 from orgthink.training.rl import train_policy
 
@@ -117,12 +117,12 @@ def test_a_dry_run_needs_no_model_and_no_server(rows, tmp_path, capsys):
 def test_other_places_of_the_pool_are_named_by_set(rows):
     urls = {name: f"https://host-{n}.example/v1" for n, name in enumerate(FROZEN)}
     job = policy(f"rollout.task=math:{rows}", *(f"rollout.models.{n}.engine.url={url}" for n, url in urls.items()))
-    require(job)
+    assert unnamed(job) == ["--model"]
     assert {name: model.engine.url for name, model in job.settings.rollout.models.items()} == urls
     local = adjusted(
         job, {}, ["rollout.models.qwen3-30b-a3b.engine.url=none", "rollout.models.qwen3-30b-a3b.engine.model=pocket"]
     )
-    require(local)  # a folder, or a shipped model, will do as well
+    assert unnamed(local) == ["--model"]  # a folder, or a shipped model, will do as well
     with pytest.raises(UserError, match="it has"):
         policy("rollout.models.gpt-5.engine.url=https://host/v1")
 

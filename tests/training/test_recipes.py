@@ -82,6 +82,91 @@ def test_a_run_folder_remembers_what_was_set(tmp_path):
     assert training_of(start(training, tmp_path)) == training
 
 
+def looked_at(recipe: str, *given: str, capsys) -> dict:
+    """The settings that a dry run shows."""
+    assert main(["train", recipe, "--dry-run", "--out", "nowhere", "--set", *given]) == 0
+    return json.loads(capsys.readouterr().out)["job"]["settings"]
+
+
+def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
+    given = ("normalise=none", "reward.gate=none", "rollout.limits.agent_tokens=none", "mastered=none")
+    settings = looked_at("paramanager-mini", *given, capsys=capsys)
+    assert (settings["normalise"], settings["reward"]["gate"]) == ("none", "none")
+    assert settings["rollout"]["limits"]["agent_tokens"] is settings["mastered"] is None
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "expected"),
+    [
+        ("paramanager-mini", ("faults.rate=0.3", "faults.seed=2"), {"faults": {"rate": 0.3, "seed": 2}}),
+        ("paramanager-mini-serial", ('faults={"rate": 0.3}', "rounds=3"), {"rounds": 3}),
+        ("asyncthink-countdown-mini", ("tolerant=true", "overflow=queue"), {"tolerant": True, "overflow": "queue"}),
+        ("paramanager-mini", ('pool={"pocket-tools": "writes programs"}', 'tools=["search"]'), {"tools": ["search"]}),
+        ("paramanager-mini", ("pool.pocket-tools=writes", "suite.topk=2"), {}),
+    ],
+)
+def test_settings_of_an_organization_that_a_recipe_leaves_out_can_be_set(recipe, given, expected, capsys):
+    """Values have their types in config.json; of what is left out, only what was set is told."""
+    given = [f"rollout.organization.settings.{one}" for one in given]
+    if "pool={" in given[0]:
+        given.append(
+            'rollout.models={"pocket-tools": {"engine": {"model": "pocket-tools"}, "sampling": {"max_tokens": 9}}}'
+        )
+    settings = looked_at(recipe, *given, capsys=capsys)["rollout"]["organization"]["settings"]
+    assert settings.items() >= expected.items()
+    named = {one.split("settings.", 1)[1].partition("=")[0].partition(".")[0] for one in given if ".settings." in one}
+    assert settings.keys() == RECIPES[recipe].settings.rollout.organization.settings.keys() | named
+
+
+def test_the_papers_manager_meets_faults_as_the_page_says():
+    job = adjusted(RECIPES["paramanager-qwen3"], {}, ["rollout.organization.settings.faults.rate=0.1"])
+    given, recipe = (one.settings.rollout.organization for one in (job, RECIPES["paramanager-qwen3"]))
+    assert given.named("manager").faults.rate == 0.1
+    assert given.settings == recipe.settings | {"faults": {"rate": 0.1}}
+
+
+def test_settings_of_the_organization_that_was_just_named_can_be_set():
+    given = ("organization=huang-yang", 'settings={"prompts": "pocket"}', "settings.rounds=3")
+    job = adjusted(mini(), {}, [f"rollout.organization.{one}" for one in given])
+    assert job.settings.rollout.organization.settings == {"prompts": "pocket", "rounds": 3}
+
+
+def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
+    given = ("mastered.entropy=0.2", "mastered.probability=0.9", "rollout.organization.engine.model=pocket")
+    settings = looked_at("asyncthink-countdown-mini", *given, capsys=capsys)
+    assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9}
+    assert settings["rollout"]["organization"]["engine"]["model"] == "pocket"
+    assert adjusted(mini(), {}, ["lora.rank=4"]).lora == LoraSettings(4)
+    assert adjusted(mini(), {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)
+
+
+def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
+    organization = "rollout.organization.settings"
+    for given, words in (
+        ("nope=1", "a policy training has no 'nope'; it has steps, "),
+        ("rollout.limit.capacity=2", "rollout has no 'limit'; it has task, organization, limits, "),
+        ("rollout.group.size=3", "rollout.group has no 'size'\n"),
+        ("mastered.entropie=1", "mastered has no 'entropie'; it has entropy, probability\n"),
+        (f"{organization}.faults.rate=0.1", f"{organization} has no 'faults'; it has prompts, tolerant, "),
+        (f"{organization}.name=me", f"{organization} has no 'name'; it has prompts, "),
+        (f"{organization}.tolerant=perhaps", f"--set {organization}.tolerant=perhaps: "),
+        ("mastered.probability=0.9", "mastered.entropy: Field required"),
+        ("mastered={entropy: 1}", "that is not JSON"),
+        ("reward=none", "settings.reward"),
+        ("rollout.models=" + "[" * 99_999, "that is not JSON"),
+        ("rollout.models.x.engine.model=pocket", "rollout.models has no 'x'\n"),
+    ):
+        assert words in complaint(["asyncthink-countdown-mini", "--set", given], capsys)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_to_set_a_recipe_as_it_is_changes_nothing(name):
+    """Finished runs are told from others by their settings."""
+    job = RECIPES[name]
+    assert adjusted(job, {}, []) == job
+    assert adjusted(job, {}, [f"steps={job.steps}"]) == job
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -105,6 +190,14 @@ def test_a_run_folder_remembers_what_was_set(tmp_path):
         "normalise=yes",
         "shuffled=perhaps",
         "learning_rate=none",
+        "learning_rate=nan",
+        "learning_rate=-1",
+        "learning_rate=inf",
+        "drift=-1",
+        "drift=nan",
+        "warmup=-3",
+        "clip=0",
+        "clip=nan",
         "kind=pairs",
     ],
 )
@@ -113,6 +206,12 @@ def test_a_setting_that_cannot_be_is_one_line(given, tmp_path, capsys):
     assert "--set" in said
     assert given.partition("=")[0].split(".")[-1] in said
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("given", ["learning_rate=nan", "learning_rate=0", "warmup=-1", "weight_decay=inf", "clip=0"])
+def test_numbers_of_supervised_training_are_checked_as_well(given, tmp_path, capsys):
+    said = complaint(["pocket", "--out", tmp_path / "new", "--set", given], capsys)
+    assert f"{given.partition('=')[0]} is " in said and not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("name", [name for name, job in RECIPES.items() if getattr(job, "model", "its own") is None])

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -221,7 +221,7 @@ def test_shuffling_gives_every_episode_every_reward():
 
 
 def row(group: str, name: str) -> PolicyRow:
-    return PolicyRow((0, 1), (False, True), (0.0, -1.0), 1.0, 1.0, group, name, group, (0, 0))
+    return PolicyRow((0, 1), (False, True), (0.0, -1.0), 1.0, 1.0, group, name, "role", group, (0, 0))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 12))
@@ -301,6 +301,20 @@ def test_groups_without_spread_are_dropped_and_counted(tmp_path):
     for name in ("loss", "entropy", "clip_fraction", "kl", "gradient_norm", "logprob_difference"):
         assert line[name] is None
     assert same(weights(tmp_path), load_file(POCKET / "model.safetensors"))
+
+
+class Refusing(Counting):
+    """Can do nothing with no rows, as workers that each want a part of them."""
+
+    def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
+        assert rows
+        return super().logprobs(rows)
+
+
+def test_a_step_with_nothing_to_train_asks_for_no_log_probabilities(tmp_path):
+    backend = pocket(Refusing)
+    (line,) = trained(tmp_path, replace(HOPELESS, loss=PolicyLoss(old="trainer")), backend)
+    assert line["flat_groups"] == ROLLOUT.problems and backend.updates == 0
 
 
 def test_one_flat_group_leaves_the_others(tmp_path):

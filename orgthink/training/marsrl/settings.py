@@ -95,16 +95,16 @@ class MarsSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
-        problem = next(task_named(plan.task).problems("train", self.seed))
         pick("prompt style with verdicts", plan.prompts, FORMS)
-        with user_input():
-            for role in ROLES:
-                prompt(plan.prompts, role, problem)
         if context is not None and plan.max_input + plan.max_tokens > context:
             raise UserError(
                 f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "
                 f"{context}: lower rollout.max_input or rollout.max_tokens"
             )
+        problem = next(task_named(plan.task).problems("train", self.seed))
+        with user_input():
+            for role in ROLES:
+                prompt(plan.prompts, role, problem)
 
     def source(self) -> Chains:
         return Chains(self)

@@ -15,7 +15,7 @@ from orgthink.errors import UserError
 from orgthink.training.jobs import Mars
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.outlook import outlook, require
+from orgthink.training.outlook import outlook, unnamed
 from orgthink.training.recipes import RECIPES, adjusted
 from orgthink.training.rl import Clock
 
@@ -80,9 +80,7 @@ def test_the_72_outputs_of_a_problem_are_reached(tmp_path):
 def test_a_model_of_the_users_is_not_needed_to_look_ahead_but_all_else_is_checked(tmp_path):
     task = problems_file(tmp_path, 7)
     recipe = adjusted(RECIPES["marsrl-qwen3"], {}, [f"rollout.task={task}"])
-    require(recipe)
-    seen = outlook(recipe)
-    assert seen["unnamed"] == ["--model"] and seen["bounds"]["context"] == 98_304
+    assert unnamed(recipe) == ["--model"] and outlook(recipe)["bounds"]["context"] == 98_304
     for wrong, says in (
         ("rollout.task=math", "math:FILE"),
         ("rollout.prompts=none at all", "unknown prompt style"),
@@ -90,13 +88,32 @@ def test_a_model_of_the_users_is_not_needed_to_look_ahead_but_all_else_is_checke
     ):
         given = [f"rollout.task={task}", wrong]
         with pytest.raises(UserError, match=says):
-            require(adjusted(recipe, {}, given))
+            unnamed(adjusted(recipe, {}, given))
+
+
+def test_a_file_of_problems_is_not_needed_either_but_all_else_is_checked(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    missing = f"{file} (the problems of rollout.task)"
+    task = f"rollout.task=math:{file}@1/2"
+    assert unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task])) == ["--model", missing]
+    assert unnamed(adjusted(RECIPES["marsrl-arithmetic-mini"], {}, [task])) == [missing]
+    for recipe, wrong, says in (
+        ("marsrl-qwen3", "rollout.prompts=none at all", "unknown prompt style"),
+        ("marsrl-arithmetic-mini", "rollout.max_input=900", "do not fit the model's context"),
+        ("marsrl-arithmetic-mini", "model=nobody", "nobody"),
+        ("paramanager-mini", "rollout.organization.settings.rounds=0", "rounds is 0"),
+    ):
+        with pytest.raises(UserError, match=says):
+            unnamed(adjusted(RECIPES[recipe], {}, [task, wrong]))
+    file.write_text("[]")
+    with pytest.raises(UserError, match="holds no problems"):
+        unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task]))
 
 
 def test_what_a_model_cannot_read_is_said_before_a_run():
     long = adjusted(RECIPES["marsrl-arithmetic-mini"], {}, ["rollout.max_input=900"])
     with pytest.raises(UserError, match="do not fit the model's context"):
-        require(long)
+        unnamed(long)
 
 
 def test_the_bounds_of_the_papers_recipe():
