@@ -180,10 +180,10 @@ def paramanager(
     settings = RlSettings(
         rollout,
         steps=PARA_STEPS,
-        learning_rate=3e-4,
+        learning_rate=2e-4,
         warmup=2,
         minibatches=2,
-        loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.05),
+        loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.1),
         reward=ParaManagerReward(diversity=diversity, gate=gate, length_target=320, cost_target=cost_target),
         delta=1e-6,
         mixed=True,

@@ -21,7 +21,7 @@ TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
 def plan(folder: Path, organization: str) -> Evaluation:
     """What `orgthink eval` does with a model, without further flags."""
     options = Eval(
-        task=TASK, organizations=(organization,), model=str(folder), capacity=9, renew=True, max_tokens=112, n=2
+        task=TASK, organizations=(organization,), model=str(folder), capacity=9, renew=True, max_tokens=128, n=2
     )
     return options.plan()
 
