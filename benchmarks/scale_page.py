@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from orgthink.provenance import commit
 from orgthink.scale.verl.launch import Placement
 from orgthink.store import write_whole
+from recipes.shared.conditions import hardware
 from recipes.shared.readme import fill
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
@@ -28,18 +28,10 @@ def write(name: str, block: str) -> None:
 
 def conditions(module: str) -> str:
     """Processor, cores, versions, commit and command, as a sentence or two."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    machine = hardware()
     told = ", ".join(f"{name} {version(name)}" for name in ("torch", "verl", "ray"))
     command = " ".join(["python -m", module, *sys.argv[1:]])
-    return f"{_processor()}, {cores} cores; {told}; commit {commit()}. `{command}`."
-
-
-def _processor() -> str:
-    """Its name, as far as the system tells."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return f"{machine['cpu']}, {machine['cores']} cores; {told}; commit {commit()}. `{command}`."
 
 
 @contextmanager

@@ -17,16 +17,23 @@ from recipes.shared.script import Options
 
 def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: Iterable[str]) -> dict[str, Any]:
     """For results.json; `trained` are the runs that went in."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     asked = f"python -m recipes.{recipe}.results {' '.join(sys.argv[1:])}"
     return {
-        "hardware": {"cpu": _cpu(), "cores": cores},
+        "hardware": hardware(),
         "models": {run: runs.described(options.runs / run) for run in trained},
         "stand_in": options.stand_in,
         "commit": commit(),
         "versions": provenance()["versions"],
         "evaluation_seconds": round(sum(lab.seconds.values())),
         "command": f"make results-{recipe}" if options == type(options)() else asked,
+    }
+
+
+def hardware() -> dict[str, Any]:
+    """The processor, and how many of its cores this process may use."""
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
 
 

@@ -5,9 +5,7 @@ FSDP workers and pushes of weights. A run of each algorithm, and one that goes o
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +20,7 @@ import torch
 import torch.distributed.tensor  # so that a checkpoint of shards is read without running anything in it
 from safetensors.torch import load_file
 
+from benchmarks import scale_page
 from orgthink.engines.local import LocalEngine
 from orgthink.scale.verl.launch import Placement, run
 from orgthink.store import RunFolder
@@ -33,12 +32,14 @@ pytestmark = pytest.mark.verl
 
 ALL = ["steps=3", "save_every=1", "warmup=0", "rollout.group=4", "rollout.problems=4"]
 
+# With seed 0 a manager draws a token from the last millionth of its distribution. Rounding then decides which, on both
+# backends, and it depends on who else is in the batch: on how long tools take.
 JOBS = {
     "asyncthink": ("asyncthink-countdown-mini", [*ALL, "minibatches=1", "loss.kl=0.1"]),
     "marsrl": ("marsrl-arithmetic-mini", [*ALL, "minibatches=1", "rollout.problems=12"]),
     "paramanager": (
         "paramanager-mini",
-        [*ALL, "minibatches=2", "redraw=1", "rollout.problems=6", "rollout.task=arithmetic-mini+ledger-mini@1/2"],
+        [*ALL, "minibatches=2", "redraw=1", "rollout.problems=6", "seed=1"],
     ),
 }
 
@@ -58,13 +59,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Placement]:
-    """That of RAY_ADDRESS, or one on this machine for each run."""
-    if address := os.environ.get("RAY_ADDRESS"):
-        yield Placement(device="cpu", address=address)
-        return
-    place = tempfile.mkdtemp(prefix="ray")  # short: paths of sockets are
-    yield Placement(device="cpu", settings=(f"+ray_kwargs.ray_init._temp_dir={place}",))
-    shutil.rmtree(place, ignore_errors=True)
+    with scale_page.cluster() as placement:
+        yield placement
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +121,8 @@ def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
     same = ["groups", "reward", "rewards", "forks", "rounds", "learning_rate"]
     if told.recipe != JOBS["asyncthink"][0]:
         same += ["trained_tokens", "clip_fraction", "masked_tokens"]
-        for name in ("loss", "gradient_norm", "entropy"):
+        for name in ("loss", "gradient_norm", "entropy", "sampled_entropy"):
             assert found[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-5), name
-        # Of ParaManager it is off by up to 0.5 %, where tokens and rewards are the same (docs/log.md): not understood.
-        assert found["sampled_entropy"] == pytest.approx(expected["sampled_entropy"], rel=1e-2)
     assert {name: found.get(name) for name in same} == {name: expected.get(name) for name in same}
 
 
