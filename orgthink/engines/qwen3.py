@@ -73,9 +73,13 @@ class Qwen3Config:
 
 
 def rotary_tables(config: Qwen3Config) -> tuple[Tensor, Tensor]:
-    """cos and signed sin of each position, [T, D] each: see `rotate`."""
+    """cos and signed sin of each position, [T, D] each: see `rotate`.
+
+    Frequencies are rounded as in transformers: what they are off by is multiplied by the position.
+    """
     half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-    angles = torch.outer(torch.arange(config.max_position_embeddings, dtype=torch.float32), config.rope_theta**-half)
+    frequencies = 1.0 / config.rope_theta**half
+    angles = torch.outer(torch.arange(config.max_position_embeddings, dtype=torch.float32), frequencies)
     return angles.cos().repeat(1, 2), torch.cat([-angles.sin(), angles.sin()], -1)
 
 

@@ -119,6 +119,8 @@ class Response:
     """σ."""
     value: str
     """What it returned, or what went wrong."""
+    subtask: str | None = None
+    """What was asked, where the response repeats it."""
 
 
 class _Element(NamedTuple):
@@ -173,8 +175,8 @@ def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
 
 def render_responses(responses: Iterable[Response], tags: CallTags = TAGS) -> str:
     """What the manager is shown. No value can close its element or look like a tag of any grammar."""
-    fields = [{"name": each.name, "status": str(each.status), "value": each.value} for each in responses]
-    return "".join(_wrap(_TAG_LIKE.sub(lambda _: escaped("<"), dump(each)), tags.response) for each in fields)
+    texts = [_TAG_LIKE.sub(lambda _: escaped("<"), dump(_fields(response))) for response in responses]
+    return "".join(_wrap(text, tags.response) for text in texts)
 
 
 def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
@@ -263,13 +265,18 @@ def _call(value: Any) -> ToolCall:
     return ToolCall(name, arguments)
 
 
+def _fields(response: Response) -> dict[str, str]:
+    asked = {} if response.subtask is None else {"subtask": response.subtask}
+    return {"name": response.name, **asked, "status": str(response.status), "value": response.value}
+
+
 def _response(body: str) -> Response | None:
     try:
         fields = json.loads(body)
-        response = Response(fields["name"], CallStatus(fields["status"]), fields["value"])
+        response = Response(fields["name"], CallStatus(fields["status"]), fields["value"], fields.get("subtask"))
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    return response if isinstance(response.name, str) and isinstance(response.value, str) else None
+    return response if all(isinstance(value, str) for value in _fields(response).values()) else None
 
 
 def _wrap(text: str, pair: tuple[str, str]) -> str:

@@ -64,6 +64,9 @@ class ParaManager:
     """What comes back is cut after so many."""
     brief: bool = False
     """Agents hand back their answers only, not how they found them: for managers with a short context."""
+    echo: bool = False
+    """What comes back repeats the subtask: responses have no ids, and a small manager finds a thing by what stands next
+    to it, not by counting."""
     synthesis: Literal["manager", "summarizer"] = "manager"
     """Who writes the final answer: the manager itself, or a summarizer that sees the history (M_s of Eq. 7)."""
     faults: Faults = field(default_factory=Faults)
@@ -155,6 +158,7 @@ class _Work:
             settings.call_seconds,
             settings.response_tokens,
             settings.faults,
+            settings.echo,
         )
 
     def _prompt(self, template: str, problem: Problem) -> tuple[Message, ...]:

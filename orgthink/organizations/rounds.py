@@ -8,7 +8,7 @@ its deadline ends with TIMEOUT; its siblings run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -55,12 +55,16 @@ class Rounds:
     """What comes back is cut after so many."""
     faults: Faults
     """Calls that are made to fail."""
+    echo: bool = False
+    """What comes back repeats the subtask."""
 
     async def responses(self, n: int, reply: Reply) -> list[Response]:
         """What came of the calls in the reply of round n, in their order; a reply without any has one response."""
         judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
         sent = [self._sent(order) if isinstance(order, Order) else order for order in judged]
         told = [await self._response(each) if isinstance(each, Order) else each for each in sent]
+        if self.echo:
+            told = [replace(each, subtask=_subtask(call)) for each, call in zip(told, reply.calls, strict=True)]
         return told or [Response("", CallStatus.PARSE_ERR, self._missing())]
 
     def _missing(self) -> str:
@@ -125,3 +129,9 @@ class Rounds:
         if not text and status is not CallStatus.OK:
             text = " ".join((result.error or result.status).split())[:_SAID]
         return Response(order.tool.name, status, self.manager.cut(text.strip(), self.tokens))
+
+
+def _subtask(call: ToolCall | BadCall) -> str | None:
+    """What an agent was asked, if the call says it."""
+    subtask = call.arguments.get("subtask") if isinstance(call, ToolCall) else None
+    return subtask if isinstance(subtask, str) else None

@@ -30,7 +30,7 @@ from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Tool
 from orgthink.tools.toolbox import Suite
 from orgthink.training.players import OnPaper, Player, helping, managing
-from orgthink.training.pocket_tools import MANAGING, POOL, USING
+from orgthink.training.pocket_tools import CONFIG, MANAGING, POOL, USING
 
 SHARES = {
     "arithmetic-mini": 0.15,
@@ -56,6 +56,8 @@ AT_ONCE = 64
 """Episodes that are rehearsed together."""
 CAPACITY = 9
 """Agents at work at once: a manager and more than it can ask at once."""
+LONGEST = CONFIG.max_position_embeddings
+"""Tokens of a rehearsal at most; longer ones, a few in a thousand, are left out."""
 GOOD_AT = tuple(POOL.values())
 """What managers are told of the models of a pool."""
 
@@ -72,6 +74,8 @@ class Rehearsal(ParaManager):
     """Agents hand back their answers only."""
     aliases: bool = MANAGING["aliases"]
     """The manager has to go by what it is told of the models."""
+    echo: bool = MANAGING["echo"]
+    """What comes back repeats the subtask."""
     response_tokens: int = MANAGING["response_tokens"]
     """What comes back is cut after so many."""
 
@@ -115,7 +119,8 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
         chosen = [next(problems[name]) for name in names]
         if not alone:  # who is alone has to find the solution
             chosen = [_made_up(problem, rng) for problem in chosen]
-        yield from rehearsed(chosen, organization, tokenizer, rng.getrandbits(31))
+        traces = rehearsed(chosen, organization, tokenizer, rng.getrandbits(31))
+        yield from (trace for trace in traces if sum(span.tokens for span in trace.spans) <= LONGEST)
 
 
 def _made_up(problem: Problem, rng: random.Random) -> Problem:

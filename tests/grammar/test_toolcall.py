@@ -44,7 +44,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 CALLS = st.builds(ToolCall, TEXTS.filter(bool), st.dictionaries(TEXTS, VALUES, max_size=3))
-RESPONSES = st.builds(Response, TEXTS, st.sampled_from(CallStatus), TEXTS)
+RESPONSES = st.builds(Response, TEXTS, st.sampled_from(CallStatus), TEXTS, st.none() | TEXTS)
 
 
 def element(body: str) -> str:

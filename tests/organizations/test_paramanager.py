@@ -99,6 +99,21 @@ def test_results_come_in_the_order_of_the_calls():
     assert "copper in lyon costs" in told(episode)[2].value
 
 
+def test_what_comes_back_repeats_the_subtask_if_it_is_to():
+    """Whatever became of the call; one without a subtask has nothing to repeat."""
+    calls = [ask(subtask="add"), program("print 1"), ask(), ask(subtask="x", other="1"), program("fail")]
+    for echo, repeated in ((True, ["add", None, None, "x", None]), (False, [None] * 5)):
+        episode = one_round(*calls, others=[SOLVED] * 2, calls=5, echo=echo)
+        assert [response.subtask for response in told(episode)] == repeated
+
+
+def test_a_subtask_that_is_none_is_not_repeated():
+    wrong = call('{"name": "standard_reasoner", "arguments": {"subtask": ["<tool_call>"]}}')
+    for text in (wrong, call("<tool_call>"), "no call"):
+        (bad,) = told(play([Turn(text, seconds=0), *END], Managed(echo=True)))
+        assert bad.status is PARSE_ERR and bad.subtask is None
+
+
 # PARSE_ERR
 
 

@@ -100,7 +100,7 @@ class Rehearsed:
 
     def checked(self, n: int) -> list[tuple[str, str, bool]]:
         """Targets, offers and whether they are the same, by the programs of a round of countdown."""
-        pairs = [(asked.split("== "), said) for asked, said in self.programs[n]]
+        pairs = [(asked.split("== "), said) for asked, said in self.programs[n] if "==" in asked]
         return [(target, offer, {"True": True, "False": False}[said]) for (target, offer), said in pairs]
 
     def offered(self, n: int) -> list[tuple[str, str]]:

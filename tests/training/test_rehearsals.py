@@ -281,7 +281,9 @@ def test_offers_are_checked_in_the_order_in_which_they_came_those_of_solved_part
         if one.task != "countdown-mini-four":
             continue
         for n, said in enumerate(one.replies):
-            tests = [test for call in said.calls if call.name == "python" for test in expressions(call)]
+            shown = [part for call in said.calls if call.name == "python" for part in expressions(call)]
+            tests = shown[1::2]
+            assert shown[::2] == [test.partition("==")[0] for test in tests], "each is named first"
             fresh = [f"{target}== {offer}" for target, offer in one.waiting(n) if target not in one.solved(n)]
             assert tests in ([], fresh[:LOOKED_AT])
             left_over += 0 < len(tests) < len(fresh)

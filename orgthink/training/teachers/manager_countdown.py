@@ -136,7 +136,8 @@ def _verdicts(rounds: Sequence[Round]) -> list[tuple[str, str, bool]]:
         for asked, value in returned(rounds)
         if asked.name == "python"
         for test, said in zip(printed(asked), value.split(), strict=False)
-        for target, _, offer in [test.partition("==")]
+        for target, compared, offer in [test.partition("==")]
+        if compared
     ]
 
 
@@ -144,7 +145,7 @@ def _tried(part: _Part, rng: random.Random) -> Move:
     """Of one who has nobody to ask: it scans for a solution itself, and lets python compare it with the target."""
     *numbers, _, target = part.question.split()
     lines, hit = first_hit([int(number) for number in numbers], int(target), rng.sample(OPERATORS, len(OPERATORS)))
-    return (lines, [_test([(part, hit)])]) if hit else ("final", [])
+    return (lines, [_test([(part, hit)], 1)]) if hit else ("final", [])
 
 
 def _check(seen: Seen, fresh: Sequence[tuple[_Part, str]], parts: int, rng: random.Random) -> list[ToolCall]:
@@ -153,15 +154,17 @@ def _check(seen: Seen, fresh: Sequence[tuple[_Part, str]], parts: int, rng: rand
     calls: list[ToolCall] = []
     reviewing = parts == 1 and "critical_reviewer" in seen.tools
     if draw < 0.85 or not reviewing:
-        calls.append(_test(fresh))
+        calls.append(_test(fresh, parts))
     if draw > 0.7 and reviewing:
         calls.append(call(seen, "critical_reviewer", rng, None))
     return calls[: seen.most]
 
 
-def _test(offers: Sequence[tuple[_Part, str]]) -> ToolCall:
-    """A program that compares targets with what was offered. `==` is a token without a space before it."""
-    return python([f"{part.target}== {offer}" for part, offer in offers])
+def _test(offers: Sequence[tuple[_Part, str]], parts: int) -> ToolCall:
+    """A program that compares targets with what was offered, and of several parts prints which is which: `46 True 60
+    False`. `==` is a token without a space before it."""
+    named = [f"{part.target} , " if parts > 1 else "" for part, _ in offers]
+    return python([f"{name}{part.target}== {offer}" for name, (part, offer) in zip(named, offers, strict=True)])
 
 
 def _ask(seen: Seen, open_parts: Sequence[_Part], parts: int, room: int, rng: random.Random) -> list[ToolCall]:
