@@ -26,7 +26,7 @@ from orgthink.tasks.expression import parse
 from orgthink.tasks.ledger import PRICE, named
 from orgthink.tools.faults import INJECTED
 from orgthink.tools.toolbox import FINAL
-from orgthink.training import pocket_tools
+from orgthink.training import pocket_tools, rehearsals
 from orgthink.training.players import FAILED
 from orgthink.training.pocket_tools import vocabulary
 from orgthink.training.rehearsals import ALONE, CALLS, FAULTS, SHARES, lessons
@@ -78,6 +78,15 @@ def test_lessons_are_the_same_for_the_same_pool_only(tokenizer, managers):
 
     assert first(0, 1) == [row_of(one.trace) for one in managers[:4]]
     assert first(0, 1) != first(0, 2) and first(0, 1) != first(1, 1) and first(0, 1) != first(0, 1, alone=True)
+
+
+def test_a_rehearsal_that_the_context_does_not_hold_is_left_out(tokenizer, managers, monkeypatch):
+    """The rest of the stream stays as it is."""
+    length = {one.trace: sum(span.tokens for span in one.trace.spans) for one in managers[:64]}
+    longest = sorted(length.values())[32]
+    monkeypatch.setattr(rehearsals, "LONGEST", longest)
+    shorter = [trace for trace, tokens in length.items() if tokens <= longest]
+    assert 32 < len(shorter) < 64 and list(islice(lessons(0, 1, tokenizer), len(shorter))) == shorter
 
 
 def test_all_tasks_are_rehearsed_and_all_numbers_of_calls(managers, users):
