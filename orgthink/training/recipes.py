@@ -192,7 +192,7 @@ def paramanager(
     return Policy(settings, model=model)
 
 
-PARA_STEPS = 12
+PARA_STEPS = 8
 """Of every run of the pocket manager."""
 
 
