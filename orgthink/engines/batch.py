@@ -56,6 +56,11 @@ class Request:
     key: int | None = None
     """Of its prompt in the prefix cache, while it decodes and others may copy it."""
 
+    @property
+    def seen(self) -> list[int]:
+        """The prompt and what was sampled: all that is read again with other weights."""
+        return self.ids + self.sampled
+
 
 class Token(NamedTuple):
     """A sampled token."""
@@ -127,10 +132,10 @@ class Batch(Generic[R]):
 
     @property
     def requests(self) -> list[R]:
-        """All that are not over."""
+        """All that are not over; those that have got furthest come first."""
         reading = self._reading.block.rows if self._reading else []
         rows = [row for block in self._blocks.values() for row in block.rows]
-        return [request for request in (*self._waiting, *reading, *rows) if not request.over]
+        return [request for request in (*rows, *reading, *self._waiting) if not request.over]
 
     def submit(self, request: R) -> None:
         self._waiting.append(request)
@@ -151,7 +156,8 @@ class Batch(Generic[R]):
         self._prefixes = self._empty_cache()
 
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
-        """Go on with other weights. Requests under way keep their caches; no later one copies from before.
+        """Go on with other weights. What requests under way have seen is read again, with the new ones: then their
+        next tokens have the probabilities that the new weights give them.
 
         ValueError if the weights do not fit the model.
         """
@@ -159,15 +165,14 @@ class Batch(Generic[R]):
             self.model.from_hf(weights)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f"the weights do not fit the model: {error}") from error
-        if self._reading is not None:  # half read with the old weights: read again, or it would be copied from
-            self._waiting.extendleft(reversed([row for row in self._reading.block.rows if not row.over]))
-            self._reading = None
+        self._waiting = deque(self.requests)
+        for request in self._waiting:
+            request.key, request.length = None, 0
         self.version = version
+        self._reading = None
         self._prefixes = self._empty_cache()
         self._decoding.clear()
-        self._blocks = {width: block for width, block in self._blocks.items() if block.rows}
-        for request in self.requests:
-            request.key = None
+        self._blocks.clear()
 
     @torch.inference_mode()
     def step(self) -> list[tuple[R, Token]]:
@@ -191,7 +196,7 @@ class Batch(Generic[R]):
         width = total = 0
         for _ in range(slots):
             plan = self._plan(self._waiting.popleft())
-            prompt, wider = tuple(plan.request.ids), max(width, plan.need)
+            prompt, wider = tuple(plan.request.seen), max(width, plan.need)
             # An equal prompt waits until this one is read, then copies it.
             if (prompt in prompts and plan.need > 1) or (len(taken) + 1) * wider > 2 * (total + plan.need) + 64:
                 passed.append(plan.request)
@@ -207,16 +212,17 @@ class Batch(Generic[R]):
         return bool(taken)
 
     def _plan(self, request: R) -> _Plan[R]:
-        known, key = self._prefixes.find(request.ids)
-        known = min(known, len(request.ids) - 1)  # the last token's logits are needed
-        return _Plan(request, known, len(request.ids) - known, key)
+        seen = request.seen
+        known, key = self._prefixes.find(seen)
+        known = min(known, len(seen) - 1)  # the last token's logits are needed
+        return _Plan(request, known, len(seen) - known, key)
 
     def _prepare(self, plans: list[_Plan[R]], width: int) -> _Reading[R]:
         block: Block[R] = Block(self.model.config, max(plan.known for plan in plans) + width)
         ids = torch.zeros(len(plans), width, dtype=torch.long)
         for i, (request, known, need, key) in enumerate(plans):
             block.put(request, self._cached(key, known) if known else None)
-            ids[i, :need] = torch.tensor(request.ids[known:])
+            ids[i, :need] = torch.tensor(request.seen[known:])
         return _Reading(block, torch.tensor([[plan.known] for plan in plans]), ids)
 
     def _cached(self, key: int, length: int) -> KeysValues:
@@ -240,20 +246,21 @@ class Batch(Generic[R]):
         reading = self._reading
         assert reading is not None
         rows, (first, width) = reading.block.rows, (reading.done, reading.ids.shape[1])
+        read = [row.seen for row in rows]
         reading.done = last = min(width, first + max(1, _READ // len(rows)))
         positions = reading.starts + torch.arange(first, last)
         reading.block.step(positions)
         within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
         hidden = self.model.decode(reading.ids[:, first:last], within, reading.block.attend)
-        ends = [len(row.ids) - 1 - int(start) for row, start in zip(rows, reading.starts, strict=True)]
+        ends = [len(ids) - 1 - int(start) for ids, start in zip(read, reading.starts, strict=True)]
         reading.last |= {i: hidden[i, end - first] for i, end in enumerate(ends) if first <= end < last}
         if last < width:
             return []
         self._reading = None
         tokens = self._sample(rows, torch.stack([reading.last[i] for i in range(len(rows))]))
-        for i, request in enumerate(rows):
-            request.length = len(request.ids)
-            request.key = self._prefixes.add(request.ids)
+        for i, (request, ids) in enumerate(zip(rows, read, strict=True)):
+            request.length = len(ids)
+            request.key = self._prefixes.add(ids)
             self._decoding[request.key] = request
             self._block(request.length).put(request, reading.block.get(i))
         self._sweep()
@@ -327,4 +334,4 @@ class Batch(Generic[R]):
         if request.key is not None:
             del self._decoding[request.key]
             self._prefixes.remove(request.key)
-            self._prefixes.keep((request.ids + request.sampled)[: request.length], cache)
+            self._prefixes.keep(request.seen[: request.length], cache)

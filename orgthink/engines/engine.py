@@ -134,7 +134,7 @@ class Updatable(Engine, Protocol):
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Decode on with other weights, under Hugging Face names, from the next step on.
 
-        Chunks name the version that sampled them; nothing that was computed with older weights is reused by
-        later streams. Raises ValueError if the weights do not fit.
+        Chunks name the version that sampled them; nothing that was computed with older weights is used any more:
+        what streams under way have seen is read again. Raises ValueError if the weights do not fit.
         """
         ...

@@ -160,7 +160,7 @@ class LocalEngine(TokenIds):
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
         """Go on with other weights, under Hugging Face names, from the next step on.
 
-        Streams under way keep their caches; later ones reuse nothing from before. ValueError if they do not fit.
+        What streams under way have seen is read again; nothing from before is reused. ValueError if they do not fit.
         """
         await self._between_steps(partial(self._batch.update, weights, version))
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Discriminator, Tag
 
@@ -34,8 +34,9 @@ from orgthink.training.frozen import frozen
 from orgthink.training.kept import keep, kept
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.rl import Batch, Clock, Optimization, took
-from orgthink.training.rollout import Problems, Rollout, roll_out
+from orgthink.training.rollout import Groups, Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
+from orgthink.training.staleness import ages
 
 
 def _kind(reward: Any) -> str | None:
@@ -57,6 +58,7 @@ TOLD = {
     "cost_units": "cost {:.1f}",
     "concurrency_pool": "η {:.2f}",
     "critical_path_steps": "path {:.0f}",
+    "age": "age {:.2f}",
 }
 """Metrics that a user watches, of those that a step has."""
 
@@ -77,6 +79,9 @@ class RlSettings(Optimization):
     """Only groups of which some episodes are right, and not all, are trained on."""
     redraw: int = 0
     """Times a step may draw further problems, while it has fewer mixed groups than problems."""
+    ahead: int = 0
+    """Groups under way beyond a step's problems: it trains on the first that are finished, and the others go on under
+    the next weights. 0: a step waits for its slowest episode."""
     shuffled: bool = False
     """Rewards are dealt out at random within each group: a control, which must not learn."""
 
@@ -88,6 +93,8 @@ class RlSettings(Optimization):
             raise ValueError(f"delta is {self.delta}: it must be a number from 0 on")
         if self.redraw < 0 or (self.redraw and not self.mixed):
             raise ValueError(f"redraw is {self.redraw}: it must be 0, or with mixed=true a number from 0 on")
+        if self.ahead < 0 or (self.ahead and self.redraw):
+            raise ValueError(f"ahead is {self.ahead}: it must be a number from 0 on, and 0 beside a redraw")
 
     def require(self, context: int | None) -> None:
         self.rollout.require()
@@ -104,11 +111,11 @@ class RlSettings(Optimization):
     def bounds(self) -> dict[str, int | None]:
         """`None` where nothing but the model ends episodes."""
         plan = self.rollout
-        episodes, turns = plan.problems * plan.group * (1 + self.redraw), plan.limits.budget.turns
+        groups, turns = plan.problems * (1 + self.redraw), plan.limits.budget.turns
         longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
         return {
-            "episodes_a_step": episodes,
-            "sampled_tokens_a_step": None if turns is None else episodes * turns * longest,
+            "episodes_a_step": groups * plan.group,
+            "sampled_tokens_a_step": None if turns is None else (groups + self.ahead) * plan.group * turns * longest,
             "optimizer_steps_a_step": self.minibatches,
         }
 
@@ -129,34 +136,63 @@ class Place:
 
     drawn: int
     """Problems of the task's stream so far."""
+    underway: tuple[Problem, ...] = ()
+    """Of these, those whose groups were not trained yet."""
+
+
+class _Attempted(NamedTuple):
+    """What a step has to train on."""
+
+    drawn: int
+    """Groups that it had."""
+    episodes: list[Episode]
+    """Graded, of the groups that are whole."""
+    began: Mapping[str, int]
+    """Version of the policy when the problem was begun, where that may be an older one."""
 
 
 class Episodes:
-    """Rows of the episodes of a step. Between steps it keeps its place in the problems."""
+    """Rows of the episodes of a step.
+
+    Between steps it keeps its place in the problems, and with `ahead` groups under way. Those are not saved: a run
+    that is resumed attempts their problems anew.
+    """
 
     def __init__(self, settings: RlSettings) -> None:
         self._settings, self._plan = settings, settings.rollout
         self._problems = Problems(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
         self._tags = _tags(self._plan)
+        self._groups = Groups()
+        self._anew: list[Problem] = []
+        """Problems whose groups were under way when a run ended."""
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         async with frozen(self._plan.models) as self._models:
-            yield
+            try:
+                yield
+            finally:
+                self._anew = self._unfinished
+                await self._groups.cancel()
+
+    @property
+    def _unfinished(self) -> list[Problem]:
+        return [*self._groups.problems, *self._anew]
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
         settings = self._settings
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
-        drawn, episodes = await self._attempted(sampler, seed, clock)
+        attempted = self._first_finished if settings.ahead else self._all
+        drawn, episodes, began = await attempted(sampler, step, seed, clock)
         chosen, dropped = self._chosen(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
         groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
-        require_version(episodes, str(step), self._plan.trains)
+        require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
             advantages = credit(groups, settings.normalise, delta=settings.delta)
             rewarded = [episode for episode in chosen if episode.id in advantages]
-            rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains)]
+            rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
             **rollout_metrics(episodes, rewards, self._tags),
             "drawn_groups": drawn,
@@ -164,12 +200,13 @@ class Episodes:
             "groups": drawn - dropped,
             "broken_groups": drawn - dropped - len(groups),
             "flat_groups": len(groups) - len({episode.problem.id for episode in rewarded}),
+            **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
         return Batch(rows, metrics, sampled_entropy(sampled))
 
-    async def _attempted(self, sampler: Engine, seed: int, clock: Clock) -> tuple[int, list[Episode]]:
-        """How many groups were drawn, and the graded episodes of those that are whole."""
+    async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
+        """The groups of a step's problems, and of those that are drawn further."""
         drawn: list[Problem] = []
         episodes: list[Episode] = []
         for _ in range(1 + self._settings.redraw):
@@ -183,7 +220,21 @@ class Episodes:
             episodes += whole_groups(attempted, self._plan.task)
             if len(mixed(episodes)) >= self._plan.problems:
                 break
-        return len(drawn), episodes
+        return _Attempted(len(drawn), episodes, {})
+
+    async def _first_finished(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
+        """As many groups as a step has problems, of those under way."""
+        plan, known = self._plan, self._unfinished
+        wanted = plan.problems + self._settings.ahead - len(known)
+        fresh = [*self._anew, *self._problems.batch({problem.id for problem in known}, wanted)]
+        self._anew = []
+        clock.lap("problems")
+        for problem in fresh:
+            self._groups.begin(problem, step, roll_out(plan, [problem], sampler, seed, self._models))
+        groups = await self._groups.finished(plan.problems)
+        clock.lap("rollout")
+        episodes = whole_groups([e for group in groups for e in group.attempts.result()], plan.task)
+        return _Attempted(len(groups), episodes, {group.problem.id: group.began for group in groups})
 
     def _chosen(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
         """The episodes to train on, as many groups as a step has problems, and how many other groups there are."""
@@ -193,13 +244,14 @@ class Episodes:
         return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
     def save(self, folder: Path) -> None:
-        keep(folder / "problems.json", Place(self._problems.drawn))
+        keep(folder / "problems.json", Place(self._problems.drawn, tuple(self._unfinished)))
 
     def load(self, folder: Path, step: int) -> None:
         """Checkpoints from before there was `redraw` have no place: there, every step drew one batch."""
         file = folder / "problems.json"
         if file.exists():
-            self._problems = Problems(self._plan, self._settings.seed, kept(file, Place).drawn)
+            place = kept(file, Place)
+            self._problems, self._anew = Problems(self._plan, self._settings.seed, place.drawn), list(place.underway)
         else:
             self._problems = Problems(self._plan, self._settings.seed)
             for _ in range(step):
@@ -227,20 +279,25 @@ def mixed(episodes: Sequence[Episode]) -> list[str]:
 
 
 def require_version(
-    episodes: Sequence[Episode], version: str, trained: Callable[[Trace], bool] = lambda trace: True
+    episodes: Sequence[Episode],
+    version: str,
+    trained: Callable[[Trace], bool] = lambda trace: True,
+    began: Mapping[str, int] | None = None,
 ) -> None:
     """UserError that names the first trained trace that other weights sampled than the newest, or the first other
-    trace that the newest sampled."""
+    trace that the newest sampled. Problems that `began` names may have older weights too, from that version on."""
     for episode in episodes:
+        oldest = (began or {}).get(episode.problem.id)
+        own = {version} if oldest is None else {str(one) for one in range(oldest, int(version) + 1)}
         for trace in episode.traces:
             for span in trace.spans:
-                if span.origin is Origin.SAMPLED and (span.policy_version == version) != trained(trace):
-                    said = _mistaken(trace, span.policy_version, version)
+                if span.origin is Origin.SAMPLED and (span.policy_version in own) != trained(trace):
+                    said = _mistaken(trace, span.policy_version, version, trained(trace))
                     raise UserError(f"episode {episode.id}, {trace.agent}: {said}")
 
 
-def _mistaken(trace: Trace, sampled_by: str | None, version: str) -> str:
-    if sampled_by == version:
+def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool) -> str:
+    if not trained:
         return f"sampled by the policy, but nobody trains a {trace.role}: give it a model of its own in rollout.models"
     return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
 

@@ -4,7 +4,7 @@ Where rows come from is a `Source`: attempts of an organization whose traces sha
 ParaManager, `orgthink.training.episodes`), or chains of agents each with its own (MarsRL, `orgthink.training.marsrl`).
 However
 many rows there are, a step takes `minibatches` optimizer steps. The loop saves as it goes, stops cleanly at Ctrl-C,
-and resumes exactly.
+and resumes exactly, but for episodes that were under way: those begin anew.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import PolicyLoss, token_weights
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
+from orgthink.training.standstill import StandstillLoop, standstill
 
 
 class Clock:
@@ -184,14 +185,16 @@ def train_policy(
                     journal.log(**line)
                     report(line)
                     if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
-                        folder = checkpoint.put(run.path, step, save)
+                        with standstill():
+                            folder = checkpoint.put(run.path, step, save)
                     if interrupted.is_set() and step < settings.steps:
                         raise KeyboardInterrupt
             return folder
 
         if step < settings.steps:
             try:
-                asyncio.run(go_on())
+                with asyncio.Runner(loop_factory=StandstillLoop) as runner:
+                    runner.run(go_on())
             except EngineError as error:
                 raise UserError(f"the sampler failed: {error}; go on with --resume {run.path}") from error
     return folder
@@ -207,7 +210,8 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
         rows = mask_mastered(rows, settings.mastered, batch.entropy)
     clock.lap("reward")
     rate = settings.rate(step)
-    passes = _update(backend, settings, rows, rate)
+    with standstill():
+        passes = _update(backend, settings, rows, rate)
     clock.lap("train")
     await backend.sync_sampler(str(step + 1))
     clock.lap("sync")

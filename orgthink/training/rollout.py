@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
@@ -75,22 +76,23 @@ class Problems:
         self.drawn = drawn
         """Place in the stream."""
 
-    def batch(self, known: Container[str] = ()) -> list[Problem]:
-        """The next problems, different from each other and from those with the known ids.
+    def batch(self, known: Container[str] = (), wanted: int | None = None) -> list[Problem]:
+        """The next problems, as many as a step has or as are wanted, different from each other and from those with
+        the known ids.
 
         UserError if the task has too few; fewer if others are known, down to none.
         """
         chosen: dict[str, Problem] = {}
+        wanted = self._plan.problems if wanted is None else wanted
         repeats = 0
-        while len(chosen) < self._plan.problems and repeats < MOST_REPEATS:
+        while len(chosen) < wanted and repeats < MOST_REPEATS:
             problem = next(self._stream)
             self.drawn += 1
             repeats = repeats + 1 if problem.id in chosen or problem.id in known else 0
             if not repeats:
                 chosen[problem.id] = problem
         if repeats and not known:
-            task, wanted = self._plan.task, self._plan.problems
-            raise UserError(f"{task} has only {len(chosen)} different problems, not {wanted}")
+            raise UserError(f"{self._plan.task} has only {len(chosen)} different problems, not {wanted}")
         return list(chosen.values())
 
 
@@ -101,15 +103,71 @@ async def roll_out(
     seed: int,
     models: Mapping[str, Backing] | None = None,
 ) -> list[Episode]:
-    """Episodes, G for each problem; not graded yet. `models` stand behind those of the plan."""
+    """Episodes, G for each problem; not graded yet. `models` stand behind those of the plan. A bug in one ends all, and
+    is raised as itself."""
     organization = plan.organization.named(plan.organization.organization)
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
-    return await asyncio.gather(
-        *(
-            attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
-            for problem in problems
-            for sample in range(plan.group)
-        )
-    )
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            attempts = [
+                tasks.create_task(
+                    attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
+                )
+                for problem in problems
+                for sample in range(plan.group)
+            ]
+    except BaseExceptionGroup as bugs:
+        raise bugs.exceptions[0] from bugs
+    return [one.result() for one in attempts]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Attempts at one problem, under way or finished."""
+
+    problem: Problem
+    """What is attempted."""
+    began: int
+    """The policy's version then; later tokens may be of later ones."""
+    attempts: asyncio.Task[list[Episode]]
+    """The episodes, when all of them have ended."""
+
+
+class Groups:
+    """Groups that go on from one step to the next, wherever the event loop does; oldest first."""
+
+    def __init__(self) -> None:
+        self._live: list[Group] = []
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Those whose groups have not been handed over."""
+        return [group.problem for group in self._live]
+
+    def begin(self, problem: Problem, version: int, attempts: Coroutine[Any, Any, list[Episode]]) -> None:
+        """Let one more group go on beside the others."""
+        self._live.append(Group(problem, version, asyncio.create_task(attempts)))
+
+    async def finished(self, count: int) -> list[Group]:
+        """Hand over as many groups as soon as they are finished; of more than that, the oldest. Raises what an attempt
+        raises."""
+        while True:
+            done = [group for group in self._live if group.attempts.done()]
+            for group in done:
+                group.attempts.result()
+            if len(done) >= min(count, len(self._live)):
+                break
+            pending = [group.attempts for group in self._live if not group.attempts.done()]
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        self._live = [group for group in self._live if group not in done[:count]]
+        return done[:count]
+
+    async def cancel(self) -> None:
+        """End them; what they sampled is lost."""
+        tasks = [group.attempts for group in self._live]
+        self._live = []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

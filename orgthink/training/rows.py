@@ -72,11 +72,14 @@ class PolicyRow(Row):
 
 
 def policy_rows(
-    episode: Episode, advantage: float, trained: Callable[[Trace], bool] = lambda trace: True
+    episode: Episode,
+    advantage: float,
+    trained: Callable[[Trace], bool] = lambda trace: True,
+    version: int | None = None,
 ) -> list[PolicyRow]:
-    """One row for each trained trace that sampled anything. ValueError as `policy_row` says."""
+    """One row for each trained trace that sampled anything. Ages and ValueError as `policy_row` says."""
     return [
-        policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage)
+        policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage, version=version)
         for trace in episode.traces
         if trained(trace) and any(span.origin is Origin.SAMPLED for span in trace.spans)
     ]

@@ -55,6 +55,12 @@ def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:
     ]
 
 
+def ages(rows: Sequence[PolicyRow]) -> dict[str, float | None]:
+    """Updates since trained tokens were drawn, on average and at most, for metrics; `None` if there are no tokens."""
+    found = [age for row in rows for age, trained in zip(row.age, row.trained, strict=True) if trained]
+    return {"age": sum(found) / len(found) if found else None, "age_max": max(found, default=None)}
+
+
 def _stale(row: PolicyRow, bound: int) -> set[int]:
     """Where its trained tokens are past the bound."""
     return {at for at, (trained, age) in enumerate(zip(row.trained, row.age, strict=True)) if trained and age > bound}

@@ -278,9 +278,10 @@ async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) 
 
 
 async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None:
+    """What is under way then goes on as if the new weights had been asked to go on from there."""
     engine = LocalEngine.open(words)
     new = Qwen3.load(tiny_model(tmp_path, seed=1))
-    old = await say(engine, [5, 6, 7], 30)
+    old = await say(engine, [9, 8, 7], 30)
     stream = engine.stream(context([5, 6, 7]), Sampling(400, temperature=0.0))
     seen = [await anext(stream)]
     await engine.update_weights(new.to_hf(), "1")
@@ -290,11 +291,15 @@ async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None
     assert set(versions[:change]) == {words.name} and set(versions[change:]) == {"1"}
 
     reused = engine.reused_prompt_tokens
-    said = await say(engine, [5, 6, 7], 30)
+    said = await say(engine, [9, 8, 7], 30)
     assert engine.reused_prompt_tokens == reused, "a cache of the old weights was used"
     assert said.versions == ["1"] * 30
     fresh = LocalEngine(new, Tokenizer(words))
-    assert said.ids == (await say(fresh, [5, 6, 7], 30)).ids != old.ids
+    assert said.ids == (await say(fresh, [9, 8, 7], 30)).ids != old.ids
+    ids = [i for chunk in seen for i in chunk.token_ids or ()]
+    expected = await say(fresh, [5, 6, 7, *ids[:change]], 400 - change)
+    assert ids[change:] == expected.ids
+    assert [p for chunk in seen for p in chunk.logprobs or ()][change:] == pytest.approx(expected.logprobs, abs=1e-4)
     await fresh.aclose()
 
     with pytest.raises(ValueError, match="do not fit"):

@@ -96,11 +96,17 @@ class Trainer:
         self.actor_rollout_wg, self.said = group, []
         self.checkpoint_manager = self
 
+    def abort_replicas(self) -> None:
+        self.said.append("abort")
+
     def sleep_replicas(self) -> None:
         self.said.append("sleep")
 
     async def update_weights(self, version: int) -> None:
         self.said.append(f"push {version}")
+
+    async def resume_generation_replicas(self) -> None:
+        self.said.append("resume")
 
     def _compute_ref_log_prob(self, batch: Any, metrics: Any) -> None:
         self.actor_rollout_wg.compute_log_prob(batch)
@@ -179,7 +185,7 @@ async def test_servers_sleep_while_weights_are_trained(backend, rows):
     backend.logprobs(rows)
     backend.logprobs(rows)
     await backend.sync_sampler("1")
-    assert backend._trainer.said == ["push 0", "sleep", "push 1"]
+    assert backend._trainer.said == ["push 0", "resume", "abort", "sleep", "push 1", "resume"]
 
 
 def test_a_row_that_is_not_whole_is_named_before_it_is_sent(backend, rows):

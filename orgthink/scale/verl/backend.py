@@ -84,6 +84,7 @@ class VerlBackend:
     async def sync_sampler(self, version: str) -> None:
         self._sleep()
         await self._trainer.checkpoint_manager.update_weights(int(version))
+        await self._trainer.checkpoint_manager.resume_generation_replicas()
         self._awake = True
 
     def save(self, folder: Path) -> None:
@@ -103,8 +104,10 @@ class VerlBackend:
         self._workers.load_checkpoint(str(folder / "verl"))
 
     def _sleep(self) -> None:
-        """Let the servers give back the memory that training needs."""
+        """Let the servers give back what they have of outputs under way, and the memory that training needs. What is
+        asked meanwhile waits for new weights."""
         if self._awake:
+            self._trainer.checkpoint_manager.abort_replicas()
             self._trainer.checkpoint_manager.sleep_replicas()
             self._awake = False
 

@@ -6,6 +6,7 @@ once; VERL_USE_EXTERNAL_MODULES names this module.
 
 from __future__ import annotations
 
+import asyncio
 import types
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, nullcontext
@@ -135,6 +136,9 @@ class Server:
     def __init__(self, folder: str) -> None:
         torch.set_num_threads(1)
         self._engine = LocalEngine.open(Path(folder), threaded=False)
+        self._open = asyncio.Event()
+        self._open.set()
+        self._underway = 0
 
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **others: Any
@@ -145,25 +149,41 @@ class Server:
         context = Context((), [Span(Origin.PROMPT, "", len(prompt_ids), tuple(prompt_ids))])
         ids: list[int] = []
         logprobs: list[float] = []
-        version = None
-        async with aclosing(self._engine.stream(context, sampling)) as stream:
-            async for chunk in stream:
-                if version not in (None, chunk.policy_version):
-                    raise RuntimeError("weights were changed under a request")
-                version = chunk.policy_version
-                ids += chunk.token_ids or ()
-                logprobs += chunk.logprobs or ()
+        version, reason = None, "aborted"
+        await self._open.wait()
+        self._underway += 1
+        try:
+            async with aclosing(self._engine.stream(context, sampling)) as stream:
+                async for chunk in stream:
+                    if version not in (None, chunk.policy_version):
+                        raise RuntimeError("weights were changed under a request")
+                    version = chunk.policy_version
+                    ids += chunk.token_ids or ()
+                    logprobs += chunk.logprobs or ()
+                    reason = "aborted" if chunk.finish is None else "completed"
+                    if not self._open.is_set():
+                        break
+        finally:
+            self._underway -= 1
         said = {"global_steps": None if version is None else int(version)}
-        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed", extra_fields=said)
+        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason=reason, extra_fields=said)
+
+    async def abort_all_requests(self, reject_request: bool = False) -> None:
+        """End every request at its next token; later ones wait until `resume_generation`."""
+        self._open.clear()
+        while self._underway:
+            await asyncio.sleep(0.01)
+
+    async def resume_generation(self) -> None:
+        self._open.set()
 
     async def update_weights(self, weights: dict[str, torch.Tensor], version: int) -> None:
         await self._engine.update_weights(weights, str(version))
 
     async def nothing(self, *_: Any, **__: Any) -> None:
-        """There is no memory to give back, and nothing to abort between two steps."""
+        """There is no memory to give back."""
 
-    wake_up = sleep = abort_all_requests = resume_generation = nothing
-    clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = nothing
+    wake_up = sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = nothing
 
 
 class Replica(RolloutReplica):

@@ -10,6 +10,7 @@ from orgthink.grammar.verdict import Verdict
 from orgthink.training.marsrl.chain import Group, Outcome
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 from orgthink.training.rows import PolicyRow
+from orgthink.training.staleness import ages
 
 
 class Finished(NamedTuple):
@@ -33,7 +34,6 @@ def rollout_metrics(finished: Sequence[Finished], rows: Sequence[PolicyRow], tra
         for one in finished
         for member, o in zip(one.group.members, one.outcomes, strict=True)
     ]
-    ages = [age for row in rows for age, trained in zip(row.age, row.trained, strict=True) if trained]
     rewarded = [outcome.reward for _, _, outcome in outputs]
     return {
         "reward": _mean(rewarded),
@@ -48,8 +48,7 @@ def rollout_metrics(finished: Sequence[Finished], rows: Sequence[PolicyRow], tra
         "flat_groups": trained - len({row.group for row in rows}),
         "outputs": len(outputs),
         "sampled_tokens": sum(member.trace.steps for _, member, _ in outputs),
-        "age": _mean(ages),
-        "age_max": max(ages, default=None),
+        **ages(rows),
     }
 
 

@@ -1,0 +1,456 @@
+"""Steps that do not wait for their slowest episode: what goes on under the next weights is trained later, once; each
+token has its age.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_manager_rl import ROLLOUT as LED
+from test_manager_rl import Coin, Led
+
+from orgthink.engines import MODELS
+from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.local import LocalEngine
+from orgthink.engines.qwen3 import Qwen3
+from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
+from orgthink.errors import UserError
+from orgthink.evaluate import OrganizationSpec
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.rewards.asyncthink import Reward
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.session import Session
+from orgthink.store import RunFolder
+from orgthink.tasks import TASKS
+from orgthink.tasks.task import Split
+from orgthink.training import checkpoint
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.episodes import Episodes, Place, RlSettings, require_version
+from orgthink.training.kept import kept
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rl import Batch, Clock, train_policy
+from orgthink.training.rollout import Rollout
+from orgthink.training.rows import PolicyRow
+from orgthink.training.staleness import Staleness
+from orgthink.training.standstill import StandstillLoop, standstill
+
+POCKET = MODELS / "pocket"
+
+
+# Virtual time
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One agent that talks until it is done."""
+
+    name: str = "talk"
+    roles: ClassVar[tuple[str, ...]] = ("talker",)
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        asked = (Message("user", f"{problem.id} {session.sample}"),)
+        return await session.agent("talker", asked).complete()
+
+
+class Numbers:
+    """Problems without end, or the same few again and again."""
+
+    name = "numbers"
+
+    def __init__(self, different: int = 10**6) -> None:
+        self.different = different
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        for n in range(10**6):
+            yield Problem(f"numbers/{n % self.different}", self.name, "", "")
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        return Grade(1, 1)
+
+
+@dataclass
+class Paced:
+    """Says so many words for each episode, one a second. `version` is what a trainer would make it."""
+
+    words: Callable[[int, int], int]
+    """Of a problem and a sample."""
+    version: int = 0
+    live: int = 0
+    """Streams that are open."""
+    fails: str = ""
+    """The prompt at whose first word there is a bug."""
+    model: str = "paced"
+    native_calls: bool = False
+    begun: list[str] = field(default_factory=list)
+    """Prompts, in order of time."""
+    drawn: list[tuple[str, int]] = field(default_factory=list)
+    """Prompt and version of each word."""
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        return Span(Origin.PROMPT, messages[0].content, 1, (0,))
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
+        return text, (1,)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self.injection(text)
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        asked = context.messages[0].content
+        words = self.words(*map(int, asked.removeprefix("numbers/").split()))
+        self.live += 1
+        self.begun.append(asked)
+        try:
+            for n in range(1, words + 1):
+                await asyncio.sleep(1)
+                if asked == self.fails:
+                    raise ZeroDivisionError(asked)
+                self.drawn.append((asked, self.version))
+                yield Chunk((" x",), (n,), (-0.5,), Finish.EOS if n == words else None, str(self.version))
+        finally:
+            self.live -= 1
+
+    async def aclose(self) -> None: ...
+
+
+def by_sample(episode: Episode) -> Reward:
+    return Reward(float(episode.sample), 0.0, 0.0, False)
+
+
+PLAN = Rollout("numbers", OrganizationSpec("talk"), problems=2, group=2)
+SETTINGS = RlSettings(PLAN, steps=9, learning_rate=1e-3, reward=by_sample)  # type: ignore[arg-type]  # as any function
+
+
+@pytest.fixture(autouse=True, scope="module")
+def known() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, organization in {"talk": Talk, "led": Led}.items():
+            patch.setitem(ORGANIZATIONS, name, organization)
+        for name, task in {"numbers": Numbers(), "few": Numbers(4), "coin": Coin()}.items():
+            patch.setitem(TASKS, name, task)
+        yield
+
+
+async def step_of(source: Episodes, engine: Paced, step: int) -> Batch:
+    engine.version = step
+    return await source.collect(engine, step, Clock())
+
+
+def numbers(batch: Batch) -> list[int]:
+    """The problems that are trained on, in order."""
+    return [int(name.removeprefix("numbers/")) for name in dict.fromkeys(row.group for row in batch.rows)]
+
+
+def test_a_step_ends_without_its_slowest_episode_which_goes_on_under_the_next_weights():
+    engine = Paced(lambda problem, sample: 7 if (problem, sample) == (0, 1) else 2)
+
+    async def go() -> tuple[list[Batch], list[float]]:
+        source, ends = Episodes(replace(SETTINGS, ahead=1)), []
+        batches = []
+        async with source.working():
+            for step in range(4):
+                batches.append(await step_of(source, engine, step))
+                ends.append(asyncio.get_running_loop().time())
+        return batches, ends
+
+    batches, ends = run_virtual(go())
+    assert [numbers(batch) for batch in batches] == [[1, 2], [3, 4], [5, 6], [0, 7]]
+    assert ends == [2, 4, 6, 8], "nobody waits for seven seconds, nor for the fourth step"
+    short, long = (row for row in batches[3].rows if row.group == "numbers/0")
+    assert short.age == (0, 3, 3)
+    assert long.age == (0, 3, 3, 2, 2, 1, 1, 0), "the prompt, and what each version drew"
+    for batch in batches[:3]:
+        assert all(set(row.age) == {0} for row in batch.rows)
+    assert [batch.metrics["underway"] for batch in batches] == [1] * 4
+    assert [batch.metrics["age_max"] for batch in batches] == [0, 0, 0, 3]
+    assert batches[3].metrics["age"] == pytest.approx((3 + 3 + 3 + 3 + 2 + 2 + 1 + 1) / (2 + 7 + 4))
+
+
+def test_without_groups_ahead_a_step_waits_for_all_and_says_what_it_said():
+    engine = Paced(lambda problem, sample: 1 + 3 * problem + sample)
+
+    async def go() -> tuple[list[Batch], float]:
+        source = Episodes(SETTINGS)
+        async with source.working():
+            return [await step_of(source, engine, step) for step in range(3)], asyncio.get_running_loop().time()
+
+    batches, seconds = run_virtual(go())
+    assert [numbers(batch) for batch in batches] == [[0, 1], [2, 3], [4, 5]]
+    assert seconds == (1 + 3 + 1) + (1 + 9 + 1) + (1 + 15 + 1)
+    assert all(set(row.age) == {0} for batch in batches for row in batch.rows)
+    assert not {"underway", "age", "age_max"} & batches[0].metrics.keys()
+
+
+lengths = st.lists(st.integers(1, 30), min_size=1, max_size=40)
+
+
+@given(lengths, st.integers(0, 5), st.integers(1, 3), st.sets(st.integers(1, 11)))
+def test_no_problem_is_lost_or_trained_twice_however_often_a_run_is_resumed(
+    tmp_path_factory: pytest.TempPathFactory, seconds: list[int], ahead: int, problems: int, resumed: set[int]
+):
+    """Of the problems drawn so far, each was trained once or is under way; each token has the age of its weights."""
+    settings = replace(SETTINGS, ahead=ahead, rollout=replace(PLAN, problems=problems))
+    folder = tmp_path_factory.mktemp("place")
+    trained: list[int] = []
+
+    async def some(source: Episodes, steps: Sequence[int]) -> None:
+        engine = Paced(lambda problem, sample: seconds[(2 * problem + sample) % len(seconds)])
+        async with source.working():
+            for step in steps:
+                batch = await step_of(source, engine, step)
+                source.save(folder)
+                place = kept(folder / "problems.json", Place)
+                underway = [int(problem.id.removeprefix("numbers/")) for problem in place.underway]
+                assert len(numbers(batch)) == problems and len(underway) == ahead
+                trained.extend(numbers(batch))
+                assert sorted([*trained, *underway]) == list(range(place.drawn)), "each once"
+                for row in batch.rows:
+                    asked = f"{row.group} {row.episode.rpartition(chr(124))[2]}"
+                    said = [version for prompt, version in engine.drawn if prompt == asked]
+                    assert [step - version for version in said] == list(row.age[1:])
+        assert engine.live == 0
+
+    cuts = [0, *sorted(resumed), 12]
+    for first, end in pairwise(cuts):
+        source = Episodes(settings)
+        if first:
+            source.load(folder, first)
+        run_virtual(some(source, range(first, end)))
+
+
+def test_a_problem_that_comes_again_is_passed_over_while_it_is_under_way():
+    engine = Paced(lambda problem, sample: 5 if problem == 0 else 1)
+
+    async def go() -> list[list[int]]:
+        source = Episodes(replace(SETTINGS, rollout=replace(PLAN, task="few"), ahead=1))
+        async with source.working():
+            return [numbers(await step_of(source, engine, step)) for step in range(6)]
+
+    assert run_virtual(go()) == [[1, 2], [3, 1], [2, 3], [1, 2], [0, 3], [1, 2]]
+    assert engine.begun.count("numbers/0 0") == 1, "never beside itself"
+
+
+def test_a_bug_or_an_end_in_the_middle_leaves_nobody_at_work():
+    engine = Paced(lambda problem, sample: 50, fails="numbers/2 1")
+
+    async def go() -> None:
+        source = Episodes(replace(SETTINGS, ahead=3))
+        with pytest.raises(ZeroDivisionError):
+            async with source.working():
+                await step_of(source, engine, 0)
+        assert engine.live == 0 and len(asyncio.all_tasks()) == 1
+        async with source.working():
+            engine.fails = ""
+            step = asyncio.create_task(step_of(source, engine, 0))
+            await asyncio.sleep(10)
+            assert engine.live == 10, "the problems that were under way are attempted anew"
+            step.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await step
+        assert engine.live == 0 and len(asyncio.all_tasks()) == 1
+        assert {asked.split()[0] for asked, _ in engine.drawn} == {f"numbers/{n}" for n in range(5)}
+
+    run_virtual(go())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ahead": -1}, "ahead is -1: it must be a number from 0 on"),
+        ({"ahead": 1, "mixed": True, "redraw": 1}, "ahead is 1: it must be a number from 0 on, and 0 beside a redraw"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: Mapping[str, Any], words: str):
+    with pytest.raises(ValueError, match=words):
+        replace(SETTINGS, **changes)
+
+
+def test_a_task_with_too_few_problems_for_those_ahead_is_named():
+    few = replace(SETTINGS, rollout=replace(PLAN, task="few"), ahead=3)
+    with pytest.raises(UserError, match="few has only 4 different problems, not 5"):
+        run_virtual(step_of(Episodes(few), Paced(lambda problem, sample: 1), 0))
+
+
+versions = st.lists(st.integers(0, 9), min_size=1, max_size=4)
+
+
+@given(versions, st.integers(0, 9), st.integers(0, 9))
+def test_older_weights_may_have_drawn_what_began_under_them(drawn_by: list[int], began: int, newest: int):
+    spans = tuple(Span(Origin.SAMPLED, "x", 1, policy_version=str(version)) for version in drawn_by)
+    episode = Episode("e", Problem("p", "t", "", ""), "o", 2, (Trace("o", "own", None, spans),))
+    if all(began <= version <= newest for version in drawn_by):
+        require_version([episode], str(newest), began={"p": began, "other": 0})
+    else:
+        with pytest.raises(UserError, match="episode e, o: sampled by version"):
+            require_version([episode], str(newest), began={"p": began, "other": 0})
+
+
+def test_a_sampler_that_does_not_take_new_weights_is_found_by_what_began_under_them():
+    engine = Paced(lambda problem, sample: 2)
+
+    async def go() -> None:
+        source = Episodes(replace(SETTINGS, ahead=1))
+        async with source.working():
+            await step_of(source, engine, 0)
+            with pytest.raises(UserError, match=r"numbers/3.*sampled by version 0, not by 1"):
+                await source.collect(engine, 1, Clock())
+
+    run_virtual(go())
+
+
+# Real models
+
+
+def noise(model: Qwen3, step: int) -> dict[str, torch.Tensor]:
+    """Weights of a step, as far from each other as many updates make them."""
+    generator = torch.Generator().manual_seed(step)
+    state = model.to_hf()
+    return {
+        name: weight + 0.02 * weight.std() * torch.randn(weight.shape, generator=generator) * (weight.dim() > 1)
+        for name, weight in state.items()
+    }
+
+
+def under(weights: Mapping[str, torch.Tensor], rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
+    """Log-probabilities of the rows' tokens under other weights."""
+    model = Qwen3.load(POCKET)
+    model.from_hf(weights)
+    return EmbeddedBackend(model, None, POCKET).logprobs(rows)  # type: ignore[arg-type]  # nothing is sampled
+
+
+ASYNCTHINK = Rollout(
+    "countdown-mini",
+    OrganizationSpec("asyncthink", {"prompts": "pocket"}),
+    Limits(capacity=3, agent_tokens=64),
+    max_tokens=64,
+    problems=2,
+    group=3,
+)
+
+
+@pytest.mark.parametrize("plan", [ASYNCTHINK, replace(LED, max_tokens=24, problems=2)], ids=["asyncthink", "manager"])
+def test_each_token_has_the_log_probability_that_the_weights_of_its_version_give_it(plan: Rollout):
+    """Also the first after new weights: what an agent has seen is read again."""
+    settings = RlSettings(plan, steps=5, learning_rate=1e-3, reward=by_sample, ahead=3)  # type: ignore[arg-type]
+    engine = LocalEngine.open(POCKET, threaded=False)
+    weights = [noise(Qwen3.load(POCKET), step) for step in range(5)]
+
+    async def go() -> list[Batch]:
+        source, batches = Episodes(settings), []
+        async with source.working():
+            for step in range(5):
+                await engine.update_weights(weights[step], str(step))
+                batches.append(await source.collect(engine, step, Clock()))
+        return batches
+
+    seen: set[int] = set()
+    mixed = 0
+    for step, batch in enumerate(asyncio.run(go())):
+        found = [under(weights[version], batch.rows) for version in range(step + 1)]
+        for i, row in enumerate(batch.rows):
+            for at in (at for at, on in enumerate(row.trained) if on):
+                assert row.logprobs[at] == pytest.approx(found[step - row.age[at]][i][at], abs=2e-4)
+            of = {age for age, on in zip(row.age, row.trained, strict=True) if on}
+            seen, mixed = seen | of, mixed + (len(of) > 1)
+    assert max(seen) > 0 and mixed > 0, "rows that several weights drew"
+
+
+RL = RlSettings(ASYNCTHINK, steps=4, learning_rate=1e-3, warmup=0, decay=False, save_every=1, ahead=2)
+
+
+class Slow(EmbeddedBackend):
+    """Takes an hour for a step, and another to save it, on the clock that event loops see."""
+
+    now = 0.0
+
+    def optim_step(self, learning_rate: float, clip: float) -> float:
+        Slow.now += 3600
+        return super().optim_step(learning_rate, clip)
+
+    def save(self, folder: Path) -> None:
+        Slow.now += 3600
+        super().save(folder)
+
+
+def trained(run: Path, settings: RlSettings = RL) -> list[dict[str, Any]]:
+    """Train in a folder, or go on; metrics without seconds."""
+    folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
+    backend = Slow(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+    train_policy(backend, settings, folder, lambda line: None)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def test_training_repeats_to_the_bit_and_goes_on_with_the_problems_that_were_under_way(tmp_path: Path):
+    lines = trained(tmp_path / "one")
+    assert trained(tmp_path / "two") == lines
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert all(line["underway"] == 2 and line["drawn_groups"] == 2 for line in lines)
+    assert all(line["logprob_difference_max"] < 1e-3 for line in lines if line["logprob_difference_max"] is not None)
+    assert max(line["age_max"] or 0 for line in lines) > 0
+    shorter = replace(RL, steps=2)
+    assert trained(tmp_path / "cut", shorter) == lines[:2]
+    place = kept(checkpoint.saved(tmp_path / "cut")[-1] / "problems.json", Place)
+    again = trained(tmp_path / "cut")
+    assert again[:2] == lines[:2] and [line["step"] for line in again] == [1, 2, 3, 4]
+    assert len(place.underway) == 2 and again[2]["age_max"] == 0, "they were attempted anew, by the newest weights"
+
+
+@pytest.mark.parametrize("beyond", ["drop", "mask", "truncate"])
+def test_stale_tokens_are_left_out_or_capped_as_ever(tmp_path: Path, beyond: Any):
+    loss = PolicyLoss(staleness=Staleness(bound=0, beyond=beyond))
+    lines = trained(tmp_path, replace(RL, loss=loss))
+    assert max(line["age_max"] or 0 for line in lines) > 0
+    assert all(math.isfinite(line["loss"]) for line in lines if line["loss"] is not None)
+
+
+def test_training_is_no_time_of_the_episodes_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Steps and checkpoints of an hour each, deadlines of half an hour."""
+    real = asyncio.BaseEventLoop.time
+    monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: real(loop) + Slow.now)
+    seen: list[Episode] = []
+
+    def noted(episode: Episode) -> Reward:
+        seen.append(episode)
+        return by_sample(episode)
+
+    limited = replace(ASYNCTHINK, limits=replace(ASYNCTHINK.limits, episode_seconds=1800, agent_seconds=1800))
+    trained(tmp_path, replace(RL, rollout=limited, reward=noted))  # type: ignore[arg-type]
+    spread = {len({span.policy_version for span in trace.spans}) for e in seen for trace in e.traces}
+    assert max(spread) > 2, "the prompt's, which is none, and those of two steps"
+    assert {episode.stop for episode in seen} <= set(StopReason) - {StopReason.DEADLINE}
+    assert max(episode.seconds or 0 for episode in seen) < 1800
+
+
+def test_timers_of_a_loop_do_not_run_on_while_it_stands_still(monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: now[0])
+    loop = StandstillLoop()
+    rung: list[str] = []
+
+    async def go() -> None:
+        loop.call_later(5, rung.append, "five")
+        with pytest.raises(ValueError), standstill():
+            now[0] += 100
+            raise ValueError
+        await asyncio.sleep(0)
+        assert (loop.time(), rung) == (0, [])
+        now[0] += 6
+        while not rung:
+            await asyncio.sleep(0)
+        assert loop.time() == 6
+
+    loop.run_until_complete(go())
+    loop.close()
