@@ -1,10 +1,10 @@
-"""Packed rows: several texts in one row give what they give alone."""
+"""Packed rows: several texts in one row give what they give alone. Positions: as transformers rounds them."""
 
 import pytest
 import torch
 from models import random_model
 
-from orgthink.engines.qwen3 import Qwen3Config
+from orgthink.engines.qwen3 import Qwen3Config, rotary_tables
 
 CONFIG = Qwen3Config(50, 32, 48, 2, 4, 2, 16, 64)
 
@@ -51,3 +51,17 @@ def test_the_default_is_the_causal_mask(model):
     causal = torch.ones(1, 9, 9, dtype=torch.bool).tril()
     given = model.hidden(ids[None], torch.arange(9)[None], causal)
     assert torch.allclose(given, model.hidden(ids[None]), atol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "theta"), [(24, 1e4), (32, 1e4), (128, 1e6)])
+def test_rotary_angles_are_those_of_transformers_to_the_bit(size, theta):
+    """Ten thousand positions on, a frequency that is rounded otherwise is another angle."""
+    from transformers import Qwen3Config as Config
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+    rope = {"rope_type": "default", "rope_theta": theta}
+    theirs = Qwen3RotaryEmbedding(Config(head_dim=size, max_position_embeddings=10_000, rope_parameters=rope))
+    cos, sin = theirs(torch.zeros(1), torch.arange(10_000)[None])
+    ours_cos, ours_sin = rotary_tables(Qwen3Config(50, 32, 48, 1, 4, 2, size, 10_000, rope_theta=theta))
+    torch.testing.assert_close(ours_cos, cos[0], rtol=0, atol=0)
+    torch.testing.assert_close(ours_sin[:, size // 2 :], sin[0, :, size // 2 :], rtol=0, atol=0)
