@@ -77,7 +77,7 @@ AGENT_TOKENS = 352
 """Of each agent of the pool: `pocket` finds no solution of a countdown after more."""
 USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32}
 """Settings of whoever calls tools, which the context of a pocket model has room for."""
-MANAGING: dict[str, Any] = {**USING, "rounds": 8, "aliases": True, "brief": True, "echo": True}
+MANAGING: dict[str, Any] = {**USING, "rounds": 12, "aliases": True, "brief": True, "echo": True}
 """Settings of managers, beside their pool: one that makes one call a round has rounds enough to ask four agents, check
 what they say and ask again."""
 

@@ -48,7 +48,7 @@ MADE_UP = 0.5
 it, and those of `test` problems are never seen in a problem."""
 SERIAL = 0.25
 """Share of rehearsals with one call a round."""
-ROUNDS = (4, 12)
+ROUNDS = (6, 12)
 """The fewest and the most rounds of a manager, H."""
 FAULTS = 0.12
 """Share of calls that fail."""

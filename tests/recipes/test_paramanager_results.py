@@ -205,7 +205,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
         set=(
             POOL_WORDS,
             "aliases=true",
-            "rounds=8",
+            "rounds=12",
             "brief=true",
             "echo=true",
             "response_tokens=32",

@@ -21,9 +21,7 @@ from orgthink.training.teachers.countdown import OPERATORS, first_hit
 from orgthink.training.teachers.countdown_review import NO_SOLUTION
 from orgthink.training.teachers.seen import CALCULATORS, Move, Round, Seen, call, printed, python, returned
 
-LOOKED_AT = 4
-"""Offers that are checked at once."""
-TRUSTING = 0.05
+TRUSTING = 0.02
 """Share of the moments at which offers are taken unchecked."""
 
 
@@ -67,8 +65,9 @@ def move(seen: Seen, rng: random.Random) -> Move:
     """The next move."""
     parts = _parts(seen)
     unsolved = [part for part in parts if part.good is None]
-    fresh = sorted(((part, offer) for part in unsolved for offer in part.fresh), key=lambda one: one[0].offers[one[1]])
-    fresh = fresh[:LOOKED_AT]
+    # One offer of each: where a target has two verdicts, a small manager takes the wrong one.
+    offered = ((part, part.fresh[0]) for part in unsolved if part.fresh)
+    fresh = sorted(offered, key=lambda one: one[0].offers[one[1]])
     none_asked = [part for part in unsolved if not part.fresh]
     trusting = bool(fresh) and not none_asked and rng.random() < TRUSTING
     ended = not unsolved or seen.left <= 1 or trusting
@@ -77,7 +76,7 @@ def move(seen: Seen, rng: random.Random) -> Move:
         return f"{noted}final{f' {parts[0].told}' if len(parts) == 1 else ''}", []
     if "standard_reasoner" not in seen.tools:
         return _tried(unsolved[0], rng)
-    if fresh and (not none_asked or len(fresh) == LOOKED_AT or rng.random() < 0.5):
+    if fresh and (not none_asked or rng.random() < 0.5):
         calls = _check(seen, fresh, len(parts), rng)
         more = none_asked if seen.most > len(calls) and rng.random() < 0.7 else []
         asked = _ask(seen, more, len(parts), seen.most - len(calls), rng)
@@ -168,15 +167,12 @@ def _test(offers: Sequence[tuple[_Part, str]], parts: int) -> ToolCall:
 
 
 def _ask(seen: Seen, open_parts: Sequence[_Part], parts: int, room: int, rng: random.Random) -> list[ToolCall]:
-    """Ask for solutions of open parts in turn, of each at least once if there is room; the same model may be asked
-    twice, it samples."""
+    """Ask for solutions of open parts, as far as there is room. One part is asked for once or twice, of the same model
+    perhaps, which samples: more would take as long as the slowest of them."""
     if not open_parts:
         return []
     if parts == 1 and rng.random() < 0.1:
         return [ToolCall("ensemble_solver", {})]
-    few = min(room, len(open_parts))
-    asked = [open_parts[i % len(open_parts)] for i in range(rng.randint(few, room))]
-    asked.sort(key=open_parts.index)
-    return [
-        call(seen, "standard_reasoner", rng, None if parts == 1 else f"countdown {part.question}") for part in asked
-    ]
+    if parts == 1:
+        return [call(seen, "standard_reasoner", rng, None) for _ in range(rng.randint(1, min(room, 2)))]
+    return [call(seen, "standard_reasoner", rng, f"countdown {part.question}") for part in open_parts[:room]]

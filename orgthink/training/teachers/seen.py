@@ -18,7 +18,7 @@ WANTED = {
     "knowledge_searcher": "code",
 }
 """What a model should be good at for a tool; reasoners, at the kind of problem."""
-MATCHED = 0.4
+MATCHED = 0.9
 """Share of calls whose model is chosen by what it is good at; the others ask any."""
 
 Round = tuple[tuple[ToolCall, ...], tuple[Response, ...]]
