@@ -260,7 +260,7 @@ RECIPES: dict[str, KnownJob] = {
     "pocket-skills": Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket"),
     "pocket-roles": Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50)),
     "pocket-tools": Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles"),
-    "pocket-rehearsed": Calls(SftSettings(steps=6_000, learning_rate=2e-3), model="pocket-roles"),
+    "pocket-rehearsed": Calls(SftSettings(steps=7_000, learning_rate=2e-3), model="pocket-roles"),
     "asyncthink-countdown-mini": mini(),
     "asyncthink-countdown-mini-sequential": mini("sequential"),
     "asyncthink-countdown-mini-sequential-long": mini("sequential", budget=480),
