@@ -285,7 +285,7 @@ RECIPES: dict[str, KnownJob] = {
     "asyncthink-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-4)),
     "asyncthink-qwen3-countdown-sft": Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128)),
     "asyncthink-qwen3-math-sft": Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128)),
-    "paramanager-sft": Trajectories(SftSettings(steps=80, learning_rate=1e-4, warmup=10)),
+    "paramanager-sft": Trajectories(SftSettings(steps=160, learning_rate=1e-4, warmup=10)),
     "paramanager-qwen3-sft": Trajectories(
         SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152), longest=49_152
     ),

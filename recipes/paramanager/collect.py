@@ -22,6 +22,8 @@ from recipes.shared.runs import is_last, model_folder, run_orgthink
 
 FAULTS = 0.12
 """Share of calls that fail, so that there are failures to recover from."""
+TEMPERATURE = 0.5
+"""Of the manager alone. What it learns from is what it does when it is sure: it copies more exactly afterwards."""
 
 
 def plan(model: EngineSpec) -> Evaluation:
@@ -31,9 +33,9 @@ def plan(model: EngineSpec) -> Evaluation:
     return Evaluation(
         task=f"{TASK}@0/2",
         organizations={name: _told(name, organization)},
-        n=96,
+        n=192,
         engine=model,
-        sampling=sampled(TOKENS[name]),
+        sampling=replace(sampled(TOKENS[name]), temperature=TEMPERATURE),
         roles={role: RoleSpec(engine_spec(role), sampled(AGENT_TOKENS)) for role in runs.SEEN},
         limits=Limits(CAPACITY),
         split="train",

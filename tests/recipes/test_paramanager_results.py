@@ -198,8 +198,9 @@ def test_the_collection_is_the_one_that_a_command_makes():
         model="pocket",
         prompts="pocket",
         roles=("pocket-mars=pocket-mars", "pocket=pocket", "pocket-tools=pocket-tools"),
-        role_sampling=("pocket-mars.max_tokens=352", "pocket.max_tokens=352", "pocket-tools.max_tokens=352"),
+        role_sampling=tuple(f"{name}.{told}" for name in runs.SEEN for told in ("max_tokens=352", "temperature=1")),
         max_tokens=128,
+        temperature=0.5,
         renew=True,
         capacity=9,
         set=(
@@ -211,7 +212,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
             "response_tokens=32",
             'faults={"rate":0.12}',
         ),
-        n=96,
+        n=192,
         samples=8,
         concurrency=256,
     )
