@@ -271,10 +271,11 @@ def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: li
     shared_runs.train_missing(tmp_path, (runs.REHEARSED,))
     elsewhere = EngineSpec(str(rehearsed(Path("/elsewhere"))))
     path = tmp_path / runs.COLLECTED
-    RunFolder.create(path, "eval", replace(collect.plan(elsewhere), concurrency=7))
+    wanted = collect.plan(elsewhere)
+    RunFolder.create(path, "eval", replace(wanted, concurrency=7))
     collect.collect_missing(tmp_path)
     assert commands[-1] == ("eval", "--resume", str(path))
-    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * 96 * 8)
+    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * wanted.n * wanted.samples)
     commands.clear()
     collect.collect_missing(tmp_path)
     assert commands == []
