@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from orgthink.credit.shared import credit
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import Evaluation, in_order
@@ -25,6 +27,9 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
     if plan.samples < 2:
         raise UserError(f"{folder.path} has one attempt at each problem, and nothing to compare it with: --samples 8")
     episodes = whole_groups(in_order(plan, folder.episodes()), plan.task)
+    attempts = Counter(episode.problem.id for episode in episodes)
+    if any(count < plan.samples for count in attempts.values()):
+        raise UserError(f"{folder.path} is not finished, and half a group is no fair comparison: eval --resume it")
     sampled_by = {
         trace.model for episode in episodes for trace in episode.traces if trace.steps and rollout.trains(trace)
     }

@@ -169,8 +169,15 @@ def _shown(mark: str, result: Result, text: str) -> Result:
 async def subtool(agent: Agent, tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Result:
     """What a tool gives that an agent uses itself."""
     child = tool.agent(arguments, desk)
-    child.spend(tool.cost)
-    return await desk.session.call(agent, tool.name, child, lambda child: tool.work(child, arguments, desk))
+    child.spend(0.0)  # known, and nothing if it never gets its turn
+
+    async def work(child: Agent) -> Result | str | None:
+        try:
+            return await tool.work(child, arguments, desk)
+        finally:
+            child.spend(tool.cost)
+
+    return await desk.session.call(agent, tool.name, child, work)
 
 
 @dataclass(frozen=True, slots=True)

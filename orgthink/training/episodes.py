@@ -120,8 +120,13 @@ class RlSettings(Optimization):
         }
 
     def told(self, line: Mapping[str, Any]) -> str:
-        said = [form.format(line[name] or 0) for name, form in TOLD.items() if name in line]
+        said = [_said(form, line[name]) for name, form in TOLD.items() if name in line]
         return "  ".join([*said, f"{took(line):.0f} s"])
+
+
+def _said(form: str, value: float | None) -> str:
+    """A metric as it is watched; one that is not known is not zero."""
+    return f"{form.partition('{')[0]}–" if value is None else form.format(value)
 
 
 def _tags(plan: Rollout) -> CallTags:

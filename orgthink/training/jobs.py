@@ -151,6 +151,9 @@ class Trajectories(FromModel):
         from orgthink.training.trajectory_course import trajectory_course
 
         rows, selection = self._rows()
+        chosen_before = folder.path / "trajectories.json"
+        if chosen_before.is_file() and json.loads(chosen_before.read_text())["ids"] != list(selection.ids):
+            raise UserError(f"{self.episodes} has changed since {folder.path} began to learn from it: begin anew")
         folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
         print(selection.told, flush=True)
         base, seed = model_folder(self.model), self.settings.seed

@@ -43,8 +43,8 @@ class Selection:
     @property
     def told(self) -> str:
         """On one line."""
-        reasons = "; ".join(f"{count} left out: {reason}" for reason, count in self.left_out.most_common())
-        return f"{len(self.ids)} of {len(self.ids) + self.left_out.total()} trajectories are learned from; {reasons}"
+        learned = f"{len(self.ids)} of {len(self.ids) + self.left_out.total()} trajectories are learned from"
+        return "; ".join([learned, *(f"{count} left out: {reason}" for reason, count in self.left_out.most_common())])
 
 
 @dataclass(frozen=True, slots=True)

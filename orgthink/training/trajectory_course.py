@@ -41,7 +41,8 @@ def trajectory_rows(
         selection = select(run.episodes(), most=most, unfit=partial(_unfit, spelled=spelled, longest=longest))
     if not selection.ids:
         raise UserError(f"{run.path} holds nothing to learn from: {selection.told}")
-    rows = {episode.id: spelled(episode.root) for episode in run.episodes() if episode.id in set(selection.ids)}
+    chosen = frozenset(selection.ids)
+    rows = {episode.id: spelled(episode.root) for episode in run.episodes() if episode.id in chosen}
     return [row for i in selection.ids if (row := rows[i]) is not None], selection
 
 

@@ -116,7 +116,7 @@ MANAGERS = {
     "paramanager": OURS,
     "serial": Setting(runs.SERIAL, calls=1),
     "mono": Setting(runs.MONO_TRAINED, pool="mono"),
-    "sft-only": Setting(runs.SFT),
+    "sft-only": Setting(runs.START),
 }
 """Methods with a manager."""
 BASELINES = {

@@ -141,8 +141,9 @@ def test_what_is_evaluated_is_what_was_trained():
 
     assert POOL == runs.SEEN
     for setting in plan.MANAGERS.values():
-        if setting.model == runs.SFT:
+        if setting.model == runs.START:
             continue
+        assert RECIPES[setting.model].model == runs.START, "it is compared with what it started from"
         rollout = RECIPES[setting.model].settings.rollout
         ours = setting.plan(EngineSpec, FEW)
         (organization,) = ours.organizations.values()
@@ -421,8 +422,8 @@ def test_what_is_not_trained_yet_is_skipped(
 
     monkeypatch.setattr(Laboratory, "attempts", attempts)
     results.make(results.Options(runs=tmp_path / "runs", out=tmp_path / "out", evaluate="0/1"))
-    assert {one.model for one in evaluated} == {*runs.SEEN, "pocket-roles", "pocket-async"}, "they ship"
-    told, unseen = capsys.readouterr().out, (runs.REHEARSED, runs.NO_SFT)
+    assert {one.model for one in evaluated} == {*runs.SEEN, runs.START, "pocket-roles", "pocket-async"}, "they ship"
+    told, unseen = capsys.readouterr().out, (runs.REHEARSED, runs.SFT, runs.NO_SFT)
     assert all(f"{run} is not trained yet" in told for run in runs.TRAINED if run not in unseen), (
         "their training is all that is shown"
     )

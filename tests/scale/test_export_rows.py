@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -106,8 +107,12 @@ def test_what_makes_no_rows_is_one_line(run: Path, tmp_path: Path, capsys: pytes
         tmp_path / "several", "--organizations", "asyncthink", "sequential", "--max-tokens", "8", "--samples", "2"
     )
     mixed = evaluated(tmp_path / "mixed", "--organizations", "asyncthink", "--roles", "worker=pocket", "--samples", "2")
+    half = Path(shutil.copytree(run, tmp_path / "half"))
+    episodes = RunFolder.open(half).episodes_file
+    episodes.write_text("".join(episodes.read_text().splitlines(keepends=True)[:-1]))
     capsys.readouterr()
     for folder, options, says in (
+        (half, ["--recipe", RECIPE], "half a group is no fair comparison"),
         (single, ["--recipe", RECIPE], "one attempt at each problem"),
         (short, ["--recipe", RECIPE], "no group whose attempts differ"),
         (several, ["--recipe", RECIPE], "holds asyncthink, sequential: the recipe is for asyncthink by itself"),

@@ -81,7 +81,7 @@ def test_what_is_left_out_says_why(episode, reason):
     selection = select([episode, good])
     assert selection.ids == (good.id,) and selection.left_out == Counter([reason])
     assert selection.told == f"1 of 2 trajectories are learned from; 1 left out: {reason}"
-    assert select([]).ids == ()
+    assert select([]).ids == () and select([good]).told == "1 of 1 trajectories are learned from"
 
 
 def test_who_recovered_comes_first():
@@ -326,6 +326,20 @@ def test_a_run_learns_from_a_run_and_goes_on_exactly(words, tmp_path, capsys, mo
     assert metrics(cut) == metrics(tmp_path / "whole") and len(metrics(cut)) == 2
     whole = tmp_path / "whole" / "checkpoints" / "step-000002" / "model" / "model.safetensors"
     assert (last / "model" / "model.safetensors").read_bytes() == whole.read_bytes()
+
+
+def test_a_run_does_not_go_on_with_other_trajectories(words, tmp_path, capsys):
+    """Its place in the rows would be a place in other rows."""
+    episodes = recorded(tmp_path / "episodes", rehearsed(Tokenizer(words)))
+    given = ["paramanager-sft", "--model", words, "--episodes", episodes, "--steps", "1", "--out", tmp_path / "run"]
+    trained(given, capsys)
+    told = (tmp_path / "run" / "trajectories.json").read_text()
+    file = RunFolder.open(episodes).episodes_file
+    first = json.loads(told)["ids"][0]
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if f'"{first}"' not in line))
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+    assert "has changed since" in capsys.readouterr().err
+    assert (tmp_path / "run" / "trajectories.json").read_text() == told
 
 
 def test_what_is_missing_is_one_line(words, tmp_path, capsys):

@@ -118,14 +118,16 @@ def work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     own = min(tokens, plan.limits.agent_tokens or tokens)
     organizer = own * c if plan.limits.agent_tokens is None else own
     injected = (c - 1) * own // c
+    prompt = PROMPT if context is None else min(PROMPT, context // 4)  # a small model's prompts are short
     if plan.roles:
         organization: Any = plan.organization.named(plan.organization.organization)
-        answers = [getattr(organization, name, 1) for name in ("rounds", "calls", "response_tokens")]
-        room = (context or 2**63) - PROMPT - organizer
-        injected = max(0, min(room, answers[0] * answers[1] * answers[2]))
+        rounds, calls, answer = (getattr(organization, name, 1) for name in ("rounds", "calls", "response_tokens"))
+        room = (context or 2**63) - prompt
+        if plan.limits.agent_tokens is None:  # a reply a round, and the answer
+            organizer = min(room, own * (rounds + 1))
+        injected = max(0, min(room - organizer, rounds * calls * answer))
     sampled = (organizer + (c - 1) * own) // c
     chain = (organizer + own) / sampled if c > 1 else 1.0
-    prompt = PROMPT if context is None else min(PROMPT, context // 4)  # a small model's prompts are short
     longest = prompt + organizer + (injected if plan.roles else (c - 1) * own)
     return Work(attempts // plan.group, plan.group, c, c, prompt, sampled, injected, chain, longest)
 
