@@ -95,8 +95,11 @@ def _folder(name: str) -> Path:
     raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url")
 
 
-async def open_engine(spec: EngineSpec) -> Engine:
-    """Open the engine. UserError if the folder holds no usable model, EngineUnavailable if there is no such engine."""
+async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
+    """Open the engine; one in this process decodes in a thread, or else on the event loop.
+
+    UserError if the folder holds no usable model, EngineUnavailable if there is no such engine.
+    """
     if spec.url is not None:
         from orgthink.engines.endpoint import EndpointEngine
 
@@ -116,7 +119,7 @@ async def open_engine(spec: EngineSpec) -> Engine:
                 return await VllmEngine.open(spec.folder)
             from orgthink.engines.local import LocalEngine
 
-            return LocalEngine.open(spec.folder)
+            return LocalEngine.open(spec.folder, threaded=threaded)
     except ModuleNotFoundError as error:
         raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
 

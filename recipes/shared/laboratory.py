@@ -47,7 +47,8 @@ class Laboratory(Generic[Design]):
     """A model that stands in for every trained one, to try the script."""
     seconds: dict[Path, float] = field(default_factory=dict)
     """What each evaluation took that was asked for, whenever it was made."""
-    _engines: dict[EngineSpec, Engine] = field(default_factory=dict)
+    _engines: dict[tuple[EngineSpec, bool], Engine] = field(default_factory=dict)
+    """By whose tokens they are, and whether they decode in a thread."""
     _exits: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     folder: ClassVar[str]
@@ -79,8 +80,10 @@ class Laboratory(Generic[Design]):
         wanted = plan.n * plan.samples
         if len(found) < wanted or any(map(broken, found)):
             print(f"{path.name}: {wanted - len(found)} episodes …", end=" ", flush=True)
-            engine, began = await self._engine(plan.engine), time.perf_counter()
-            roles = {role: await self._engine(spec.engine) for role, spec in plan.roles.items()}
+            # One episode at a time is timed: two threads that wait for one interpreter would be timed with it.
+            threaded = plan.concurrency > 1
+            engine, began = await self._engine(plan.engine, threaded), time.perf_counter()
+            roles = {role: await self._engine(spec.engine, threaded) for role, spec in plan.roles.items()}
             found = await evaluate(plan, engine, folder, roles=roles)
             print(f"{time.perf_counter() - began:.0f} s", flush=True)
         failed = [episode for episode in found if broken(episode)]
@@ -97,11 +100,11 @@ class Laboratory(Generic[Design]):
         digest = hashlib.sha256(decisive.encode()).hexdigest()[:8]
         return self.runs / self.folder / f"{name.replace('/', '-')}-{digest}"
 
-    async def _engine(self, spec: EngineSpec) -> Engine:
-        if spec not in self._engines:
-            self._engines[spec] = await open_engine(spec)
-            self._exits.push_async_callback(self._engines[spec].aclose)
-        return self._engines[spec]
+    async def _engine(self, spec: EngineSpec, threaded: bool) -> Engine:
+        if (spec, threaded) not in self._engines:
+            self._engines[spec, threaded] = await open_engine(spec, threaded=threaded)
+            self._exits.push_async_callback(self._engines[spec, threaded].aclose)
+        return self._engines[spec, threaded]
 
 
 def took(path: Path) -> float:
