@@ -46,7 +46,7 @@ class Design:
     """Held-out problems, of all tasks together."""
     seeds: int = 5
     """Attempts at each."""
-    timed: int = 40
+    timed: int = 80
     """Problems that are done one at a time, for the seconds of an episode that has the machine to itself."""
 
 

@@ -183,7 +183,7 @@ def test_serial_is_evaluated_with_one_call_a_round_and_faults_where_they_are_ask
 def test_an_evaluation_for_seconds_runs_one_episode_at_a_time():
     many, alone = (replace(plan.OURS, alone=alone).plan(EngineSpec, plan.Design()) for alone in (False, True))
     assert (many.n, many.samples, many.concurrency) == (80, 5, 256)
-    assert (alone.n, alone.samples, alone.concurrency) == (40, 1, 1)
+    assert (alone.n, alone.samples, alone.concurrency) == (80, 1, 1)
 
 
 # What is collected
