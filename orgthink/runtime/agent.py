@@ -199,8 +199,8 @@ class Agent:
                             return
                         if not isinstance(event.action, Think):
                             yield event.action
-                    if self._stream is not stream:  # it was interrupted: what the piece says besides has been done
-                        return
+                            if self._stream is not stream:
+                                return
                 finish = chunk.finish or finish
                 if not chunk.pieces:
                     self._draft.counted = chunk.tokens

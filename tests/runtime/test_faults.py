@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator
 import pytest
 from scripts import PROBLEM, RecordingEngine, play, words
 
-from orgthink.engines import scripted
 from orgthink.engines.engine import Chunk, Context, EngineUnavailable
 from orgthink.engines.scripted import Turn, UnexpectedRequest
 from orgthink.episode import CancelSource, FormatError, Sampling, Status, StopReason
@@ -323,20 +322,6 @@ def test_tolerant_gives_notice_and_goes_on(says, kind):
     sampled, injected, after = episode.root.spans[1:]
     assert sampled.text == says and notice in injected.text and after.text == "on <ANSWER> 7 </ANSWER>"
     assert played.engine.seen[-1][0] == "".join(span.text for span in episode.root.spans[:-1])
-
-
-def test_what_a_server_sends_at_once_after_what_was_refused_is_done_too(monkeypatch):
-    """The text is in the context, so its Forks must be in the episode: a later Join may name them."""
-    monkeypatch.setattr(scripted, "pieces", lambda text: [text])
-    turns = [
-        Turn("<FORK-1> q1 </FORK-1> <FORK-1> q2 </FORK-1> <FORK-2> q3 </FORK-2>", when="main process"),
-        Turn("<JOIN-2>", when="(not done"),
-        Turn("<ANSWER> 7 </ANSWER>", when="</JOIN-2>"),
-        *(Turn("<RETURN> done </RETURN>", when=f"Subtask: {query}") for query in ("q1", "q3")),
-    ]
-    episode = play(AsyncThink(tolerant=True), turns, Limits(capacity=3)).episode
-    assert [fault.kind for fault in episode.format_faults] == [FormatError.DUPLICATE_FORK]
-    assert episode.answer == "7" and len(episode.traces) == 3
 
 
 def test_tolerant_does_not_go_on_after_the_end_of_the_text():
