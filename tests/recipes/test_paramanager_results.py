@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orgthink.cli.eval import Eval
-from orgthink.engines import EngineSpec
+from orgthink.engines import EngineSpec, open_engine
+from orgthink.engines.engine import Engine
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import UserError
 from orgthink.store import RunFolder, dump
@@ -19,6 +20,7 @@ from recipes.paramanager import collect, plan, results, runs, tables
 from recipes.paramanager.plan import Laboratory, Setting
 from recipes.paramanager.readme import render
 from recipes.paramanager.tables import Attempt, Point
+from recipes.shared import laboratory
 from recipes.shared import runs as shared_runs
 
 FEW = plan.Design(len(plan.TASKS), seeds=1, timed=2)
@@ -184,6 +186,21 @@ def test_an_evaluation_for_seconds_runs_one_episode_at_a_time():
     many, alone = (replace(plan.OURS, alone=alone).plan(EngineSpec, plan.Design()) for alone in (False, True))
     assert (many.n, many.samples, many.concurrency) == (80, 5, 256)
     assert (alone.n, alone.samples, alone.concurrency) == (80, 1, 1)
+
+
+async def test_no_thread_decodes_where_seconds_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    opened: list[bool] = []
+
+    async def open_one(spec: EngineSpec, *, threaded: bool) -> Engine:
+        opened.append(threaded)
+        return await open_engine(spec, threaded=threaded)
+
+    monkeypatch.setattr(laboratory, "open_engine", open_one)
+    small = plan.Design(n=len(plan.TASKS), seeds=1, timed=1)
+    async with Laboratory(tmp_path, small) as lab:
+        for alone in (False, True):
+            await lab.attempts(Setting("pocket-mars", "sequential", alone=alone))
+    assert opened == [True, False]
 
 
 # What is collected

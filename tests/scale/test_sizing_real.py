@@ -109,6 +109,15 @@ def test_tokens_are_those_of_a_real_rollout():
     assert max(map(len, rows)) <= said.longest
 
 
+def test_a_manager_replies_in_every_round_and_answers():
+    """Up to what its context holds beside the prompt."""
+    job = recipes.RECIPES["paramanager-mini"]
+    config = config_of("pocket")
+    assert work_of(job, config | {"max_position_embeddings": 8192}).sampled == (12 + 1) * 128
+    small = work_of(job, config)
+    assert small.prompt + small.sampled == small.longest == config["max_position_embeddings"]
+
+
 @pytest.mark.parametrize("name", [name for name, job in recipes.RECIPES.items() if isinstance(job, Reinforced)])
 def test_no_recipe_asks_for_more_than_its_bounds(name):
     job = recipes.RECIPES[name]
