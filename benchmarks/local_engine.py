@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from benchmarks.fork_join import INJECTED, ROUNDS, Plan, Throughput, fork_join, plain, plans
 from benchmarks.models import pocket_size_model
 from benchmarks.report import Line
-from orgthink.engines.batch import Batch, Request
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.batch import Batch, Request
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Sampling

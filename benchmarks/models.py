@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from orgthink_pocket.model import CONFIG as POCKET
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from orgthink.engines.qwen3 import Qwen3
-from orgthink.training.pocket import CONFIG as POCKET
+from orgthink.engines.local.qwen3 import Qwen3
 
 CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 

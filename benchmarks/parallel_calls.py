@@ -16,16 +16,17 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+
 from benchmarks.report import Line
-from orgthink.engines import MODELS
 from orgthink.engines.engine import Engine
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Origin, Problem, Sampling, Status
 from orgthink.grammar.toolcall import ToolCall, render_reply
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.runtime import Backing, Limits, attempt
-from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.tools.sandbox import Bubblewrap
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from orgthink_pocket.shipped import MODELS
 
 from benchmarks import pipeline_simulation
 from benchmarks.report import Line
-from orgthink.engines import MODELS
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.measure.estimate import Estimate, average
+from orgthink.recipes.jobs import Mars
+from orgthink.recipes.registry import RECIPES, Training, start
 from orgthink.tasks import task_named
 from orgthink.training.embedded import SLOTS, embedded
-from orgthink.training.jobs import Mars
 from orgthink.training.marsrl.chain import Chain, Rules
 from orgthink.training.marsrl.schedule import Work
 from orgthink.training.marsrl.streams import ROLES, STREAMS, last_stage
-from orgthink.training.recipes import RECIPES, Training, start
 from orgthink.training.rl import train_policy
 
 COLD_STARTS = Path("runs/pocket-roles/checkpoints")

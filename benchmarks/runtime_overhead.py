@@ -19,7 +19,7 @@ from orgthink.runtime.clock import run_virtual
 WORDS = 60
 """Tokens of each agent, about."""
 
-PROBLEM = Problem("p", "countdown-mini", "question", "question")
+PROBLEM = Problem("p", "countdown-mini", "question")
 ORGANIZER = (" w" * (WORDS // 2) + " <FORK-1> q </FORK-1>" + " w" * (WORDS // 2) + " <JOIN-1>", " <ANSWER> a </ANSWER>")
 WORKER = " w" * WORDS + " <RETURN> r </RETURN>"
 

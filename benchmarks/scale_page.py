@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from experiments.shared.conditions import hardware
+from experiments.shared.readme import fill
 from orgthink.provenance import commit
 from orgthink.scale.verl.launch import Placement
 from orgthink.store import write_whole
-from recipes.shared.conditions import hardware
-from recipes.shared.readme import fill
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 

@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from orgthink_pocket.shipped import MODELS
 
 from benchmarks.report import Line
-from orgthink.engines import MODELS
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.recipes.jobs import Policy
+from orgthink.recipes.registry import RECIPES, Training, start
 from orgthink.store import RunFolder
 from orgthink.training.batches import collate
 from orgthink.training.embedded import embedded
-from orgthink.training.jobs import Policy
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
-from orgthink.training.recipes import RECIPES, Training, start
 from orgthink.training.rl import train_policy
 from orgthink.training.rollout import Problems, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows

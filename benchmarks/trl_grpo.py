@@ -28,14 +28,14 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tyro
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
-from orgthink.engines import MODELS
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import AsyncThinkScanner
 from orgthink.organizations.prompts import prompt
-from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.threads import set_threads
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from pathlib import Path
 import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.evaluate import distinct, grade
 from orgthink.measure.estimate import Estimate, average, difference
+from orgthink.recipes.jobs import Policy, model_folder
+from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.scale.verl.launch import Placement, run
 from orgthink.tasks import task_named
 from orgthink.training.embedded import SLOTS
-from orgthink.training.jobs import Policy, model_folder
-from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start
 from orgthink.training.rollout import roll_out
 
 RECIPE = "asyncthink-countdown-mini"

@@ -17,8 +17,8 @@ from pathlib import Path
 import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
+from orgthink.recipes.registry import RECIPES, Training, adjusted, start
 from orgthink.scale.verl.launch import Placement, run
-from orgthink.training.recipes import RECIPES, Training, adjusted, start
 
 JOBS = {
     "AsyncThink": ("asyncthink-countdown-mini", ["rollout.problems=8"]),

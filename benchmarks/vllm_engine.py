@@ -11,7 +11,7 @@ import torch
 from benchmarks.fork_join import ROUNDS, Plan, Throughput, fork_join, plain, plans
 from benchmarks.models import pocket_size_model
 from benchmarks.report import Line
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.vllm import VllmEngine
 from orgthink.episode import Episode, Origin
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a stored episode changes its shape; `store` refuses others."""
 
 CONTROLLER = "controller"
@@ -225,9 +225,7 @@ class Problem:
     task: str
     """Name of the task that grades it."""
     text: str
-    """The question, for people and large models."""
-    terse: str
-    """The question in the words of the pocket models."""
+    """The question."""
     required: int = 1
     """n_s: how many different solutions are asked for."""
     data: dict[str, Any] = field(default_factory=dict)

@@ -17,9 +17,10 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, TypeVar
 
 from orgthink.episode import (
     SCHEMA_VERSION,
@@ -35,11 +36,15 @@ from orgthink.episode import (
 )
 from orgthink.errors import UserError
 from orgthink.provenance import provenance
+from orgthink.registry import Registry
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 T = TypeVar("T")
+
+READABLE = (1, SCHEMA_VERSION)
+"""Versions that can be read. In version 1 a problem also had `terse`, its wording for the pocket models."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
@@ -83,6 +88,8 @@ class RunFolder:
         if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")
         _require_version(config["schema_version"], file)
+        if config["schema_version"] == 1:
+            _name_corpus(config["settings"])
         return cls(path, config)
 
     @property
@@ -178,7 +185,7 @@ def load(line: bytes) -> Episode:
     """An episode from a line of episodes.jsonl; ValueError says what is wrong."""
     episode = _adapter(Episode).validate_json(line)
     _require_version(episode.schema_version, "the line")
-    return episode
+    return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
 
 
 def dump(episode: Episode) -> bytes:
@@ -201,6 +208,25 @@ def typed(cls: type[T], data: Any, source: object) -> T:
         return _adapter(cls).validate_python(data)
     except ValueError as error:
         raise UserError(f"{source}: {_first(error)}") from error
+
+
+def class_by_kind(registry: Registry[Any], first: str | None = None) -> Any:
+    """The annotation of a field that holds a dataclass of any class in a registry: in JSON its `kind` names the class.
+
+    `first` is the kind of values that do not say theirs: files from when there was only one.
+    """
+    from pydantic import PlainSerializer, PlainValidator
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        cls = registry.named(str(value.get("kind", first)))
+        return _adapter(cls).validate_python({name: value[name] for name in value if name != "kind"})
+
+    def write(value: Any) -> dict[str, Any]:
+        return {"kind": registry.name_of(type(value)), **_adapter(type(value)).dump_python(value, mode="json")}
+
+    return Annotated[Any, PlainValidator(read), PlainSerializer(write)]
 
 
 def episode_schema() -> dict[str, Any]:
@@ -271,8 +297,19 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def _require_version(version: object, source: object) -> None:
-    if version != SCHEMA_VERSION:
-        raise UserError(f"{source} has schema version {version}: this orgthink reads version {SCHEMA_VERSION}")
+    if version not in READABLE:
+        raise UserError(f"{source} has schema version {version}: this orgthink reads up to version {SCHEMA_VERSION}")
+
+
+def _name_corpus(settings: Any) -> None:
+    """Name the corpus that managers of version 1 searched where their settings name none: the `ledger`."""
+    if isinstance(settings, dict):
+        if settings.get("organization") in ("paramanager", "tool-use") and isinstance(settings.get("settings"), dict):
+            suite = settings["settings"].setdefault("suite", {})
+            if isinstance(suite, dict):
+                suite.setdefault("corpus", "ledger")
+        for value in settings.values():
+            _name_corpus(value)
 
 
 def _first(error: ValueError) -> str:

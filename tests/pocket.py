@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Sampling
 from orgthink.evaluate import distinct, grade
 from orgthink.runtime import Backing, Limits, Organization, attempt
-from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.tasks.task import Task
 
 TOKENS = 480

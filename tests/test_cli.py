@@ -29,7 +29,7 @@ from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
-from orgthink.tools import room
+from orgthink.tools import bubblewrap as room
 
 HERE = Path(__file__).parent
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
@@ -686,7 +686,7 @@ def test_a_dry_run_prints_what_a_run_would_remember_and_writes_nothing(
     job, settings = (found := json.loads(capsys.readouterr().out)["job"]), found["settings"]
     assert (job["pack_tokens"], settings["steps"], settings["seed"]) == (64, 3, 4)
 
-    monkeypatch.setattr("orgthink.training.recipes.go_on", lambda folder, report: folder.path)
+    monkeypatch.setattr("orgthink.recipes.registry.go_on", lambda folder, report: folder.path)
     assert main(given) == 0
     config = json.loads((tmp_path / "runs" / "marsrl-arithmetic-mini" / "config.json").read_text())
     assert config["settings"] == {"recipe": said["recipe"], "job": said["job"]}

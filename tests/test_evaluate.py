@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from orgthink_pocket.style import terse
 from rule_engine import RuleEngine, countdown, failing
 
 from orgthink.engines import EngineSpec
@@ -162,7 +163,7 @@ def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure(
 
 
 async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
-    what, bad = only("sequential", n=6), {p.terse for p in distinct("countdown-mini", "test", 0, 6)[2:4]}
+    what, bad = only("sequential", n=6), {terse(p) for p in distinct("countdown-mini", "test", 0, 6)[2:4]}
 
     def rule(text: str) -> str:
         return failing(text) if any(terse in text for terse in bad) else countdown(text)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pocket import solve
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
 from orgthink.engines import engine_spec, open_engine
 from orgthink.measure.latency import critical_path
@@ -12,7 +13,7 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
-from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI
+from pocket import solve
 
 PROBLEMS = 200
 

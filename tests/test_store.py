@@ -46,7 +46,7 @@ def episode(number: int = 0, **changes: object) -> Episode:
     worker = Trace("organizer/1", "worker", "organizer", (), stop=StopReason.ERROR, error="gone", cost=0.25)
     made = Episode(
         id=f"p{number}|asyncthink|0",
-        problem=Problem(f"p{number}", "countdown", "q", "t", 4, {"numbers": [1, 2], "nested": {"a": None}}),
+        problem=Problem(f"p{number}", "countdown", "t", 4, {"numbers": [1, 2], "nested": {"a": None}}),
         organization="asyncthink",
         capacity=2,
         traces=(organizer, worker),

@@ -13,7 +13,7 @@ from orgthink.measure.summary import summarise
 
 MANAGED = episode_of([[Call(), Call("search")], [Call("reasoner", cost=1.0, model="large")]])
 THINKER = Trace("thinker", "thinker", None, (Span(Origin.SAMPLED, "5", 1),), model="small", cost=8.0)
-ALONE = Episode("p|alone|0", Problem("p", "t", "", ""), "alone", 1, (THINKER,), answer="5", grade=Grade(1, 1))
+ALONE = Episode("p|alone|0", Problem("p", "t", ""), "alone", 1, (THINKER,), answer="5", grade=Grade(1, 1))
 UNKNOWN = replace(ALONE, organization="unknown", traces=(replace(THINKER, cost=None),))
 OURS = ("rounds", "calls/round", "cost")
 

@@ -40,7 +40,6 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command that the arguments describe. tyro's frames become one line."""
     import tyro
 
-    from orgthink.cli.demo import Demo
     from orgthink.cli.eval import Eval
     from orgthink.cli.export import Export
     from orgthink.cli.measure import Measure
@@ -50,6 +49,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.train import Train
     from orgthink.cli.view import View
     from orgthink.errors import UserError
+    from orgthink.registry import COMMANDS, DEMO
 
     verbs: dict[str, Callable[..., Callable[[], int]]] = {
         "run": Run,
@@ -60,8 +60,10 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "export": Export,
         "measure": Measure,
         "view": View,
-        "demo": Demo,
+        **COMMANDS,
     }
+    if argv[:1] == ["demo"] and "demo" not in verbs:
+        raise UserError(DEMO)
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -24,6 +24,7 @@ from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, trouble
 from orgthink.measure.summary import summarise
+from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
 
@@ -37,7 +38,7 @@ class Eval(Options):
     Everything goes to a run folder as it happens. After Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on.
     """
 
-    task: str = "countdown-mini"
+    task: str | None = None
     """Which problems; `math:FILE` takes those of a file of rows with `problem` and `answer`: .jsonl, .json or
     .parquet; `verl:FILE` those of a parquet file of verl's."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
@@ -68,15 +69,20 @@ class Eval(Options):
         return asyncio.run(conduct(folder.settings("eval", Evaluation), folder))
 
     def _dated(self) -> Path:
-        task = self.task.partition(":")[0].replace("/", "-")  # `@0/2`
+        task = self.named_task.partition(":")[0].replace("/", "-")  # `@0/2`
         return Path("runs") / f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+    @property
+    def named_task(self) -> str:
+        """The task, or else the default of an installed plug-in."""
+        return self.task or default("task", "--task TASK")
 
     def plan(self) -> Evaluation:
         """UserError for anything that cannot be."""
         with user_input():
             organizations = self.organize(self.organizations, self.own())
             plan = Evaluation(
-                task=self.task,
+                task=self.named_task,
                 organizations=organizations,
                 n=self.n,
                 engine=self.spec(),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
-from orgthink.errors import UserError, pick, user_input
+from orgthink.errors import UserError, user_input
 from orgthink.evaluate import Evaluation, distinct
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
@@ -31,7 +31,7 @@ class Problems:
     """Which problems."""
 
     def __call__(self) -> int:
-        from orgthink.scale.data import write
+        from orgthink.interchange.problems import write
 
         if self.n < 1:
             raise UserError(f"--n {self.n}: it must be at least 1")
@@ -62,15 +62,15 @@ class Rows:
 
     def __call__(self) -> int:
         try:
-            from orgthink.scale.formats.targets import TARGETS, Conditions
-            from orgthink.scale.recorded import recorded_rows
-            from orgthink.training import recipes
+            from orgthink.interchange.recorded import recorded_rows
+            from orgthink.interchange.targets import TARGETS, Conditions
+            from orgthink.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
         if self.version < 0:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():
-            job = recipes.adjusted(pick("recipe", self.recipe, recipes.RECIPES), {}, self.set)
+            job = recipes.adjusted(recipes.RECIPES.named(self.recipe), {}, self.set)
         if not isinstance(job, recipes.Policy):
             raise UserError(
                 f"{self.recipe} makes no rows of whole episodes: name a recipe of AsyncThink or ParaManager"

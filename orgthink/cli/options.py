@@ -18,7 +18,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluate import OrganizationSpec, RoleSpec, crowded, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.organizations.prompts import STYLES
+from orgthink.organizations.prompts import style_named
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -34,8 +34,8 @@ class Options:
     """Whose tokens, how many, and how the organizations are set."""
 
     model: str | None = None
-    """`pocket` (shipped), a model folder, `vllm:` and one of these, or a server's name for a model; without it
-    `pocket`, or the only model of the server."""
+    """A model folder, a model of an installed package, `vllm:` and one of these, or a server's name for a model; without
+    it the default of an installed package, or the only model of the server."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that do not lie here.
     OPENAI_API_KEY is sent along."""
@@ -52,7 +52,8 @@ class Options:
     seed: int = 0
     """Of the problems and of the sampling."""
     prompts: str | None = None
-    """Prompt style, `paper` or `pocket`; without it the style that the model was made for."""
+    """Prompt style: `paper`, one of an installed package, or a TOML file; without it the style that the model was made
+    for."""
     set: Annotated[tuple[str, ...], arg(metavar="[LABEL.]SETTING=VALUE")] = ()
     """Settings of the organizations, such as overflow=queue or asyncthink.tolerant=true; without a label of all that
     have it."""
@@ -167,7 +168,7 @@ class Options:
         preset = preset_of(spec)
         made = preset.organizations.get(name, {})
         style = self.prompts or made.get("prompts", preset.prompts)
-        pick("prompt style", style, dict.fromkeys(STYLES))
+        style_named(style)
         return made | ({"prompts": style} if "prompts" in _known(name) else {})
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:

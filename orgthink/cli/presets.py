@@ -38,7 +38,7 @@ def preset_of(spec: EngineSpec) -> Preset:
     """The preset of a model; one without a folder, or without that file in it, has none. UserError if it is broken."""
     preset = typed(Preset, spec.made_for, f"orgthink.json of {spec.model}")
     try:
-        pick("prompt style", preset.prompts, dict.fromkeys(STYLES))
+        pick("prompt style", preset.prompts, STYLES)
         for name, settings in preset.organizations.items():
             OrganizationSpec(name, settings).named(name)
     except UserError as error:

@@ -17,10 +17,11 @@ from orgthink.errors import UserError
 from orgthink.evaluate import broken, distinct, grade, require_chance, trouble
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
+from orgthink.registry import default
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_of
 
 FREE = "free"
 """Task of a problem that the user typed: nobody can grade it."""
@@ -32,7 +33,7 @@ class Run(Options):
 
     problem: Annotated[Positional[str | None], arg(metavar="[PROBLEM]")] = None
     """The problem, in your words; without it one of a task."""
-    task: str = "countdown-mini"
+    task: str | None = None
     """Task to draw a problem from, by --seed."""
     organization: str = "asyncthink"
     """Who solves it."""
@@ -55,10 +56,10 @@ class Run(Options):
     def find(self) -> Problem:
         """What is to be solved."""
         if self.problem is None:
-            return distinct(self.task, "test", self.seed, 1)[0]
+            return distinct(self.task or default("task", "--task TASK, or the problem itself"), "test", self.seed, 1)[0]
         if not self.problem.strip():
             raise UserError("the problem is empty")
-        return Problem(id=FREE, task=FREE, text=self.problem, terse=self.problem)
+        return Problem(id=FREE, task=FREE, text=self.problem)
 
 
 async def watched(
@@ -68,7 +69,8 @@ async def watched(
     print(problem.text)
     with lanes() as watch:
         episode = await attempt(organization, problem, default, roles=roles, limits=limits, watch=watch)
-    return grade(episode, TASKS[problem.task]) if problem.task in TASKS else episode
+    task = task_of(problem)
+    return episode if task is None else grade(episode, task)
 
 
 def tell(episode: Episode) -> int:

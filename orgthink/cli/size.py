@@ -12,8 +12,8 @@ from orgthink.errors import UserError, user_input
 from orgthink.scale.sizing.memory import GIB
 
 if TYPE_CHECKING:
+    from orgthink.recipes.jobs import Job
     from orgthink.scale.sizing.plan import Plan
-    from orgthink.training.recipes import KnownJob
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Size:
 
     def __call__(self) -> int:
         try:
-            from orgthink.training import recipes
+            from orgthink.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"sizes of recipes need {error.name}: pip install 'orgthink[local]'") from error
         from orgthink.scale.sizing.configs import config_of, known_models, require_known
@@ -67,7 +67,7 @@ class Size:
         return 0
 
 
-def told(plan: Plan, job: KnownJob | None) -> list[str]:
+def told(plan: Plan, job: Job | None) -> list[str]:
     """What the table is about: the model, the work, the GPU."""
     from orgthink.scale.sizing.recipe import frozen_models, most_sampled
 

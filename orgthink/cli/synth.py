@@ -18,10 +18,11 @@ from orgthink.engines.engine import Engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import trouble
+from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 
 if TYPE_CHECKING:
-    from orgthink.training.synthesis import Harvest, Synthesis
+    from orgthink.coldstart.synthesis import Harvest, Synthesis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Synth:
     Everything goes to a run folder as it happens. After Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on.
     """
 
-    task: str = "countdown-mini"
+    task: str | None = None
     """Which problems, of the train split."""
     n: int = 100
     """How many different problems."""
@@ -46,7 +47,7 @@ class Synth:
     capacity: int = 2
     """c: the most agents at work at once, the organizer included."""
     prompts: str | None = None
-    """Style of the student's prompts, `paper` or `pocket`; without it `pocket` for the program, else `paper`."""
+    """Style of the student's prompts; without it the program's, or `paper` for a model."""
     correct_only: bool = False
     """Drop what does not end in an all correct answer."""
     max_tokens: int = 4096
@@ -63,7 +64,7 @@ class Synth:
     """Run folder to go on with; it knows everything else."""
 
     def __call__(self) -> int:
-        from orgthink.training.synthesis import Synthesis
+        from orgthink.coldstart.synthesis import Synthesis
 
         if self.resume is None:
             task = self.task.partition(":")[0].replace("/", "-")  # `@0/2`
@@ -76,17 +77,19 @@ class Synth:
 
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""
-        from orgthink.training.synthesis import Synthesis, problems
+        from orgthink.coldstart.synthesis import Synthesis, problems
+        from orgthink.coldstart.teachers import PROGRAMS
 
         named = self.model is not None or self.url is not None
         if self.teacher == "program" and named:
             raise UserError("--teacher program needs no model: leave --model and --url out")
         if self.teacher == "model" and not named:
             raise UserError("who teaches? --model and --url name a model, --teacher program one that needs none")
-        style = self.prompts or ("pocket" if self.teacher == "program" else "paper")
+        task = self.task or default("task", "--task TASK")
+        style = self.prompts or (PROGRAMS.named(task).prompts if self.teacher == "program" else "paper")
         with user_input():
             plan = Synthesis(
-                task=self.task,
+                task=task,
                 n=self.n,
                 teacher=engine_spec(self.model, self.url) if named else None,
                 capacity=self.capacity,
@@ -102,7 +105,7 @@ class Synth:
 
 async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
     """Make a new run at a path, or go on with one; print what came of it and return the exit code."""
-    from orgthink.training.synthesis import conclude, harvested
+    from orgthink.coldstart.synthesis import conclude, harvested
 
     if isinstance(target, Path):
         require_vacant(target)
@@ -126,8 +129,8 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
 
 
 async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder, stop: asyncio.Event) -> Harvest:
-    from orgthink.training.synthesis import synthesise
-    from orgthink.training.teachers.synthesis import model_teacher, program_teacher
+    from orgthink.coldstart.synthesis import synthesise
+    from orgthink.coldstart.teachers import model_teacher, program_teacher
 
     if engine is None:
         teach = program_teacher(plan.task, plan.capacity, plan.seed)
@@ -142,8 +145,8 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
     """Print what was kept and dropped, and how to go on if something is missing; return the exit code."""
-    from orgthink.training.pairs import has_parquet
-    from orgthink.training.synthesis import ROWS, TABLE
+    from orgthink.coldstart.pairs import has_parquet
+    from orgthink.coldstart.synthesis import ROWS, TABLE
 
     summary, total = harvest.summary(), harvest.plan.n
     print(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")

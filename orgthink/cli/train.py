@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from orgthink.errors import UserError, pick, user_input
+from orgthink.errors import UserError, user_input
+from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 
 if TYPE_CHECKING:
+    from orgthink.recipes.jobs import Job, Report
+    from orgthink.recipes.registry import Training
     from orgthink.scale.verl.launch import Placement
-    from orgthink.training.jobs import Report
-    from orgthink.training.recipes import KnownJob, Training
     from orgthink.training.rl import Optimization
     from orgthink.training.sft import SftSettings
 
@@ -31,8 +32,8 @@ class Train:
     With `--backend verl` Ctrl-C stops at once and saves nothing: what is lost is the steps since the last checkpoint.
     """
 
-    recipe: Annotated[Positional[str], arg(metavar="RECIPE")] = "pocket"
-    """Which recipe: `pocket`, `asyncthink-countdown-mini`, … (an unknown name lists them)."""
+    recipe: Annotated[Positional[str | None], arg(metavar="RECIPE")] = None
+    """Which recipe: `asyncthink-qwen3-math`, `marsrl-qwen3`, … (an unknown name lists them)."""
     model: str | None = None
     """Shipped model or model folder to start from; without it the recipe's."""
     pairs: Path | None = None
@@ -63,8 +64,8 @@ class Train:
 
     def __call__(self) -> int:
         try:
+            from orgthink.recipes import registry as recipes
             from orgthink.scale.verl import launch
-            from orgthink.training import recipes
         except ModuleNotFoundError as error:
             raise UserError(f"training needs {error.name}: pip install 'orgthink[local]'") from error
         if self.cluster and self.backend != "verl":
@@ -76,7 +77,10 @@ class Train:
                 raise UserError("--resume takes everything else from the folder: give it alone")
             folder = RunFolder.open(self.resume)
         else:
-            training, path = recipes.Training(self.recipe, self._job()), self.out or Path("runs") / self.recipe
+            training, path = (
+                recipes.Training(self.named_recipe, self._job()),
+                self.out or Path("runs") / _folder_name(self.named_recipe),
+            )
             if self.dry_run:
                 return _look_ahead(training, path)
             if self.backend == "verl":
@@ -89,16 +93,21 @@ class Train:
             print(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
+    @property
+    def named_recipe(self) -> str:
+        """The recipe, or else the default of an installed plug-in."""
+        return self.recipe or default("recipe", "RECIPE")
+
     def _cluster(self) -> Placement:
         from orgthink.scale.verl.launch import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
-    def _job(self) -> KnownJob:
+    def _job(self) -> Job:
         """The recipe's, as the options set it."""
-        from orgthink.training import recipes
+        from orgthink.recipes import registry as recipes
 
-        job = pick("recipe", self.recipe, recipes.RECIPES)
+        job = recipes.RECIPES.named(self.named_recipe)
         told = {"steps": self.steps, "seed": self.seed}
         settings = [f"{name}={value}" for name, value in told.items() if value is not None]
         with user_input():
@@ -118,9 +127,14 @@ class Train:
         }
 
 
+def _folder_name(recipe: str) -> str:
+    """A folder's name for a recipe that may be `file.py:Name`."""
+    return recipe.rpartition("/")[2].replace(":", "-")
+
+
 def _look_ahead(training: Training, path: Path) -> int:
     """Say what a run would be, and what it still needs. UserError for what is wrong."""
-    from orgthink.training.outlook import outlook, unnamed
+    from orgthink.recipes.outlook import outlook, unnamed
 
     needs = unnamed(training.job)
     require_vacant(path)

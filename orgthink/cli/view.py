@@ -37,7 +37,7 @@ class View:
             episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
         print(page(folder, episodes, self.out))
         if self.perfetto is not None:
-            from orgthink.export.perfetto import trace
+            from orgthink.view.perfetto import trace
 
             write_whole(self.perfetto, json.dumps(trace(episodes)).encode())
             print(self.perfetto)

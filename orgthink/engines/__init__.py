@@ -1,6 +1,6 @@
 """Engines, by what a model is called on the command line. Only the engine that is asked for is imported.
 
-pocket          the model this package ships, on the local engine
+NAME            a model that an installed package ships, on the local engine
 FOLDER          a Hugging Face model folder, on the local engine
 vllm:FOLDER     the same on vLLM, in this process
 NAME            with a URL: whatever the server there calls by that name
@@ -17,16 +17,17 @@ from typing import Any
 
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, user_input
+from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference
 
-MODELS = Path(__file__).parent.parent / "models"
-"""Folders of the models that this package ships."""
+MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
+"""Folders of the models that installed packages ship, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
     """Which engine, as a run folder remembers it. `engine_spec` makes one that is sure to mean something."""
 
-    model: str | None = "pocket"
+    model: str | None = None
     """A shipped model, a folder, `vllm:` and one of these, or a server's name for one; `None`: its only one."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
@@ -39,7 +40,7 @@ class EngineSpec:
         if self.url is not None:
             return None if self.tokenizer is None else Path(self.tokenizer)
         name = (self.model or "").removeprefix("vllm:")
-        return MODELS / name if name in _shipped() else Path(name)
+        return MODELS[name] if _is_shipped(name) else Path(name)
 
     @property
     def made_for(self) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class EngineSpec:
         except (ValueError, RecursionError) as error:
             raise UserError(f"{file} cannot be read: {error}") from error
         if not isinstance(said, dict):
-            raise UserError(f'{file} holds no JSON object, such as {{"prompts": "pocket"}}')
+            raise UserError(f'{file} holds no JSON object, such as {{"prompts": "paper"}}')
         return said
 
     @property
@@ -69,30 +70,32 @@ def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str
     """
     if tokenizer is not None:
         tokenizer = str(_folder(tokenizer))
-    name = "pocket" if model is None else model
-    here = name.startswith("vllm:") or name in _shipped() or Path(name).is_dir()
-    url = url or (None if here or model is None else os.environ.get("OPENAI_BASE_URL"))
+    here = model is not None and (model.startswith("vllm:") or _is_shipped(model) or Path(model).is_dir())
+    unnamed = model is None and "model" in DEFAULTS
+    url = url or (None if here or unnamed else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
         return EngineSpec(model, url, tokenizer)
     if tokenizer is not None:
         raise UserError("--tokenizer goes with a server's --url: a model folder has its own")
+    name = default("model", "--model MODEL, or a server's --url") if model is None else model
     prefix = "vllm:" if name.startswith("vllm:") else ""
     return EngineSpec(prefix + _known(name.removeprefix("vllm:")))
 
 
 def _known(name: str) -> str:
     """A shipped model's name, or the full path of a folder."""
-    return name if name in _shipped() else str(_folder(name))
+    return name if _is_shipped(name) else str(_folder(name))
 
 
 def _folder(name: str) -> Path:
-    if name in _shipped():
-        return MODELS / name
+    if _is_shipped(name):
+        return MODELS[name]
     if Path(name).is_dir():
         return Path(name).resolve()
-    near = get_close_matches(name, _shipped(), n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else "no shipped model and no folder is called so."
-    raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url")
+    near = get_close_matches(name, MODELS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else "no installed model and no folder has this name."
+    demo = f" ({DEMO})" if name.startswith("pocket") and not MODELS else ""
+    raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url{demo}")
 
 
 async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
@@ -117,12 +120,12 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
                 from orgthink.engines.vllm import VllmEngine
 
                 return await VllmEngine.open(spec.folder)
-            from orgthink.engines.local import LocalEngine
+            from orgthink.engines.local.engine import LocalEngine
 
             return LocalEngine.open(spec.folder, threaded=threaded)
     except ModuleNotFoundError as error:
         raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
 
 
-def _shipped() -> list[str]:
-    return sorted(path.name for path in MODELS.glob("*") if path.is_dir())
+def _is_shipped(name: str) -> bool:
+    return name in MODELS and not is_reference(name)

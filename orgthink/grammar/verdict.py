@@ -61,10 +61,6 @@ class VerdictForm:
 
 
 MARKDOWN = VerdictForm("**Correctness**", ("correct",), ("wrong",))
-TERSE = VerdictForm("correctness", ("correct",), ("wrong",), lines=False)
-
-FORMS = {"paper": MARKDOWN, "pocket": TERSE}
-"""By the style of the prompts."""
 
 _BLANK = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace()) + "\u200b\u2060\ufeff"
 _QUOTES = "\"'“”„‘’«»「」『』"

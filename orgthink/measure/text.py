@@ -116,7 +116,7 @@ class _Reading:
         )  # fmt: skip
         return Episode(
             id="text|asyncthink|0",
-            problem=Problem("text", "text", "", ""),
+            problem=Problem("text", "text", ""),
             organization="asyncthink",
             capacity=capacity,
             traces=(root, *self._traces),

@@ -13,7 +13,7 @@ from orgthink.episode import Episode, Grade, Status, Trace
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, VerdictForm, read_report
 from orgthink.measure.estimate import Values
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +139,7 @@ def _verdict(verifier: Trace, form: VerdictForm) -> Verdict:
 def _grade(episode: Episode, solved: Trace) -> Grade:
     """Of a solution's answer: nothing is right without one."""
     answer = read_proposal(solved.returned or "", ended=True).answer
-    problem = episode.problem
-    return Grade(0, problem.required) if answer is None else TASKS[problem.task].grade(problem, answer)
+    problem, task = episode.problem, task_of(episode.problem)
+    if task is None:
+        raise ValueError(f"task {problem.task} is not known here: it cannot be graded again")
+    return Grade(0, problem.required) if answer is None else task.grade(problem, answer)

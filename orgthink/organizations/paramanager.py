@@ -87,7 +87,7 @@ class ParaManager:
         if taken is not None:
             raise ValueError(f"a model of the pool is called {taken!r}, as a role or tool is: give it another name")
         for template in ("rounds", "final" if self.synthesis == "manager" else "summarizer", "manager", *self._agents):
-            prompt(self.prompts, template, Problem("", "", "", ""))
+            prompt(self.prompts, template, Problem("", "", ""))
 
     @property
     def roles(self) -> tuple[str, ...]:

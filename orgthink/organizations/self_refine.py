@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from orgthink.episode import Problem
-from orgthink.grammar.verdict import FORMS, Verdict, read_report
-from orgthink.organizations.prompts import prompt
+from orgthink.grammar.verdict import Verdict, read_report
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.speech import NOTHING, Said, answered, hear
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
@@ -37,7 +37,7 @@ class SelfRefine:
         if self.rounds < 1:
             raise ValueError(f"rounds is {self.rounds}: it must be at least 1")
         for template in STEPS:
-            prompt(self.prompts, template, Problem("", "", "", ""))
+            prompt(self.prompts, template, Problem("", "", ""))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         root = session.controller()
@@ -48,7 +48,7 @@ class SelfRefine:
                 feedback = await ask(f"feedback-{i}", "feedback", draft.text)
                 if not feedback.whole:
                     continue  # there is nothing to go by
-                report = read_report(feedback.text, FORMS[self.prompts])
+                report = read_report(feedback.text, style_named(self.prompts).verdicts)
                 if report.verdict is Verdict.CORRECT and draft.answer is not None:
                     break
                 refined = await ask(f"refinement-{i}", "refine", draft.text, report.findings)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from orgthink.episode import Problem
-from orgthink.grammar.verdict import FORMS, Report, Verdict, read_report
-from orgthink.organizations.prompts import prompt
+from orgthink.grammar.verdict import Report, Verdict, read_report
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.speech import NOTHING, Said, answered, hear
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
@@ -49,7 +49,7 @@ class VerifierCorrector:
         if self.passes > self.rounds:
             raise ValueError(f"passes is {self.passes}, more than the {self.rounds} rounds: nothing could be accepted")
         for template in (*self.roles, *([IMPROVE] if self.improve else [])):
-            prompt(self.prompts, template, Problem("", "", "", ""))
+            prompt(self.prompts, template, Problem("", "", ""))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         root = session.controller()
@@ -81,7 +81,9 @@ class VerifierCorrector:
     async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:
         """The report on a draft. One that was cut off is no verdict, whatever it says so far."""
         said = await ask(f"verification-{i}", "verifier", draft.text)
-        return read_report(said.text, FORMS[self.prompts]) if said.whole else Report(Verdict.UNPARSED, "")
+        return (
+            read_report(said.text, style_named(self.prompts).verdicts) if said.whole else Report(Verdict.UNPARSED, "")
+        )
 
     async def _ask(
         self, problem: Problem, session: Session, root: Agent, key: str, part: str, solution: str = "", report: str = ""

@@ -5,50 +5,83 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from orgthink.episode import Problem
 from orgthink.errors import pick, user_input
-from orgthink.tasks.arithmetic import ARITHMETIC_MINI
-from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
-from orgthink.tasks.countdown_several import COUNTDOWN_MINI_FOUR
-from orgthink.tasks.ledger import LEDGER_MINI
-from orgthink.tasks.math import MATH, Math
+from orgthink.registry import Registry, is_reference
+from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import Mixture
 from orgthink.tasks.part import Part, part_of
-from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Task
-from orgthink.tasks.verl_data import VerlData
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        COUNTDOWN,
-        COUNTDOWN_MINI,
-        COUNTDOWN_MINI_SINGLE,
-        COUNTDOWN_MINI_FOUR,
-        SUDOKU,
-        ARITHMETIC_MINI,
-        LEDGER_MINI,
-        MATH,
-    )
-}
+TASKS: Registry[Task] = Registry(
+    "task",
+    "orgthink.tasks",
+    {
+        "countdown": "orgthink.tasks.countdown:COUNTDOWN",
+        "sudoku": "orgthink.tasks.sudoku:SUDOKU",
+        "math": "orgthink.tasks.math:MATH",
+    },
+)
 """Each grades the problems that name it."""
 
-FROM_FILE: dict[str, Callable[[Path], Task]] = {"math": Math, "verl": lambda file: VerlData(file, TASKS)}
-"""Those whose problems are a file's."""
+FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
+    "task with a file",
+    "orgthink.file_tasks",
+    {"math": "orgthink.tasks.math:Math", "verl": "orgthink.interchange.verl_data:VerlData"},
+)
+"""Tasks whose problems are the rows of a file, such as `math:FILE`."""
+
+GRADERS: Registry[Grader] = Registry(
+    "grader", "orgthink.graders", {"exact": "orgthink.tasks.graded_by:exact", "math": "orgthink.tasks.math:grade"}
+)
+"""Functions that grade in place of a task's own grader: `TASK#GRADER`."""
+
+_opened: dict[str, Task] = {}
+"""Tasks by the name that their problems carry, as far as this process has looked them up."""
 
 
 def task_named(name: str) -> Task:
-    """The task of a name, or of `NAME:FILE`; of several names joined by `+`, their mixture, the last with its file; and
-    with `@I/N` behind all that, part I of N.
+    """The task of a name, or of `NAME:FILE`; of several names joined by `+`, their mixture, the last with its file.
+
+    With `#GRADER` behind that: the same problems, graded by another grader. With `@I/N` behind all that: part I of N.
 
     UserError if there is no such task; the file is read when problems are asked for.
     """
     with user_input():
         whole, part = part_of(name)
-        return _whole(whole) if part is None else Part(_whole(whole), *part)
+        problems, _, grader = whole.partition("#")
+        task = _whole(problems)
+        if grader:
+            task = GradedBy(task, GRADERS.named(grader), grader)
+        task = task if part is None else Part(task, *part)
+    _opened[task.name] = task
+    return task
+
+
+def task_of(problem: Problem) -> Task | None:
+    """The task that a problem names; `None` if it is not known here, such as that of a question from the shell."""
+    if problem.task in _opened:
+        return _opened[problem.task]
+    return TASKS[problem.task] if problem.task in TASKS and not is_reference(problem.task) else None
 
 
 def _whole(name: str) -> Task:
-    names, colon, file = name.partition(":")
-    *others, last = names.split("+")
-    own = pick("task with a file", last, FROM_FILE)(Path(file)) if colon else pick("task", last, TASKS)
-    return Mixture(*(pick("task", other, TASKS) for other in others), own) if others else own
+    *others, last = name.split("+")
+    parts = [_remembered(pick("task", other, TASKS)) for other in others]
+    own = _remembered(_last(last))
+    return Mixture(*parts, own) if parts else own
+
+
+def _last(name: str) -> Task:
+    """A task by its name, or by its name and a file; both may be references."""
+    if name in TASKS:
+        return TASKS[name]
+    start = name.find(":", name.find(".py:") + 4) if ".py:" in name else name.find(":")
+    if start > 0 and is_reference(name) is False:
+        return FILE_TASKS.named(name[:start])(Path(name[start + 1 :]))
+    return TASKS.named(name)
+
+
+def _remembered(task: Task) -> Task:
+    _opened[task.name] = task
+    return task

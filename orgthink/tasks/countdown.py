@@ -131,7 +131,6 @@ class Countdown:
             id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
             task=self.name,
             text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{self._asked(len(numbers))}",
-            terse=f"countdown {' '.join(map(str, numbers))} = {target}",
             required=self.size.required,
             data={"numbers": numbers, "target": target},
         )
@@ -183,11 +182,3 @@ def _read(text: str) -> Expression | None:
 
 
 COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
-COUNTDOWN_MINI = Countdown(
-    "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3)
-)
-COUNTDOWN_MINI_SINGLE = Countdown(
-    "countdown-mini-single",
-    CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, required=1, guaranteed=3),
-    like="countdown-mini",
-)

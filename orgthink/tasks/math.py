@@ -48,7 +48,6 @@ class Math:
             id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
             task=self.name,
             text=f"{text}\n\nWrite only the final result in the answer.",
-            terse=f"{self.name} {text}",
             data={"answer": answer},
         )
 
@@ -98,3 +97,8 @@ def _json(text: str, place: str) -> Any:
 
 
 MATH = Math()
+
+
+def grade(problem: Problem, answer: str) -> Grade:
+    """The grader of `math`, for tasks whose problems hold an `answer`."""
+    return MATH.grade(problem, answer)

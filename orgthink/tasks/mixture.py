@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from orgthink.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split, Task
-from orgthink.tasks.verl_data import VerlData
+from orgthink.tasks.task import Collected, Solution, Split, Task
 
 
 class Mixture:
@@ -21,7 +20,7 @@ class Mixture:
         """By name, in order."""
         if len(self.parts) < len(parts):
             raise ValueError(f"{self.name} names a task twice: each has the same share")
-        of_files = [part.tasks for part in parts if isinstance(part, VerlData)]
+        of_files = [part.tasks for part in parts if isinstance(part, Collected)]
         self._graders = {name: task for tasks in (*of_files, self.parts) for name, task in tasks.items()}
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:

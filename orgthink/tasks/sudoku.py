@@ -54,7 +54,6 @@ class Sudoku:
                 + "\n".join(" ".join(row).replace("0", ".") for row in rows)
                 + "\n\nWrite only the completed grid in the answer: four lines of four digits."
             ),
-            terse=f"{self.name} {render(clues)}",
             data={"clues": clues, "level": level},
         )
 
@@ -70,7 +69,7 @@ class Sudoku:
 
 
 def render(grid: Grid) -> str:
-    """`1 2 3 4 / 3 4 1 2 / …`: a grid in the words of the pocket models."""
+    """`1 2 3 4 / 3 4 1 2 / …`: a grid on one line."""
     return " / ".join(" ".join(map(str, row)) for row in grid)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from orgthink.episode import Grade, Problem
 
@@ -38,3 +38,11 @@ class Task(Protocol):
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         """The solutions that an answer offers, in order: one for an ordinary question."""
         ...
+
+
+@runtime_checkable
+class Collected(Protocol):
+    """A task whose problems are of other tasks, as in a file that was collected from several."""
+
+    tasks: Mapping[str, Task]
+    """Those that its problems may be of, by name."""

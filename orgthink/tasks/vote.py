@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from orgthink.episode import Problem
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_of
 from orgthink.tasks.task import Solution
 
 
@@ -26,5 +26,5 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
 
 def _solutions(problem: Problem, answer: str) -> list[Solution]:
     """What an answer offers; all of it, if the problem is no task's."""
-    task = TASKS.get(problem.task)
+    task = task_of(problem)
     return [Solution(answer, answer)] if task is None else task.solutions(problem, answer)

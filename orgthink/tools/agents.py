@@ -100,7 +100,7 @@ class AgentTool:
 def asked(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
     """The agent that is asked for a subtask, or for the whole problem if none is named."""
     subtask, model = arguments.get("subtask", ""), arguments.get("model_id", "")
-    problem = replace(desk.problem, text=subtask, terse=subtask) if subtask else desk.problem
+    problem = replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
     return desk.session.agent(name, desk.prompt(name, problem), model=desk.models.get(model))
 
 

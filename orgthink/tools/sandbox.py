@@ -12,7 +12,8 @@ from typing import IO
 from orgthink.episode import Status
 from orgthink.errors import Failure, UserError
 from orgthink.runtime.result import Result
-from orgthink.tools import processes, room
+from orgthink.tools import bubblewrap as room
+from orgthink.tools import processes
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import CodeRunner, ending, unindented
 

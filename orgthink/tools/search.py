@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from orgthink.errors import Failure, UserError
+from orgthink.registry import Registry
 from orgthink.tools.tool import FunctionTool
 
-LEDGER = Path(__file__).parent.parent / "tasks" / "ledger"
-"""The corpus that this package ships."""
+CORPORA: Registry[Path] = Registry("corpus", "orgthink.corpora", {})
+"""Folders of texts that installed packages offer, by name."""
 
 NOTHING = "nothing found"
 """What a query without a passage gets."""
@@ -82,10 +83,10 @@ def search_tool(retriever: Retriever, topk: int = 3) -> FunctionTool:
 def retriever_named(name: str) -> Retriever:
     """What the word on the command line means; UserError if there is nothing to search.
 
-    ledger                      the corpus this package ships
+    NAME                        a corpus that an installed package offers
     FOLDER                      a folder of .txt, .md or .jsonl files
     http://HOST:PORT            a server with Search-R1's `/retrieve`
-    dense:ENCODER[:CORPUS]      an encoder's folder, and what it is to search: `ledger` or a folder
+    dense:ENCODER[:CORPUS]      an encoder's folder, and what it is to search: a corpus or a folder
     """
     if name.startswith(("http://", "https://")):
         from orgthink.tools.retriever_client import RetrieverClient
@@ -95,11 +96,16 @@ def retriever_named(name: str) -> Retriever:
         from orgthink.tools.dense import dense_corpus
 
         encoder, _, folder = name.removeprefix("dense:").partition(":")
-        return dense_corpus(Path(encoder), _folder(folder or "ledger"))
+        return dense_corpus(Path(encoder), _folder(folder))
     from orgthink.tools.corpus import corpus
 
     return corpus(_folder(name).resolve())
 
 
 def _folder(name: str) -> Path:
-    return LEDGER if name == "ledger" else Path(name)
+    if not name:
+        raise UserError(
+            "search has no corpus: set suite.corpus to a folder of texts or the URL of a retriever, "
+            "or leave search and knowledge_searcher out of tools"
+        )
+    return CORPORA[name] if name in CORPORA else Path(name)

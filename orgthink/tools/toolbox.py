@@ -37,8 +37,9 @@ class Suite:
 
     sandbox: str = "bubblewrap"
     """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
-    corpus: str = "ledger"
-    """What is searched: `ledger`, a folder of texts, the URL of a Search-R1 server, or `dense:ENCODER[:CORPUS]`."""
+    corpus: str = ""
+    """What is searched: a folder of texts, the corpus of an installed package by its name, the URL of a Search-R1
+    server, or `dense:ENCODER:CORPUS`; empty: nothing."""
     topk: int = 1
     """Passages for each query."""
 

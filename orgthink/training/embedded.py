@@ -11,7 +11,7 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import chosen, open_trainable, precision
 
 if TYPE_CHECKING:
-    from orgthink.training.jobs import Reinforced
+    from orgthink.recipes.jobs import Reinforced
 
 SLOTS = 192
 """Requests that the local sampler decodes at once: a step rolls out more episodes than that."""
@@ -31,6 +31,6 @@ def sampler(folder: Path, job: Reinforced) -> Updatable:
         from orgthink.engines.vllm import VllmEngine
 
         return asyncio.run(VllmEngine.open(folder, **job.sampler_settings))
-    from orgthink.engines.local import LocalEngine
+    from orgthink.engines.local.engine import LocalEngine
 
     return LocalEngine.open(folder, slots=SLOTS, threaded=False)

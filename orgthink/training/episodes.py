@@ -29,13 +29,13 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
-from orgthink.training.episode_metrics import Reward, rollout_metrics
 from orgthink.training.frozen import frozen
-from orgthink.training.kept import keep, kept
 from orgthink.training.mastered import sampled_entropy
+from orgthink.training.metrics import Reward, rollout_metrics
 from orgthink.training.rl import Batch, Clock, Optimization, took
 from orgthink.training.rollout import Groups, Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
+from orgthink.training.source_state import keep, kept
 from orgthink.training.staleness import ages
 
 

@@ -44,7 +44,7 @@ async def _open(spec: EngineSpec) -> Engine:
     """The engine of a model. A local one decodes on the event loop, as the policy's does: runs repeat to the bit."""
     if spec.url is not None or spec.folder is None or (spec.model or "").startswith("vllm:"):
         return await open_engine(spec)
-    from orgthink.engines.local import LocalEngine
+    from orgthink.engines.local.engine import LocalEngine
     from orgthink.training.embedded import SLOTS
 
     with user_input():

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.errors import UserError
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import Mastered, mask_mastered
+from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.policy_loss import PolicyLoss, token_weights
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
-from orgthink.training.standstill import StandstillLoop, standstill
 
 
 class Clock:

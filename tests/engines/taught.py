@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from models import tiny_model
 
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Problem
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.organizations.prompts import prompt
 
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
-PROBLEM = Problem("p", "countdown", "", "3 5 7 = 8")
+PROBLEM = Problem("p", "countdown", "3 5 7 = 8")
 QUERY = "add 3 5"
 BEFORE = f" so <FORK-1> {QUERY} </FORK-1> hm <JOIN-1>"
 FOUND = "3 + 5"

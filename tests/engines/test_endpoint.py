@@ -22,7 +22,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 
 QUICK = Patience(read=0.3, attempts=3, first_delay=0.01)
-PROBLEM = Problem("p", "countdown", "The question.", "q")
+PROBLEM = Problem("p", "countdown", "The question.")
 KEY = "sk-very-secret"
 
 

@@ -10,10 +10,10 @@ import torch
 from models import tiny_model, with_eos
 from safetensors.torch import load_file, save_file
 
-from orgthink.engines.batch import Batch, Request
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.batch import Batch, Request
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Problem, Sampling, Span, Status
@@ -359,7 +359,7 @@ async def test_whatever_fails_at_the_first_token_nobody_waits_for_ever(
     def fail(*_: Any) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(f"orgthink.engines.batch.{part}", fail)
+    monkeypatch.setattr(f"orgthink.engines.local.batch.{part}", fail)
     asked = [asyncio.create_task(say(engine, ids, 20)) for ids in prompts(5)]
     async with asyncio.timeout(20):
         results = await asyncio.gather(*asked, return_exceptions=True)
@@ -383,7 +383,7 @@ async def test_closing_the_engine_ends_streams(words: Path) -> None:
 async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     """A model that says nonsense: the record must still be what the model saw, id by id."""
     engine = LocalEngine.open(tiny_model(tmp_path, context=4096))
-    problem = Problem("p", "countdown", "", "1 2 3 = 4")
+    problem = Problem("p", "countdown", "1 2 3 = 4")
     organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
     role, limits = Backing(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))

@@ -11,8 +11,8 @@ from models import tiny_model
 from test_local import context, prompts, say
 
 from orgthink.engines.engine import EngineError
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Origin, Problem, Sampling, Span
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.runtime.agent import Backing
@@ -40,7 +40,7 @@ async def turns_of_the_loop(count: int = 20) -> None:
 
 async def think(engine: LocalEngine) -> list[Episode]:
     """Episodes that fork and join at random, all at once."""
-    problem, limits = Problem("p", "countdown", "", "1 2 3 = 4"), Limits(capacity=3, budget=Budget(tokens=200))
+    problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, budget=Budget(tokens=200))
     organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
     role = Backing(engine, Sampling(60, seed=1))
     return await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
@@ -156,7 +156,7 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(
 
     asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]
     await turns_of_the_loop()
-    monkeypatch.setattr("orgthink.engines.batch.draw", fail)
+    monkeypatch.setattr("orgthink.engines.local.batch.draw", fail)
     async with asyncio.timeout(20):
         results = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(result, EngineError) and "no room" in str(result) for result in results)

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from orgthink.engines.batch import Token
-from orgthink.engines.local import LocalEngine, _Stream
+from orgthink.engines.local.batch import Token
+from orgthink.engines.local.engine import LocalEngine, _Stream
 from orgthink.episode import Sampling
 
 

@@ -20,7 +20,7 @@ from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, r
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 
-PROBLEM = Problem("p", "countdown", "The question.", "q")
+PROBLEM = Problem("p", "countdown", "The question.")
 TOOLS = (
     {"name": "python", "description": "Runs.", "parameters": {"type": "object", "properties": {"code": {}}}},
     {"name": "search", "description": "Finds.", "parameters": {"type": "object", "properties": {"query": {}}}},

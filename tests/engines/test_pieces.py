@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_model import byte_tokenizer
 
 from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Span
-from orgthink.training.dry_run import byte_tokenizer
 
 
 @pytest.fixture(scope="module")

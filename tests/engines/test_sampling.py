@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orgthink.engines.sampling import ahead, uniforms
+from orgthink.engines.local.sampling import ahead, uniforms
 
 SEEDS = st.integers(0, 2**64 - 1)
 COUNTS = st.integers(0, 2**20)

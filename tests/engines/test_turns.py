@@ -16,7 +16,7 @@ from taught import teach
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, Engine
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
@@ -25,7 +25,7 @@ from orgthink.grammar.asyncthink import organizer_scanner
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 
-PROBLEM = Problem("p", "countdown", "The question.", "q")
+PROBLEM = Problem("p", "countdown", "The question.")
 
 QWEN = """\
 {%- if messages[0].role == 'system' %}

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from orgthink_pocket.teachers import arithmetic_review as review
 
 from orgthink.grammar.solution import after_thinking
 from orgthink.grammar.verdict import FORMS, MARKDOWN, TERSE, Report, Verdict, VerdictForm, read_report
-from orgthink.training.teachers import arithmetic_review as review
 
 FULL = """<think>
 The field is **Correctness**: Correct or Wrong. Let me check.

@@ -52,7 +52,7 @@ def led(*spans: Span, calls: Sequence[tuple[str, Trace]] = (), grade: Grade | No
     )  # fmt: skip
     prompt = Span(Origin.PROMPT, "the question", 10)
     root = Trace("manager", "manager", None, (prompt, *spans), edges, model="small")
-    problem = Problem("p", "t", "", "")
+    problem = Problem("p", "t", "")
     traces = (root, *(child for _, child in calls))
     return Episode("p|paramanager|0", problem, "paramanager", 9, traces, answer="x", grade=grade)
 

@@ -66,7 +66,7 @@ def episode_of(program: Program) -> Episode:
     """The record of a program in which only `Think` takes steps, so that forks and joins fall together."""
     traces: list[Trace] = []
     _record(program, CONTROLLER, None, traces, Counter())
-    problem = Problem("p", "t", "", "")
+    problem = Problem("p", "t", "")
     return Episode(id="p|random|0", problem=problem, organization="random", capacity=99, traces=tuple(traces))
 
 

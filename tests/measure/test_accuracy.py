@@ -12,7 +12,7 @@ from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
 
 def graded(correct: int | None, required: int = 4, *, stop: StopReason = StopReason.DONE) -> Episode:
     grade = None if correct is None else Grade(correct, required)
-    problem = Problem("p", "t", "", "", required=required)
+    problem = Problem("p", "t", "", required=required)
     return Episode("p|x|0", problem, "x", 1, (Trace("a", "a", None, ()),), grade=grade, stop=stop)
 
 

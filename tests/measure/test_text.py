@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine
@@ -21,7 +22,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks.countdown import COUNTDOWN_MINI
 
 Row = tuple[int, str, dict[str, list[str]], tuple[int, int, float | None, float | None, int, int, list[str]]]
 """Capacity, organizer, workers; then steps, sampled tokens, η of the pool, of the workers, forks, joins, errors."""

@@ -33,7 +33,7 @@ WORKERS = (
     Trace("organizer/2", "worker", "organizer", spans((Origin.PROMPT, 20), (Origin.SAMPLED, 3)), start=4.0, end=7.0,
           turns=1, cost=0.125),
 )  # fmt: skip
-EPISODE = Episode("p|asyncthink|0", Problem("p", "t", "", ""), "asyncthink", 3, (ORGANIZER, *WORKERS))
+EPISODE = Episode("p|asyncthink|0", Problem("p", "t", ""), "asyncthink", 3, (ORGANIZER, *WORKERS))
 
 
 def test_by_hand() -> None:

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orgthink_pocket.style import VERDICTS as TERSE
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Status
 from orgthink.evaluate import grade
-from orgthink.grammar.verdict import TERSE, Verdict
+from orgthink.grammar.verdict import Verdict
 from orgthink.measure.estimate import proportion
 from orgthink.measure.verification import (
     accuracy,
@@ -28,7 +30,6 @@ from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import ARITHMETIC_MINI
 
 PROBLEM = ARITHMETIC_MINI.problem("2 + 3", 5)
 
@@ -166,7 +167,7 @@ def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str],
 
 
 def test_an_ungraded_episode_has_no_solvers_grade():
-    episode = Episode("e", Problem("p", "t", "", ""), "verifier_corrector", 1, ())
+    episode = Episode("e", Problem("p", "t", ""), "verifier_corrector", 1, ())
     assert solver_grade(episode) is None
 
 

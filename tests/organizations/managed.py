@@ -24,7 +24,7 @@ from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
-PROBLEM = Problem("p", "arithmetic-mini", "What is 3 + 4?", "arithmetic 3 + 4")
+PROBLEM = Problem("p", "arithmetic-mini", "arithmetic 3 + 4")
 ROOMY = Limits(capacity=9)
 LONG_AFTER = 10_000.0
 """Seconds in which whatever was not ended would go on."""

@@ -18,7 +18,7 @@ from orgthink.runtime.result import Result
 from orgthink.tools.search import Passage, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
-PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
 MARK = "m4rk"
 
 CALL = render_reply("r", [ToolCall("final_answer", {})])

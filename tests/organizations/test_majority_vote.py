@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pocket import solve
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 
 from orgthink.engines import EngineSpec, engine_spec, open_engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -25,9 +25,9 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import ARITHMETIC_MINI
+from pocket import solve
 
-PROBLEM = Problem("countdown-mini/test", "countdown-mini", "main question", "main question")
+PROBLEM = Problem("countdown-mini/test", "countdown-mini", "main question")
 ROOMY = Limits(capacity=8)
 
 

@@ -17,7 +17,7 @@ from orgthink.tools.sandbox import Bubblewrap
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Tool
 
-PROBLEM = Problem("p", "arithmetic-mini", "What is 3 + 4?", "arithmetic 3 + 4")
+PROBLEM = Problem("p", "arithmetic-mini", "arithmetic 3 + 4")
 PROGRAM = "import time\nprint(time.monotonic())\ntime.sleep({seconds})\nprint(time.monotonic())"
 
 

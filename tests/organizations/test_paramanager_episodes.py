@@ -215,7 +215,7 @@ def test_aliases_reach_the_right_engine_whatever_their_order(name: str):
 
 def test_the_order_of_aliases_changes_from_problem_to_problem():
     managed = Managed(pool={"a": "", "b": "", "c": ""}, aliases=True)
-    orders = Counter(tuple(managed.known(Problem(f"p{i}", "", "", ""))) for i in range(300))
+    orders = Counter(tuple(managed.known(Problem(f"p{i}", "", ""))) for i in range(300))
     assert len(orders) == 6 and min(orders.values()) > 20
     plain = Managed(pool={"a": "", "b": ""})
     assert plain.known(PROBLEM) == {"a": "a", "b": "b"}
@@ -369,7 +369,7 @@ def test_injected_faults_are_the_same_ones_when_an_episode_is_repeated():
         return [r.status for one in rounds(episode) for r in one.responses]
 
     assert failing(faulty(0.2)) == failing(faulty(0.2))
-    other = [faulty(0.2, 1), faulty(0.2, sample=1), faulty(0.2, problem=Problem("other", "", "q", "q"))]
+    other = [faulty(0.2, 1), faulty(0.2, sample=1), faulty(0.2, problem=Problem("other", "", "q"))]
     assert all(failing(one) != failing(faulty(0.2)) for one in other)
     share = Counter(status is OK for i in range(30) for status in failing(faulty(0.2, sample=i)))
     assert 0.14 < share[False] / share.total() < 0.26

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pocket import solve
+from orgthink_pocket.style import terse
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 
 from orgthink.engines import engine_spec, open_engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -19,9 +20,9 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import ARITHMETIC_MINI
+from pocket import solve
 
-PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
 
 FINE = Turn("mull </think> all right\n**Correctness**: Correct")
 MEND = Turn("mull </think> step 2 is wrong\n**Correctness**: Wrong")
@@ -193,9 +194,9 @@ def test_the_pocket_models_words():
     ]
     episode = refine(*turns, prompts="pocket")
     assert episode.answer == "3 + 4 + 5" and steps(episode) == ALL_STEPS[:4]
-    assert seen(episode, "feedback-1") == f"verifier {PROBLEM.terse} solution <ANSWER> 3 + 4 </ANSWER>"
+    assert seen(episode, "feedback-1") == f"verifier {terse(PROBLEM)} solution <ANSWER> 3 + 4 </ANSWER>"
     assert seen(episode, "refinement-1") == (
-        f"corrector {PROBLEM.terse} solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7"
+        f"corrector {terse(PROBLEM)} solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7"
     )
 
 

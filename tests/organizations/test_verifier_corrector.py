@@ -23,7 +23,7 @@ from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.agents import ROLES
 
-PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
 
 REPORTS = {
     "C": "at first **Correctness**: Wrong </think> no findings\n**Correctness**: Correct",

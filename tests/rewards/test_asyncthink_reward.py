@@ -10,6 +10,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import Fork, Join, Program, Think, episode_of, programs
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -23,7 +25,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI, TASKS
+from orgthink.tasks import TASKS
 
 PROBLEM = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
 PROBLEMS = {problem.task: problem for problem in (PROBLEM, ARITHMETIC_MINI.problem("2 + 3", 5))}

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -16,7 +17,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks.countdown import COUNTDOWN_MINI
 
 
 class CountingEngine(ScriptedEngine):

@@ -26,7 +26,7 @@ class Updated(ScriptedEngine):
 
 def test_a_span_ends_where_the_weights_change() -> None:
     engine = Updated([Turn("a b c d e <ANSWER> 1 </ANSWER>")])
-    episode = run_virtual(attempt(Sequential(), Problem("p", "countdown", "", ""), Backing(engine, Sampling(20))))
+    episode = run_virtual(attempt(Sequential(), Problem("p", "countdown", ""), Backing(engine, Sampling(20))))
     sampled = [span for span in episode.root.spans if span.origin is Origin.SAMPLED]
     assert [(span.text, span.tokens, span.policy_version) for span in sampled] == [
         ("a b c", 3, "0"),

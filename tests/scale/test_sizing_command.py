@@ -10,14 +10,14 @@ import pytest
 from orgthink.cli import main
 from orgthink.cli.size import ROWS
 from orgthink.errors import UserError
+from orgthink.recipes import registry as recipes
+from orgthink.recipes.jobs import Reinforced
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
 from orgthink.scale.sizing.recipe import PAPERS, model_of
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.sweep import assumptions, plans
 from orgthink.scale.sizing.work import Work
-from orgthink.training import recipes
-from orgthink.training.jobs import Reinforced
 
 H100 = ACCELERATORS["h100"]
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()

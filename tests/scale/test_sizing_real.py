@@ -7,18 +7,18 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
+from random_model import QWEN3_4B
 
-from orgthink.engines.cache import Block
-from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.local.cache import Block
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.episode import Origin
+from orgthink.recipes import registry as recipes
+from orgthink.recipes.jobs import Reinforced, model_folder
 from orgthink.scale.sizing.configs import config_of, known_models
 from orgthink.scale.sizing.recipe import model_of, most_sampled, work_of
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work
-from orgthink.training import recipes
-from orgthink.training.dry_run import QWEN3_4B
 from orgthink.training.embedded import sampler
-from orgthink.training.jobs import Reinforced, model_folder
 from orgthink.training.rollout import Problems, roll_out
 from orgthink.training.rows import policy_rows
 

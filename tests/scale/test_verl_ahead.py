@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("verl")
 
 from benchmarks import scale_page
+from orgthink.recipes.registry import RECIPES, Training, adjusted, start
 from orgthink.scale.verl.launch import Placement, run
 from orgthink.training import checkpoint
 from orgthink.training.episodes import Place
-from orgthink.training.kept import kept
-from orgthink.training.recipes import RECIPES, Training, adjusted, start
+from orgthink.training.source_state import kept
 
 pytestmark = pytest.mark.verl
 

@@ -19,14 +19,14 @@ import torch
 from safetensors.torch import load_file
 from verl.utils import tensordict_utils as tu
 
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.errors import UserError
 from orgthink.scale.verl import backend as module
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.embedded import embedded
-from orgthink.training.jobs import Reinforced, model_folder
-from orgthink.training.recipes import RECIPES, adjusted
+from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.training.rl import Clock, _update
 from orgthink.training.rows import PolicyRow
 

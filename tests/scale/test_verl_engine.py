@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.shipped import MODELS
 
-from orgthink.engines import MODELS
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.scale.verl.engine import VerlEngine

@@ -24,15 +24,15 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 from verl.workers.utils.padding import response_from_nested
 
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.embedded import embedded
-from orgthink.training.jobs import Reinforced, model_folder
+from orgthink.recipes.jobs import Reinforced, model_folder
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import token_weights
-from orgthink.training.recipes import RECIPES, adjusted
+from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.training.rl import Clock
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within

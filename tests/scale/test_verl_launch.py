@@ -15,11 +15,11 @@ from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError
 from orgthink.evaluate import RoleSpec
+from orgthink.recipes.jobs import Job, Mars, Policy
+from orgthink.recipes.registry import RECIPES, Training, start
 from orgthink.scale.verl import launch
 from orgthink.scale.verl.launch import Placement, placement_of, require, settings
-from orgthink.training.jobs import Job, Mars, Policy
 from orgthink.training.models import LoraSettings
-from orgthink.training.recipes import RECIPES, Training, start
 
 CPU = Placement(device="cpu")
 POLICY, MARS = RECIPES["asyncthink-countdown-mini"], RECIPES["marsrl-arithmetic-mini"]

@@ -40,7 +40,7 @@ from orgthink.scale.verl.launch import Placement
 from orgthink.scale.verl.nodes import missing
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start, training_of
+from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
 
 pytestmark = pytest.mark.verl
 

@@ -21,12 +21,12 @@ import torch.distributed.tensor  # so that a checkpoint of shards is read withou
 from safetensors.torch import load_file
 
 from benchmarks import scale_page
-from orgthink.engines.local import LocalEngine
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
 from orgthink.scale.verl.launch import Placement, run
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.jobs import Reinforced, model_folder
-from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start, training_of
 
 pytestmark = pytest.mark.verl
 

@@ -18,7 +18,7 @@ from tensordict import NonTensorStack, TensorDict
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.scale.verl.launch import Placement, settings
-from orgthink.training.jobs import Reinforced
+from orgthink.recipes.jobs import Reinforced
 
 
 def worker_of(job: Reinforced) -> TinkerActorRolloutRefWorker:

@@ -6,9 +6,10 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.style import terse
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI, LARGEST, LARGEST_OPERAND, OPERANDS
 
 from orgthink.tasks import TASKS
-from orgthink.tasks.arithmetic import ARITHMETIC_MINI, LARGEST, LARGEST_OPERAND, OPERANDS
 from orgthink.tasks.expression import parse
 
 PROBLEM = ARITHMETIC_MINI.problem("( 3 + 4 ) * 5 - 6", 29)
@@ -19,7 +20,7 @@ def _split(split: str, n: int, seed: int = 0):
 
 
 def test_words():
-    assert PROBLEM.terse == "arithmetic ( 3 + 4 ) * 5 - 6"
+    assert terse(PROBLEM) == "arithmetic ( 3 + 4 ) * 5 - 6"
     assert PROBLEM.id == "arithmetic-mini/(3+4)*5-6"
 
 

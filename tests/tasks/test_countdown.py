@@ -7,8 +7,10 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
-from orgthink.tasks.countdown import COUNTDOWN, COUNTDOWN_MINI, OPERATORS, all_solutions
+from orgthink.tasks import OPERATORS, all_solutions
+from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.tasks.expression import parse
 from orgthink.tasks.vote import vote
 

@@ -7,8 +7,9 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 
-from orgthink.tasks import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, TASKS
+from orgthink.tasks import TASKS
 from orgthink.tasks.countdown import all_solutions
 
 SINGLE = COUNTDOWN_MINI_SINGLE.problem([1, 2, 3, 7, 9], 18)

@@ -8,10 +8,11 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.style import terse
+from orgthink_pocket.tasks.ledger import FOLDER, LEDGER_MINI, LOOKED_UP, entries, named
 
 from orgthink.tasks import TASKS
 from orgthink.tasks.expression import parse
-from orgthink.tasks.ledger import FOLDER, LEDGER_MINI, LOOKED_UP, entries, named
 from orgthink.tasks.task import Split
 from orgthink.tools.corpus import corpus
 from orgthink.tools.search import LEDGER
@@ -77,8 +78,8 @@ def test_values_expressions_and_prices_agree(split):
     for problem in _split(split, 500):
         expression = problem.data["expression"]
         assert parse(expression).value == problem.data["value"] >= 0
-        assert _priced(problem.terse) == expression
-        assert sorted(set(_prices(problem))) == sorted(named(problem.terse.removeprefix("ledger ")))
+        assert _priced(terse(problem)) == expression
+        assert sorted(set(_prices(problem))) == sorted(named(terse(problem).removeprefix("ledger ")))
         assert LOOKED_UP[0] <= len(_prices(problem)) <= LOOKED_UP[1]
         told = re.sub(r"\(price of (\w+) in (\w+)\)", lambda name: str(PRICES[f"{name[1]} {name[2]}"]), problem.text)
         assert told.startswith(f"Compute {expression} with the prices of the ledger")
@@ -94,7 +95,7 @@ def test_problems_are_varied_and_the_same_for_the_same_seed():
 def test_a_problem():
     silk, wool = (next(e for e in entries() if e.name == name) for name in ("silk riga", "wool riga"))
     problem = LEDGER_MINI.ledger_problem(["(", "8", "+", "2", ")", "*", "13"], {6: wool, 1: silk}, 130)
-    assert problem.terse == "ledger ( silk riga + 2 ) * wool riga"
+    assert terse(problem) == "ledger ( silk riga + 2 ) * wool riga"
     assert problem.id == "ledger-mini/(-silk_riga-+-2-)-*-wool_riga"
     assert problem.text.startswith("Compute ( (price of silk in riga) + 2 ) * (price of wool in riga) with the prices")
     assert problem.data["prices"] == [["silk", "riga"], ["wool", "riga"]]

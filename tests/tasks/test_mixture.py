@@ -9,11 +9,14 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 
 from orgthink.cli import main
 from orgthink.errors import UserError
-from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU, TASKS, task_named
+from orgthink.tasks import TASKS, task_named
 from orgthink.tasks.mixture import Mixture
+from orgthink.tasks.sudoku import SUDOKU
 
 PARTS = (ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU)
 

@@ -8,13 +8,15 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI, Arithmetic
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.tasks.ledger import LEDGER_MINI
 
 from orgthink.cli import main
 from orgthink.episode import Problem
 from orgthink.errors import UserError
 from orgthink.evaluate import distinct
-from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI_SINGLE, LEDGER_MINI, task_named
-from orgthink.tasks.arithmetic import Arithmetic
+from orgthink.tasks import task_named
 from orgthink.tasks.part import MOST, Part
 from orgthink.tasks.task import Split
 
@@ -73,12 +75,12 @@ class Few(Arithmetic):
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         while True:
-            yield Problem("one", "few", "", "")
+            yield Problem("one", "few", "")
 
 
 def test_a_part_without_problems_says_so():
     parts = [Part(Few(), i, 2) for i in (0, 1)]
-    (empty,) = (part for part in parts if not part.holds(Problem("one", "few", "", "")))
+    (empty,) = (part for part in parts if not part.holds(Problem("one", "few", "")))
     with pytest.raises(UserError, match="has no problems"):
         next(empty.problems("train", 0))
     assert next(empty.problems("test", 0)).id == "one"

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.style import terse
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Message, Problem, Sampling, Status, StopReason
@@ -26,7 +27,7 @@ from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Desk, FunctionTool, Tool, status_of
 from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
 
-PROBLEM = Problem("p", "countdown-mini-single", "Make 12 of 3, 4 and 5.", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
 programs: list[str] = []
 """What the toy sandbox ran in the latest episode."""
 
@@ -53,7 +54,7 @@ def tools(*models: str, brief: bool = False) -> dict[str, Tool]:
 
 
 def asked(template: str, problem: Problem) -> tuple[Message, ...]:
-    return (Message("user", f"{template}: {problem.text} / {problem.terse}"),)
+    return (Message("user", f"{template}: {problem.text} / {terse(problem)}"),)
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ def called(
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        ({}, f"{PROBLEM.text} / {PROBLEM.terse}"),
-        ({"subtask": ""}, f"{PROBLEM.text} / {PROBLEM.terse}"),
+        ({}, f"{PROBLEM.text} / {terse(PROBLEM)}"),
+        ({"subtask": ""}, f"{PROBLEM.text} / {terse(PROBLEM)}"),
         ({"subtask": "add 3 {and} 4"}, "add 3 {and} 4 / add 3 {and} 4"),
     ],
 )
@@ -347,7 +348,7 @@ def test_the_ensemble_says_what_most_of_its_samples_say(answers: list[str], winn
     assert (status, value) == ("OK", winner)
     thinkers = episode.traces[2:]
     assert len(thinkers) == SAMPLES == 4 and {trace.role for trace in thinkers} == {"standard_reasoner"}
-    assert {trace.spans[0].text for trace in thinkers} == {f"standard_reasoner: {PROBLEM.text} / {PROBLEM.terse}"}
+    assert {trace.spans[0].text for trace in thinkers} == {f"standard_reasoner: {PROBLEM.text} / {terse(PROBLEM)}"}
     assert {trace.start for trace in thinkers} == {0.0} and episode.traces[1].model is None
     assert {trace.cost for trace in thinkers} == {0.0}, "the call pays for them, and they are known to cost no more"
 

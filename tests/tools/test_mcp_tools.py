@@ -28,7 +28,7 @@ from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.tool import Desk, Tool, status_of
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-PROBLEM = Problem("p", "arithmetic", "The question.", "q")
+PROBLEM = Problem("p", "arithmetic", "The question.")
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from attacks import KINDS, Attack
 import orgthink
 from orgthink.episode import Status
 from orgthink.errors import Failure, UserError
-from orgthink.tools import processes, room, seccomp
+from orgthink.tools import bubblewrap as room
+from orgthink.tools import processes, seccomp
 from orgthink.tools.program import ending, unindented
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import Bubblewrap, runner_named

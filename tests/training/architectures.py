@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 import transformers
-
-from orgthink.training import pocket
+from orgthink_pocket import model as pocket
 
 SIZE: dict[str, Any] = {
     "vocab_size": len(pocket.vocabulary()),

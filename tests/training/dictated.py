@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from orgthink.engines.engine import Chunk, Context, Finish
-from orgthink.engines.sampling import GAMMA
+from orgthink.engines.local.sampling import GAMMA
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Sampling
 from orgthink.training.models import open_trainable

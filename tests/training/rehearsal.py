@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from orgthink_pocket.tasks.countdown_several import NAMED, SEPARATOR
+from orgthink_pocket.tasks.ledger import entries
+from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
+
 from orgthink.episode import Origin, Trace
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Reply, Response, ToolCall, read_reply, read_responses
-from orgthink.tasks.countdown_several import NAMED, SEPARATOR
 from orgthink.tasks.expression import parse
-from orgthink.tasks.ledger import entries
-from orgthink.training.teachers.countdown_review import NO_SOLUTION
 
 PRICES = {entry.name: str(entry.coins) for entry in entries()}
 THOUGHT = re.compile(r"(?P<notes>(?:\d+ (?:ok|bad|= [^;]+) ; )*)(?P<intent>ask|check|final)(?: (?P<named>.*))?")

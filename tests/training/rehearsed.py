@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from orgthink_pocket.lessons.rehearsals import CAPACITY, Player, Rehearsal, helping, managing
+
 from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Sampling
@@ -17,7 +19,6 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
 from orgthink.tools.faults import Faults
-from orgthink.training.rehearsals import CAPACITY, Player, Rehearsal, helping, managing
 
 TASK = "arithmetic-mini"
 POOL = {"a": "arithmetic", "b": "countdown"}

@@ -17,13 +17,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.shipped import MODELS
 from test_manager_rl import ROLLOUT as LED
 from test_manager_rl import Coin, Led
 
-from orgthink.engines import MODELS
 from orgthink.engines.engine import Chunk, Context, Finish
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec
@@ -38,13 +38,13 @@ from orgthink.tasks.task import Split
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, Place, RlSettings, require_version
-from orgthink.training.kept import kept
+from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import PolicyRow
+from orgthink.training.source_state import kept
 from orgthink.training.staleness import Staleness
-from orgthink.training.standstill import StandstillLoop, standstill
 
 POCKET = MODELS / "pocket"
 
@@ -289,7 +289,7 @@ versions = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 @given(versions, st.integers(0, 9), st.integers(0, 9))
 def test_older_weights_may_have_drawn_what_began_under_them(drawn_by: list[int], began: int, newest: int):
     spans = tuple(Span(Origin.SAMPLED, "x", 1, policy_version=str(version)) for version in drawn_by)
-    episode = Episode("e", Problem("p", "t", "", ""), "o", 2, (Trace("o", "own", None, spans),))
+    episode = Episode("e", Problem("p", "t", ""), "o", 2, (Trace("o", "own", None, spans),))
     if all(began <= version <= newest for version in drawn_by):
         require_version([episode], str(newest), began={"p": began, "other": 0})
     else:

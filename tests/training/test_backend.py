@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torch
 from engines.models import random_model, tiny_model
+from orgthink_pocket.shipped import MODELS
 from plain_policy import CONFIG, aged, near, policy, random_rows
 from torch import Tensor
 
-from orgthink.engines import MODELS
 from orgthink.engines.engine import Context
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Origin, Sampling, Span
 from orgthink.errors import UserError

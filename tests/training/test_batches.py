@@ -6,9 +6,9 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket import model as pocket
 
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.training import pocket
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.rows import Row, row_of
 

@@ -17,12 +17,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from manager_episodes import Call, episode_of
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.style import terse
 from safetensors.torch import load_file
 
-from orgthink.engines import MODELS, EngineSpec
+from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineUnavailable
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
@@ -30,6 +32,7 @@ from orgthink.evaluate import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
+from orgthink.recipes.registry import RECIPES, Training, adjusted, mini
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Agent
@@ -40,9 +43,8 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint, frozen, rl
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.episode_metrics import rollout_metrics
 from orgthink.training.episodes import Episodes, RlSettings, mixed, require_version
-from orgthink.training.recipes import RECIPES, Training, adjusted, mini
+from orgthink.training.metrics import rollout_metrics
 from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
@@ -63,7 +65,7 @@ class Led:
             agent.spend(1.0)
             return await agent.complete()
 
-        asked = (Message("user", problem.terse),)
+        asked = (Message("user", terse(problem)),)
         manager = session.agent("manager", asked)
         said = await manager.complete()
         session.fork(manager, "1.1", session.agent("reviewer", asked), work)
@@ -196,7 +198,7 @@ def versioned(role: str, version: str) -> Trace:
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=5))
 def test_a_trace_is_trained_if_and_only_if_the_newest_weights_sampled_it(made):
     traces = tuple(versioned("own" if own else "other", "3" if newest else "2") for own, newest in made)
-    episode = Episode("e", Problem("p", "t", "", ""), "o", 2, traces)
+    episode = Episode("e", Problem("p", "t", ""), "o", 2, traces)
     if all(own == newest for own, newest in made):
         require_version([episode], "3", lambda trace: trace.role == "own")
     else:
@@ -207,7 +209,7 @@ def test_a_trace_is_trained_if_and_only_if_the_newest_weights_sampled_it(made):
 def test_rows_are_those_of_the_traces_that_are_asked_for():
     span = Span(Origin.SAMPLED, "x", 1, (5,), (-0.5,), "0", Sampling(1, 1.0))
     traces = tuple(Trace(name, name, None, (span,)) for name in ("manager", "worker"))
-    episode = Episode("e", Problem("p", "t", "", ""), "o", 2, traces)
+    episode = Episode("e", Problem("p", "t", ""), "o", 2, traces)
     assert [row.agent for row in policy_rows(episode, 1.0)] == ["manager", "worker"]
     assert [row.agent for row in policy_rows(episode, 1.0, lambda t: t.role == "worker")] == ["worker"]
 
@@ -340,7 +342,7 @@ def test_a_rollout_that_cannot_be_says_why(changes, words):
 
 
 def outcomes(*right: bool | None) -> list[Episode]:
-    made = [Episode(f"p{i // 2}#{i}", Problem(f"p{i // 2}", "t", "", ""), "o", 2, ()) for i in range(len(right))]
+    made = [Episode(f"p{i // 2}#{i}", Problem(f"p{i // 2}", "t", ""), "o", 2, ()) for i in range(len(right))]
     return [replace(e, grade=None if r is None else Grade(int(r), 1)) for e, r in zip(made, right, strict=True)]
 
 

@@ -8,7 +8,7 @@ import torch
 from architectures import tiny
 from transformers import AutoModelForCausalLM
 
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.training.models import HuggingFaceModel, LoraSettings, open_trainable
 

@@ -8,17 +8,17 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.lessons.players import BETTER, EMPTY, FAILED, SEVERAL, SKILL, OnPaper, helping
+from orgthink_pocket.lessons.rehearsals import GOOD_AT
+from orgthink_pocket.tasks.arithmetic import LARGEST
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.teachers import helpers
+from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
 
 from orgthink.engines.engine import Context
 from orgthink.episode import Message, Status
 from orgthink.grammar.solution import read_proposal
-from orgthink.tasks import COUNTDOWN_MINI_SINGLE
-from orgthink.tasks.arithmetic import LARGEST
 from orgthink.tasks.expression import ExpressionError, parse
-from orgthink.training.players import BETTER, EMPTY, FAILED, SEVERAL, SKILL, OnPaper, helping
-from orgthink.training.rehearsals import GOOD_AT
-from orgthink.training.teachers import helpers
-from orgthink.training.teachers.countdown_review import NO_SOLUTION
 
 # Agents
 

@@ -3,15 +3,15 @@
 from itertools import islice
 
 import pytest
+from orgthink_pocket import model as pocket
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from orgthink_pocket.teachers.countdown import OPERATORS, scan
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin
 from orgthink.grammar.actions import Answer, Malformed
 from orgthink.grammar.asyncthink import Injected, Keys, read
-from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.tasks.expression import parse
-from orgthink.training import pocket
-from orgthink.training.teachers.countdown import OPERATORS, scan
 
 
 @pytest.fixture(scope="module")

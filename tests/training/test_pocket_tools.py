@@ -8,9 +8,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket import model as pocket
+from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.lessons import roles as role_lessons
+from orgthink_pocket.lessons.rehearsals import GOOD_AT
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.tool_model import CONFIG, PIECES, vocabulary
 
-from orgthink.engines import MODELS
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.grammar.toolcall import (
     CallStatus,
@@ -25,9 +30,6 @@ from orgthink.organizations.paramanager import ParaManager
 from orgthink.tools.faults import INJECTED
 from orgthink.tools.search import NOTHING
 from orgthink.tools.toolbox import FINAL, TOOLS
-from orgthink.training import pocket, pocket_tools, role_lessons
-from orgthink.training.pocket_tools import CONFIG, PIECES, vocabulary
-from orgthink.training.rehearsals import GOOD_AT
 
 BASE = MODELS / "pocket-roles"
 IDS = {word: i for i, word in enumerate(vocabulary())}

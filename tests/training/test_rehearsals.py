@@ -11,6 +11,18 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.lessons import rehearsals
+from orgthink_pocket.lessons.players import FAILED
+from orgthink_pocket.lessons.rehearsals import ALONE, CALLS, FAULTS, SHARES, lessons
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.tasks.countdown_several import NAMED, SEPARATOR
+from orgthink_pocket.tasks.ledger import PRICE, named
+from orgthink_pocket.teachers import manager
+from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
+from orgthink_pocket.teachers.manager import reply
+from orgthink_pocket.teachers.seen import CALCULATORS, Seen
+from orgthink_pocket.tool_model import vocabulary
 from rehearsal import PRICES, Rehearsed, expressions, priced
 
 from orgthink.engines.tokenizer import Tokenizer
@@ -19,22 +31,11 @@ from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, read_reply, read_responses
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.tool_use import ToolUse
-from orgthink.tasks import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 from orgthink.tasks.countdown import all_solutions
-from orgthink.tasks.countdown_several import NAMED, SEPARATOR
 from orgthink.tasks.expression import parse
-from orgthink.tasks.ledger import PRICE, named
 from orgthink.tools.faults import INJECTED
 from orgthink.tools.toolbox import FINAL
-from orgthink.training import pocket_tools, rehearsals
-from orgthink.training.players import FAILED
-from orgthink.training.pocket_tools import vocabulary
-from orgthink.training.rehearsals import ALONE, CALLS, FAULTS, SHARES, lessons
 from orgthink.training.rows import row_of
-from orgthink.training.teachers import manager
-from orgthink.training.teachers.countdown_review import NO_SOLUTION
-from orgthink.training.teachers.manager import reply
-from orgthink.training.teachers.seen import CALCULATORS, Seen
 
 N = 256
 """Episodes that are looked at: four batches, which differ in pool and calls a round."""

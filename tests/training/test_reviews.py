@@ -8,15 +8,17 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orgthink_pocket.style import VERDICTS as TERSE
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.teachers import arithmetic_review as arithmetic
+from orgthink_pocket.teachers import countdown_review as countdown
+from orgthink_pocket.teachers.arithmetic import Step, steps
+from orgthink_pocket.teachers.countdown import OPERATORS, first_hit, scan
 
 from orgthink.grammar.solution import read_proposal
-from orgthink.grammar.verdict import TERSE, Verdict, read_report
-from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.tasks.expression import parse
-from orgthink.training.teachers import arithmetic_review as arithmetic
-from orgthink.training.teachers import countdown_review as countdown
-from orgthink.training.teachers.arithmetic import Step, steps
-from orgthink.training.teachers.countdown import OPERATORS, first_hit, scan
 
 SEEDS = st.integers(0, 1 << 30)
 

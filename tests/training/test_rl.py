@@ -24,27 +24,27 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from safetensors.torch import load_file
 
-from orgthink.engines import MODELS
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
+from orgthink.recipes.registry import Training, go_on, mini, start
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
-from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.episodes import RlSettings, grouped, require_version, whole_groups
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.policy_loss import PolicyLoss
-from orgthink.training.recipes import Training, go_on, mini, start
 from orgthink.training.rl import minibatches, require_ratios, train_policy
 from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
@@ -213,7 +213,7 @@ def test_shuffled_rewards_stay_in_their_group(groups, seed):
 
 
 def test_shuffling_gives_every_episode_every_reward():
-    episodes = [Episode(f"a#{i}", Problem("a", "task", "", ""), "asyncthink", 2, (), i) for i in range(3)]
+    episodes = [Episode(f"a#{i}", Problem("a", "task", ""), "asyncthink", 2, (), i) for i in range(3)]
     rewards = {f"a#{i}": Reward(float(i), 0.0, 0.0, False) for i in range(3)}
     rng = random.Random(0)
     dealt = Counter(tuple(grouped(episodes, rewards, rng)["a"].values()) for _ in range(600))

@@ -14,23 +14,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from orgthink_pocket import model as pocket
+from orgthink_pocket.lessons.roles import COURSES, ROLES, SHARES, WRONG, lessons
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.style import VERDICTS as TERSE
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.teachers import arithmetic
 from safetensors.torch import load_file
 
-from orgthink.engines import MODELS
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Problem, Trace
 from orgthink.errors import UserError
 from orgthink.grammar.solution import read_proposal
-from orgthink.grammar.verdict import TERSE, Verdict, read_report
+from orgthink.grammar.verdict import Verdict, read_report
+from orgthink.recipes.jobs import Mars, Roles
+from orgthink.recipes.registry import RECIPES
 from orgthink.store import RunFolder
-from orgthink.tasks import ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 from orgthink.tasks.expression import parse
-from orgthink.training import pocket
-from orgthink.training.jobs import Mars, Roles
-from orgthink.training.recipes import RECIPES
-from orgthink.training.role_lessons import COURSES, ROLES, SHARES, WRONG, lessons
 from orgthink.training.sft import SftSettings
-from orgthink.training.teachers import arithmetic
 
 ASKED = re.compile(
     r"(?P<role>\w+) (?P<terse>(?P<task>arithmetic|countdown) .*?)"

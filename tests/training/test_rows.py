@@ -9,6 +9,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import random_program, script_of
 
 from orgthink.engines.engine import Chunk, Context
@@ -19,7 +20,6 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import COUNTDOWN_MINI
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, row_of, untrained
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from orgthink.engines.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint

@@ -8,9 +8,10 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.style import terse
+from orgthink_pocket.teachers import arithmetic, sudoku
 
 from orgthink.tasks import TASKS
-from orgthink.training.teachers import arithmetic, sudoku
 
 TEACHERS = {"sudoku": sudoku, "arithmetic-mini": arithmetic}
 
@@ -27,7 +28,7 @@ def test_always_right_and_short_and_in_the_tiny_vocabulary(name, split):
         thinking, answer = teacher.solve(problem.data)
         assert TASKS[name].grade(problem, answer).all_correct
         assert len(thinking.split()) <= 120
-        for token in f"{problem.terse} {thinking} {answer}".split():
+        for token in f"{terse(problem)} {thinking} {answer}".split():
             assert token in (*teacher.WORDS, *"+-*/()=;.") or (token.isdigit() and int(token) < 400)
 
 

@@ -13,21 +13,25 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket import model as pocket
+from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.lessons import roles as role_lessons
+from orgthink_pocket.lessons.players import OnPaper
+from orgthink_pocket.lessons.rehearsals import ALONE
+from orgthink_pocket.lessons.tools import SHARES, lesson, lessons
+from orgthink_pocket.style import terse
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from orgthink_pocket.tasks.ledger import PRICE, entries, named
+from orgthink_pocket.teachers import helpers
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Problem, Status, Trace
 from orgthink.grammar.solution import read_proposal
-from orgthink.tasks import COUNTDOWN_MINI, TASKS
+from orgthink.tasks import TASKS
 from orgthink.tasks.expression import parse
-from orgthink.tasks.ledger import PRICE, entries, named
 from orgthink.tools.corpus import corpus
 from orgthink.tools.search import LEDGER
-from orgthink.training import pocket, pocket_tools, role_lessons
-from orgthink.training.players import OnPaper
-from orgthink.training.rehearsals import ALONE
 from orgthink.training.rows import Row
-from orgthink.training.teachers import helpers
-from orgthink.training.tool_lessons import SHARES, lesson, lessons
 
 N = 600
 IDS = {word: i for i, word in enumerate(pocket_tools.vocabulary())}
@@ -126,7 +130,7 @@ def test_a_coders_program_prints_the_value_of_what_can_be_computed(task, seed):
         assert (result.status, result.text) == (Status.OK, str(problem.data["value"]))
         assert str(eval(match[1].removeprefix("print "))) == result.text
     else:
-        assert result.status is Status.ERROR and question == problem.terse
+        assert result.status is Status.ERROR and question == terse(problem)
 
 
 def test_a_coder_is_mostly_given_the_prices():
@@ -142,7 +146,7 @@ def test_a_coder_is_mostly_given_the_prices():
 @given(_seeds)
 def test_a_searchers_queries_find_the_prices_of_the_question_each_once(seed):
     problem, asked, said = _drawn("searcher", "ledger-mini", seed)
-    assert asked == f"finder {problem.terse}"
+    assert asked == f"finder {terse(problem)}"
     match = re.fullmatch(r" <query> (.*) </query>", said)
     assert match is not None
     queries = match[1].split(helpers.SEPARATOR)
@@ -186,7 +190,7 @@ def test_a_reviewer_judges_every_answer_by_what_it_is_worth(task, seed):
     right = problem.data["target"] if countdown else problem.data["value"]
     worths = {offer: _worth(offer, countdown) for offer in answers.split(" ; ")}
     assert _verdicts(said) == {offer: worth == right for offer, worth in worths.items() if worth is not None}
-    assert question == (problem.terse if countdown else f"arithmetic {problem.data['expression']}")
+    assert question == (terse(problem) if countdown else f"arithmetic {problem.data['expression']}")
 
 
 @given(_tasks, _seeds)

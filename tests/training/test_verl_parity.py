@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from verl.trainer.ppo.core_algos import agg_loss, compute_policy_loss_gspo, compute_policy_loss_vanilla, kl_penalty
 from verl.workers.config import FSDPActorConfig
 
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights

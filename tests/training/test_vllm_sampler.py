@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from orgthink.engines.vllm import VllmEngine
+from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
 from orgthink.store import RunFolder
-from orgthink.training.recipes import RECIPES, Training, adjusted, go_on, start
 
 pytestmark = pytest.mark.vllm
 

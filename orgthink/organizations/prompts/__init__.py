@@ -1,23 +1,84 @@
-"""Prompts are data: one TOML file a style, one template a role."""
+"""Prompts are data: a style has one template a role, from a TOML file.
+
+solver = "Solve {question}"         # a template: what stands in braces is filled in
+
+[verdicts]                          # optional: how the verifiers of this style spell their verdicts
+field = "**Correctness**"
+correct = ["correct"]
+wrong = ["wrong"]
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 from orgthink.episode import Message, Problem
+from orgthink.errors import UserError
+from orgthink.grammar.verdict import MARKDOWN, VerdictForm
+from orgthink.registry import Registry
 
-STYLES = tuple(sorted(file.name.removesuffix(".toml") for file in files(__name__).iterdir() if ".toml" in file.name))
-"""The files of this folder."""
+
+def _nothing(problem: Problem) -> Mapping[str, object]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How organizations ask: the templates of their roles."""
+
+    name: str
+    """What errors call it."""
+    templates: Mapping[str, str]
+    """Role → template."""
+    verdicts: VerdictForm = MARKDOWN
+    """How its verifiers spell their verdicts."""
+    values: Callable[[Problem], Mapping[str, object]] = _nothing
+    """Placeholders of its own, filled in from the problem."""
+
+
+def read_templates(text: str) -> dict[str, str]:
+    """The templates of a TOML file, without its tables. ValueError if it is not TOML, or a template is no text."""
+    templates = {role: text for role, text in tomllib.loads(text).items() if not isinstance(text, dict)}
+    for role, template in templates.items():
+        if not isinstance(template, str):
+            raise ValueError(f"the template of {role} is not a text")
+    return templates
+
+
+def style_of_file(file: Path) -> Style:
+    """A style from a TOML file; UserError that names the file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        form: dict[str, Any] = tomllib.loads(text).get("verdicts", {})
+        verdicts = VerdictForm(form["field"], tuple(form["correct"]), tuple(form["wrong"])) if form else MARKDOWN
+        return Style(str(file), read_templates(text), verdicts)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"prompt style {file} cannot be read: {error}") from error
+
+
+def _shipped(name: str) -> Style:
+    return Style(name, read_templates((files(__name__) / f"{name}.toml").read_text(encoding="utf-8")))
+
+
+PAPER = _shipped("paper")
+
+STYLES: Registry[Style] = Registry(
+    "prompt style", "orgthink.prompts", {"paper": "orgthink.organizations.prompts:PAPER"}
+)
+"""By name. The path of a TOML file is a name too."""
 
 
 @cache
-def _templates(style: str) -> dict[str, str]:
-    if style not in STYLES:
-        raise ValueError(f"unknown prompt style {style!r}: one of {', '.join(STYLES)}")
-    return tomllib.loads((files(__name__) / f"{style}.toml").read_text())
+def style_named(name: str) -> Style:
+    """The style of a name or of a TOML file. ValueError (UserError) if there is none."""
+    return style_of_file(Path(name)) if name.endswith(".toml") else STYLES.named(name)
 
 
 def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **values: object) -> tuple[Message, ...]:
@@ -26,8 +87,8 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
     A placeholder without a value is left empty. What is filled in is not searched for placeholders. ValueError if the
     style has no template for the role.
     """
-    templates = _templates(style)
-    if role not in templates:
+    found = style_named(style)
+    if role not in found.templates:
         raise ValueError(f"prompt style {style} has no template {role!r}")
-    known = {"question": problem.text, "terse": problem.terse, "capacity": capacity, "workers": capacity - 1}
-    return (Message("user", templates[role].strip().format_map(defaultdict(str, known | values))),)
+    known = {"question": problem.text, "capacity": capacity, "workers": capacity - 1, **found.values(problem)}
+    return (Message("user", found.templates[role].strip().format_map(defaultdict(str, known | values))),)

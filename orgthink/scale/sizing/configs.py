@@ -9,8 +9,40 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.engines import MODELS
+from orgthink.engines.local.qwen3 import Qwen3Config
 from orgthink.errors import UserError, pick
-from orgthink.training.dry_run import QWEN3_4B, QWEN3_30B_A3B
+
+QWEN3_4B = Qwen3Config(
+    vocab_size=151_936,
+    hidden_size=2560,
+    intermediate_size=9728,
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    max_position_embeddings=40_960,
+    rope_theta=1_000_000.0,
+    tie_word_embeddings=True,
+)
+"""The architecture of Qwen3-4B: 4.0 billion weights."""
+
+QWEN3_30B_A3B: dict[str, Any] = {
+    "vocab_size": 151_936,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "max_position_embeddings": 262_144,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10_000_000.0},
+    "tie_word_embeddings": False,
+}
+"""The architecture of Qwen3-30B-A3B-Thinking-2507, as transformers names it: 30.5 billion weights, 128 experts."""
 
 
 def require_known(name: str, known: Sequence[str]) -> None:
@@ -26,7 +58,7 @@ def known_models() -> dict[str, Mapping[str, Any]]:
         shape = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner}
         return asdict(replace(QWEN3_4B, **shape, num_attention_heads=heads, tie_word_embeddings=tied))
 
-    shipped = {folder.name: json.loads((folder / "config.json").read_text()) for folder in sorted(MODELS.iterdir())}
+    shipped = {name: json.loads((MODELS[name] / "config.json").read_text()) for name in sorted(MODELS)}
     return {
         **shipped,
         "qwen3-0.6b": dense(28, 1024, 3072, 16, tied=True),

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from orgthink.errors import UserError
+from orgthink.recipes.jobs import Job, Mars, Policy, Reinforced
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.work import Work
 from orgthink.training.episodes import RlSettings
-from orgthink.training.jobs import Mars, Policy, Reinforced
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.recipes import KnownJob
 
 PROMPT = 512
 """Tokens of a prompt where nothing tells: the papers' templates have some 25 to 600, and the problem comes on top."""
@@ -32,18 +31,18 @@ PAPERS = {
 """What a paper trained, for its recipe: the recipe itself starts from a model folder of yours."""
 
 
-def model_of(recipe: str, job: KnownJob) -> str:
-    """The model that a recipe starts from: its own, or the paper's; pocket's own recipe makes it.
+def model_of(recipe: str, job: Job) -> str:
+    """The model that a recipe starts from: its own, or the paper's. A recipe from scratch bears the name of its model.
 
     UserError if none of these tells.
     """
-    own = getattr(job, "model", "pocket") or PAPERS.get(recipe)
+    own = getattr(job, "model", recipe) or PAPERS.get(recipe)
     if own is None:
         raise UserError(f"{recipe} starts from a model of yours: name it with --model, such as qwen3-4b")
     return own
 
 
-def embedded_setup(job: KnownJob | None) -> Setup:
+def embedded_setup(job: Job | None) -> Setup:
     """One process, one GPU (orgthink/training/backend.py): everything in the width in which the weights are held, every
     layer kept for the backward, and five arrays of float32 logits at once, entropy included.
 
@@ -66,7 +65,7 @@ def embedded_setup(job: KnownJob | None) -> Setup:
     )
 
 
-def verl_setup(job: KnownJob | None, config: Mapping[str, Any]) -> Setup:
+def verl_setup(job: Job | None, config: Mapping[str, Any]) -> Setup:
     """As `orgthink train --backend verl` sets it up on GPUs (orgthink/scale/verl/launch.py), and otherwise as verl is
     unless told (0.9.1): float32 weights, bfloat16 arithmetic, checkpointed, no offloading; vLLM beside it with half of
     the memory, asleep while the trainer works. A pack holds the longest row that there can be.
@@ -89,7 +88,7 @@ def context_of(job: Reinforced, config: Mapping[str, Any]) -> int | None:
     return min((int(length) for length in known if length is not None), default=None)
 
 
-def work_of(job: KnownJob | None, config: Mapping[str, Any]) -> Work:
+def work_of(job: Job | None, config: Mapping[str, Any]) -> Work:
     """What a step of a job asks for, if every budget is used up; without a job, 64 problems of 8 short attempts."""
     match job:
         case None:
@@ -151,11 +150,11 @@ def work_of_chains(settings: MarsSettings) -> Work:
     )
 
 
-def most_sampled(job: KnownJob) -> int | None:
+def most_sampled(job: Job) -> int | None:
     """Tokens of a step if every turn used its budget; `None` without reinforcement learning, or without a bound."""
     return job.settings.bounds()["sampled_tokens_a_step"] if isinstance(job, Reinforced) else None
 
 
-def frozen_models(job: KnownJob) -> list[str]:
+def frozen_models(job: Job) -> list[str]:
     """Models beside the trained one, by the names that the recipe gives them; their GPUs are not counted."""
     return [*getattr(getattr(job.settings, "rollout", None), "models", {})]

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 from orgthink.errors import UserError, pick, user_input
+from orgthink.recipes.jobs import Job, Reinforced
 from orgthink.scale.sizing.hardware import ACCELERATORS, Accelerator, Cluster
 from orgthink.scale.sizing.plan import Plan
 from orgthink.scale.sizing.recipe import embedded_setup, verl_setup, work_of
@@ -14,15 +15,11 @@ from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work
 from orgthink.store import typed
-from orgthink.training.jobs import Reinforced
-from orgthink.training.recipes import KnownJob
 
 Sizes = TypeVar("Sizes", Work, Setup, Cluster, Accelerator)
 
 
-def plans(
-    job: KnownJob | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()
-) -> list[Plan]:
+def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
     """The embedded trainer on one GPU, then verl on 1, 2, 4, … of them; without those that `split` or `tensor` do not
     divide. UserError for what cannot be assumed, or if none is left."""
     card = pick("GPU", gpu.lower(), ACCELERATORS)

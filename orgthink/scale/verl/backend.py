@@ -23,7 +23,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from orgthink.engines.engine import Engine
 from orgthink.errors import UserError
-from orgthink.scale.formats.shared import check
+from orgthink.interchange.shared import check
 from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import Old, Signals

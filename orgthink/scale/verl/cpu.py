@@ -121,7 +121,7 @@ from verl.workers.rollout.base import BaseRollout  # noqa: E402
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput  # noqa: E402
 
 from orgthink.engines.engine import Context  # noqa: E402
-from orgthink.engines.local import LocalEngine  # noqa: E402
+from orgthink.engines.local.engine import LocalEngine  # noqa: E402
 from orgthink.episode import Origin, Sampling, Span  # noqa: E402
 
 EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(fsdp.FSDPEngineWithLMHead)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orgthink.errors import UserError
+from orgthink.recipes.jobs import Job, Reinforced, context_of, model_folder
+from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.nodes import NOTICED, missing
 from orgthink.store import RunFolder, typed
 from orgthink.training import checkpoint
 from orgthink.training.episodes import RlSettings
-from orgthink.training.jobs import Job, Reinforced, context_of, model_folder
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.recipes import training_of
 
 VERSIONS = ("0.9", "0.10")
 """verl from the first on and before the second: its inside is used, which changes without notice."""

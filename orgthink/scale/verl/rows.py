@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from orgthink.scale.formats.shared import prompt_length
+from orgthink.interchange.shared import prompt_length
 from orgthink.training.rows import PolicyRow
 
 

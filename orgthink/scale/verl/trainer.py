@@ -15,13 +15,13 @@ from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.errors import UserError
+from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.scale.verl.engine import VerlEngine
 from orgthink.scale.verl.launch import FAULT, TRAINER, room
 from orgthink.scale.verl.nodes import watched
 from orgthink.store import RunFolder
-from orgthink.training.jobs import Reinforced, model_folder
-from orgthink.training.recipes import training_of
 from orgthink.training.rl import train_policy
 
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from orgthink.episode import Message, Problem, Status, StopReason, Trace
 from orgthink.grammar.solution import Proposal, read_proposal
-from orgthink.grammar.verdict import FORMS, Report, Verdict, read_report
-from orgthink.organizations.prompts import prompt
+from orgthink.grammar.verdict import Report, Verdict, read_report
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.verifier_corrector import NOTHING
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks.task import Task
@@ -157,7 +157,7 @@ class Rules:
         ended = trace.stop is StopReason.DONE
         said = trace.text
         if role_of(asked.stream) == "verifier":
-            report = read_report(said if ended else "", FORMS[self.prompts])
+            report = read_report(said if ended else "", style_named(self.prompts).verdicts)
             assert asked.right is not None
             reward = self.reward.verdict(report.verdict, asked.right)
             return Outcome(reward, reward == self.reward.right, report=report)

@@ -25,7 +25,6 @@ from orgthink.episode import Problem, Status, StopReason
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import MOST_REPEATS
 from orgthink.tasks import task_named
-from orgthink.training.kept import keep, kept
 from orgthink.training.marsrl.chain import Asked, Chain, Group, Member, Rules
 from orgthink.training.marsrl.metrics import Finished, rollout_metrics
 from orgthink.training.marsrl.segment import Lengths, go_on
@@ -33,6 +32,7 @@ from orgthink.training.marsrl.streams import last_stage, role_of
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, policy_row
+from orgthink.training.source_state import keep, kept
 
 if TYPE_CHECKING:
     from orgthink.training.marsrl.settings import MarsSettings

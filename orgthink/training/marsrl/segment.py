@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from orgthink.engines.engine import Context, Engine, EngineError, Finish
-from orgthink.engines.sampling import ahead
+from orgthink.engines.local.sampling import ahead
 from orgthink.episode import Message, Sampling, Status, StopReason
 from orgthink.runtime.draft import Draft
 from orgthink.training.marsrl.chain import Member

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from orgthink.credit.shared import Normalise
-from orgthink.errors import UserError, pick, user_input
-from orgthink.grammar.verdict import FORMS
+from orgthink.errors import UserError, user_input
 from orgthink.organizations.prompts import prompt
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
@@ -95,7 +94,6 @@ class MarsSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
-        pick("prompt style with verdicts", plan.prompts, FORMS)
         if context is not None and plan.max_input + plan.max_tokens > context:
             raise UserError(
                 f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "

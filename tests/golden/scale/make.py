@@ -12,8 +12,8 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
-from orgthink.scale.data import row_of
-from orgthink.scale.formats import areal, prime_rl, skyrl, slime, tinker, trl, verl
+from orgthink.interchange import areal, prime_rl, skyrl, slime, tinker, trl, verl
+from orgthink.interchange.problems import row_of
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, untrained
 
 HERE = Path(__file__).parent

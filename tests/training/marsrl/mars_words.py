@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from orgthink.engines.engine import Chunk, Context, Finish
-from orgthink.engines.sampling import GAMMA
+from orgthink.engines.local.sampling import GAMMA
 from orgthink.episode import Message, Origin, Sampling, Span
 
 Write = Callable[[str, Random], str]
@@ -55,7 +55,7 @@ class WordEngine:
     """Writes word by word, and ends with a token that is no text.
 
     An output depends on the input and the seed alone, however often it is carried on, if whoever carries it on moves
-    the seed as `orgthink.engines.sampling.ahead` does.
+    the seed as `orgthink.engines.local.sampling.ahead` does.
     """
 
     native_calls = False

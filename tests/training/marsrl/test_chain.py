@@ -18,7 +18,7 @@ from mars_words import Habits
 from orgthink.credit.per_role import per_role
 from orgthink.episode import Origin, Span, StopReason, Trace
 from orgthink.rewards.marsrl import MarsReward
-from orgthink.tasks import MATH
+from orgthink.tasks.math import MATH
 from orgthink.training.marsrl.chain import Asked, Chain, Group, Rules
 from orgthink.training.marsrl.streams import ROLES, STREAMS, last_stage, role_of
 

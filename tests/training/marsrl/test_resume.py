@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 import torch
 from mars_words import Habits, WordEngine, problems_file
+from orgthink_pocket.shipped import MODELS
 from safetensors.torch import load_file
 
 from orgthink.cli import main
-from orgthink.engines import MODELS
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import StopReason
 from orgthink.errors import UserError
 from orgthink.organizations import prompts
+from orgthink.recipes.registry import RECIPES
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
-from orgthink.training.recipes import RECIPES
 from orgthink.training.rl import Batch, Clock, train_policy
 
 POCKET = MODELS / "pocket"

@@ -13,13 +13,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 
-from orgthink.engines import MODELS
 from orgthink.engines.engine import Engine, EngineError
-from orgthink.engines.local import LocalEngine
-from orgthink.engines.qwen3 import Qwen3
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Message, Origin, Span, Status, StopReason, Trace
-from orgthink.tasks import ARITHMETIC_MINI
 from orgthink.training.marsrl.chain import Asked, Member
 from orgthink.training.marsrl.segment import Lengths, go_on
 from orgthink.training.rows import policy_row

@@ -1,0 +1,112 @@
+"""What is evaluated: whose verifier and corrector, with whose solver, on which problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from experiments.marsrl.runs import BASE, MARSRL, PARTS, SOLVERS, STRATEGIES, TASKS, again
+from experiments.marsrl.tables import Attempt, attempt_of
+from experiments.shared import laboratory
+from experiments.shared.runs import finished
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
+from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.grammar.verdict import FORMS
+from orgthink.runtime.budget import Limits
+
+BUDGETS = {"arithmetic-mini": 128, "countdown-mini-single": 256}
+"""Tokens that each agent may sample, by task."""
+AVERAGED = {"arithmetic-mini": 100, "countdown-mini-single": 50}
+"""Held-out problems of table 1, by task; all that there are, if those are fewer."""
+TASK = next(iter(BUDGETS))
+"""Of all tables but table 1."""
+STYLE = "pocket"
+"""Of the prompts, and so of the verdicts."""
+PASSES, ROUNDS = 1, 4
+"""A solution that passes so many verifications in a row is accepted; verifications at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How much is evaluated."""
+
+    n: int = 200
+    """Held-out problems."""
+    seeds: int = 5
+    """Attempts at each."""
+    samples: int = 32
+    """Attempts at each problem of table 1: avg@32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing to evaluate."""
+
+    model: str
+    """Name of a trained run, or of a shipped model: all roles, or verifier and corrector."""
+    solver: str | None = None
+    """The same, of who solves, if that is another."""
+    task: str = TASK
+    """Which problems."""
+    averaged: bool = False
+    """Whether few problems are attempted often, as in table 1."""
+
+    def plan(self, spec: Callable[[str], EngineSpec], design: Design) -> Evaluation:
+        """As an evaluation; `spec` tells whose tokens a model's are."""
+        budget = BUDGETS[self.task]
+        sampling = Sampling(budget, temperature=1.0, seed=0)
+        settings = {"prompts": STYLE, "passes": PASSES, "rounds": ROUNDS}
+        return Evaluation(
+            task=self.task,
+            organizations={"verifier_corrector": OrganizationSpec("verifier_corrector", settings)},
+            n=min(design.n, AVERAGED[self.task]) if self.averaged else design.n,
+            engine=spec(self.model),
+            sampling=sampling,
+            roles={} if self.solver is None else {"solver": RoleSpec(spec(self.solver), sampling)},
+            limits=Limits(1, agent_tokens=budget),
+            samples=design.samples if self.averaged else design.seeds,
+        )
+
+
+class Laboratory(laboratory.Laboratory[Design]):
+    """Evaluates settings of solver, verifier and corrector."""
+
+    folder = "marsrl-results"
+
+    async def attempts(self, setting: Setting) -> list[Attempt]:
+        """What the episodes of a setting did."""
+        names = [name for name in (setting.model, setting.solver) if name is not None]
+        name = "-".join((*map(self.model, names), setting.task, *(["avg"] if setting.averaged else [])))
+        episodes = await self.evaluated(name, setting.plan(self.spec, self.design))
+        return [attempt_of(episode, FORMS[STYLE]) for episode in episodes]
+
+    def needed(self) -> list[Setting]:
+        """What all tables are made of, each setting once, whether or not it is trained yet: a list that does not change
+        while trainings go on, so that several processes can share it."""
+        return list(dict.fromkeys(map(self._stood_in, _settings())))
+
+    def ready(self, setting: Setting) -> bool:
+        """Whether everything that it evaluates is trained."""
+        names = [name for name in (setting.model, setting.solver) if name is not None]
+        return all(self.shipped(name) or finished(self.runs / name) for name in names)
+
+    def _stood_in(self, setting: Setting) -> Setting:
+        solver = None if setting.solver is None else self.model(setting.solver)
+        return replace(setting, model=self.model(setting.model), solver=solver)
+
+    def trainings(self, recipe: str) -> list[str]:
+        """The runs of a recipe: its own seed first, then the other seeds that it was trained with."""
+        there = [run for run in again(recipe) if self.stand_in or finished(self.runs / run)]
+        return [recipe, *there]
+
+
+def _settings() -> Iterator[Setting]:
+    """Those of table 1, which take longest; on the base's solutions; with other solvers; with their own."""
+    for task, recipe in TASKS.items():
+        yield from (Setting(run, task=task, averaged=True) for run in (BASE, recipe, *again(recipe)))
+    strategies = [run for recipe in STRATEGIES.values() for run in (recipe, *again(recipe))]
+    yield from (Setting(run, solver=BASE) for run in strategies)
+    yield from (Setting(MARSRL, solver) for solver in SOLVERS)
+    parts = [run for recipe in PARTS.values() for run in (recipe, *again(recipe))]
+    yield from (Setting(run) for run in (BASE, *strategies, *parts))

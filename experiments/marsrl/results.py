@@ -1,0 +1,150 @@
+"""The paper's tables and figures from one command: `make results-marsrl`.
+
+    python -m experiments.marsrl.results
+
+Trains what is missing under runs/, evaluates what is not evaluated yet, and writes results.json, the plots and the
+tables of README.md. Stopped at any point, the same command goes on.
+
+    python -m experiments.marsrl.results --evaluate 0/2    # and, in another shell, --evaluate 1/2
+
+Each only evaluates its half of what is trained already. Then the first command finds it done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.marsrl import plan, runs, tables
+from experiments.marsrl.plan import Design, Laboratory, Setting
+from experiments.marsrl.readme import render
+from experiments.marsrl.tables import Point, Row
+from experiments.shared import script
+from experiments.shared.conditions import circumstances
+from experiments.shared.laboratory import evaluate_share, share
+from experiments.shared.runs import metrics, train_missing, trained_tokens
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Options(script.Options):
+    """The paper's tables and figures: train what is missing, evaluate, write."""
+
+    out: Path = HERE
+    """Where results.json, plots and README.md go."""
+    evaluate: str | None = None
+    """I/N: only evaluate every N-th setting from the I-th on, if it is trained; nothing is trained or written."""
+
+
+async def collect(lab: Laboratory) -> dict[str, Any]:
+    """All tables and figures but their conditions. Evaluates whatever is missing."""
+    return {
+        **await _table1(lab),
+        "table2": await _table2(lab),
+        "table3": [
+            tables.solved_by(solver, await _point(lab, "marsrl", Setting(runs.MARSRL, solver)))
+            for solver in runs.SOLVERS
+        ],
+        **await _figure4(lab),
+        "figure5": [
+            told
+            for strategy, recipe in runs.STRATEGIES.items()
+            for run in lab.trainings(recipe)
+            for told in tables.verifying(strategy, run, metrics(lab.runs / run))
+        ],
+        "figure6": [
+            told for method, run in runs.PARTS.items() for told in tables.lengths(method, run, metrics(lab.runs / run))
+        ],
+    }
+
+
+async def _point(lab: Laboratory, method: str, setting: Setting) -> Point:
+    return Point(method, setting.model, setting.task, await lab.attempts(setting))
+
+
+async def _table1(lab: Laboratory) -> dict[str, list[Row]]:
+    """Both tasks, few problems attempted often."""
+    rows, reductions = [], []
+    for task, recipe in runs.TASKS.items():
+        base = await _point(lab, "base", Setting(runs.BASE, task=task, averaged=True))
+        ours, *repeats = [
+            await _point(lab, "marsrl", Setting(run, task=task, averaged=True)) for run in lab.trainings(recipe)
+        ]
+        rows += [tables.row(base), tables.row(ours, repeats)]
+        reductions.append(tables.error_reduction(ours, base))
+    return {"table1": rows, "error_reduction": reductions}
+
+
+async def _table2(lab: Laboratory) -> list[Row]:
+    """Who is trained."""
+    rows = [tables.row(await _point(lab, "base", Setting(runs.BASE))) | {"trained_tokens": 0}]
+    for method, recipe in runs.PARTS.items():
+        ours, *repeats = [await _point(lab, method, Setting(run)) for run in lab.trainings(recipe)]
+        tokens = trained_tokens(lab.runs / recipe)
+        rows.append(tables.row(ours, repeats) | {"trained_tokens": tokens})
+    return rows
+
+
+async def _figure4(lab: Laboratory) -> dict[str, list[Row]]:
+    """The strategies of sampling, on the base's solutions and with their own solvers."""
+    base = await _point(lab, "base", Setting(runs.BASE))
+    rows, found = [tables.strategy(base, base, base)], dict[str, list[Point]]()
+    for strategy, recipe in runs.STRATEGIES.items():
+        found[strategy] = [await _point(lab, strategy, Setting(run, solver=runs.BASE)) for run in lab.trainings(recipe)]
+        for point in found[strategy]:
+            rows.append(tables.strategy(point, await _point(lab, strategy, Setting(point.model)), base))
+    pairs = (("adaptive", "balanced"), ("balanced", "random"))
+    return {"figure4": rows, "sampling": [tables.comparison(found[one], found[other]) for one, other in pairs]}
+
+
+def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
+    """Under which all of it was measured."""
+    used = [run for recipe in runs.RECIPES for run in lab.trainings(recipe)]
+    return {
+        "task": plan.TASK,
+        "split": "test",
+        **asdict(lab.design),
+        "averaged": plan.AVERAGED,
+        "temperature": 1.0,
+        "budgets": plan.BUDGETS,
+        "passes": plan.PASSES,
+        "rounds": plan.ROUNDS,
+        **circumstances(options, lab, "marsrl", () if options.stand_in else used),
+    }
+
+
+def make(options: Options, design: Design | None = None) -> None:
+    """The results, written to `options.out` with the plots and the tables of README.md; or only some evaluations."""
+    design = design or Design(options.n)
+    if options.evaluate is not None:
+        asyncio.run(_evaluate(options, design, *share(options.evaluate)))
+        return
+    script.require_place(options, HERE)
+    if not options.stand_in:
+        train_missing(options.runs, runs.TRAINED)
+    script.write(asyncio.run(_measure(options, design)), options.out, HERE, _draw, render)
+
+
+async def _evaluate(options: Options, design: Design, i: int, n: int) -> None:
+    async with Laboratory(options.runs, design, options.stand_in) as lab:
+        await evaluate_share(lab, i, n)
+
+
+async def _measure(options: Options, design: Design) -> dict[str, Any]:
+    async with Laboratory(options.runs, design, options.stand_in) as lab:
+        return {**await collect(lab), "conditions": conditions(options, lab)}
+
+
+def _draw(results: Mapping[str, Any], folder: Path) -> None:
+    from experiments.marsrl.plots import draw  # matplotlib may not be there
+
+    draw(results, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(script.main(Options, make, __doc__))

@@ -1,0 +1,204 @@
+"""The tables and the data of the figures: pure functions of what episodes did. Everything here becomes JSON.
+
+Shares are fractions, lengths are in tokens. Every number is {mean, low, high, n} with its 95 % interval over problems:
+a problem's value is the mean of its samples, and all problems weigh the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.shared.estimates import as_json, by_problem, ratio
+from experiments.shared.runs import recipe_of
+from orgthink.episode import Episode
+from orgthink.grammar.verdict import VerdictForm
+from orgthink.measure import verification
+from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
+from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.verification import Correction, Judgement
+
+Row = dict[str, Any]
+"""One line of a table; JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one episode did."""
+
+    problem: str
+    """Id of the problem."""
+    sample: int
+    """Which of several attempts at it."""
+    solution: str
+    """What the solver wrote."""
+    solver: bool
+    """Whether the solver's own answer is right."""
+    system: bool
+    """Whether the answer of all of them together is."""
+    tokens: int
+    """That all of them sampled."""
+    solver_tokens: int
+    """That the solver did."""
+    judgements: tuple[Judgement, ...]
+    """Every verification, in order."""
+    corrections: tuple[Correction, ...]
+    """Every correction, in order."""
+
+
+def attempt_of(episode: Episode, form: VerdictForm) -> Attempt:
+    """What an episode did; ValueError if it is not graded."""
+    own = verification.solver_grade(episode)
+    if episode.grade is None or own is None:
+        raise ValueError(f"episode {episode.id} is not graded")
+    solvers = [trace for trace in episode.traces if trace.role == "solver"]
+    return Attempt(
+        problem=episode.problem.id,
+        sample=episode.sample,
+        solution=solvers[-1].text,
+        solver=own.all_correct,
+        system=episode.grade.all_correct,
+        tokens=sampled_tokens(episode),
+        solver_tokens=sum(trace.steps for trace in solvers),
+        judgements=tuple(verification.judgements(episode, form)),
+        corrections=tuple(verification.corrections(episode)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A method on a task, and what its attempts did."""
+
+    method: str
+    """As the tables call it."""
+    model: str
+    """The trained run, or the shipped model."""
+    task: str
+    """Whose problems were attempted."""
+    attempts: Sequence[Attempt]
+    """Several at each problem."""
+
+    @property
+    def seed(self) -> int:
+        """Of the training."""
+        return recipe_of(self.model)[1] or 0
+
+
+Measure = Callable[[Point], Values]
+
+
+def _solver(point: Point) -> Values:
+    return [(attempt.problem, attempt.solver) for attempt in point.attempts]
+
+
+def _system(point: Point) -> Values:
+    return [(attempt.problem, attempt.system) for attempt in point.attempts]
+
+
+def _judged(measure: Callable[[Iterable[Judgement]], Values]) -> Measure:
+    """Of each episode's first verdict, which is on the solver's solution that others share. The same solution may be
+    judged again, after a report without a verdict or a correction that was cut off: that would weigh it twice."""
+    return lambda point: measure(judged for attempt in point.attempts for judged in attempt.judgements[:1])
+
+
+def _fixed(point: Point) -> Values:
+    """Of each episode's first correction, in the same way."""
+    return verification.fixed(corrected for attempt in point.attempts for corrected in attempt.corrections[:1])
+
+
+VERIFICATION: dict[str, Measure] = {
+    "system": _system,
+    "verifier_accuracy": _judged(verification.accuracy),
+    "recall": _judged(verification.recall),
+    "false_alarms": _judged(verification.false_alarms),
+    "unparsed": _judged(verification.unparsed),
+    "fix_rate": _fixed,
+}
+"""What figure 4 compares on the same solutions."""
+
+
+def row(point: Point, repeats: Sequence[Point] = ()) -> Row:
+    """Solver and system of tables 1 and 2; `repeats` are trainings with other seeds."""
+    return {"method": point.method, "task": point.task, **_row(point), "seeds": [_row(one) for one in repeats]}
+
+
+def _row(point: Point) -> Row:
+    solver, system = _solver(point), _system(point)
+    found = {
+        "solver": proportion(solver),
+        "system": proportion(system),
+        "gain": difference(system, solver),
+        "solver_tokens": average((attempt.problem, attempt.solver_tokens) for attempt in point.attempts),
+        "tokens": average((attempt.problem, attempt.tokens) for attempt in point.attempts),
+    }
+    return {"model": point.model, "seed": point.seed, **as_json(found)}
+
+
+def error_reduction(ours: Point, base: Point) -> Row:
+    """Share of the errors that are gone: of the base's solver, and of ours."""
+    left = _errors(_system(ours))
+    found = {
+        "of_base_solver": _less(ratio(left, _errors(_solver(base)))),
+        "of_own_solver": _less(ratio(left, _errors(_solver(ours)))),
+    }
+    return {"task": ours.task, **as_json(found)}
+
+
+def _errors(right: Values) -> list[tuple[str, float]]:
+    return by_problem((problem, 1.0 - float(value)) for problem, value in right if value is not None)
+
+
+def _less(left: Estimate) -> Estimate:
+    """What is gone if so much is left."""
+    mean, high, low = (None if value is None else 1 - value for value in (left.mean, left.low, left.high))
+    return Estimate(mean, low, high, left.n)
+
+
+def solved_by(solver: str, point: Point) -> Row:
+    """Table 3: the trained verifier and corrector with a solver of another model."""
+    return {"solver_model": solver, **row(point)}
+
+
+def strategy(point: Point, own: Point, base: Point) -> Row:
+    """A training of figure 4: on the base's solutions, and `own` with its own solver.
+
+    `same_solutions` is the share of the base's solutions that it was really shown.
+    """
+    written = {(attempt.problem, attempt.sample): attempt.solution for attempt in base.attempts}
+    shown = [written[attempt.problem, attempt.sample] == attempt.solution for attempt in point.attempts]
+    found = {name: proportion(measure(point)) for name, measure in VERIFICATION.items()}
+    found |= {"own_solver": proportion(_solver(own)), "own_system": proportion(_system(own))}
+    told = {"method": point.method, "model": point.model, "seed": point.seed}
+    return {**told, **as_json(found), "same_solutions": sum(shown) / len(shown)}
+
+
+def comparison(first: Sequence[Point], second: Sequence[Point]) -> Row:
+    """One strategy - another on the same problems and solutions: all trainings that both have, then each by itself.
+
+    The interval is over problems, for these trainings.
+    """
+    pairs = [(one, other) for one in first for other in second if one.seed == other.seed]
+
+    def gap(measure: Measure, pairs: Sequence[tuple[Point, Point]]) -> Estimate:
+        ours, theirs = ([value for point in points for value in measure(point)] for points in zip(*pairs, strict=True))
+        return difference(ours, theirs)
+
+    found = {name: gap(measure, pairs) for name, measure in VERIFICATION.items()}
+    each = [
+        {"seed": pair[0].seed, **{name: gap(measure, [pair]) for name, measure in VERIFICATION.items()}}
+        for pair in pairs
+    ]
+    return {"first": first[0].method, "second": second[0].method, **as_json({**found, "seeds": each})}
+
+
+def verifying(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Figure 5: how a verifier did over training, from a run's metrics.jsonl, on what its strategy showed it."""
+    names = ("accuracy", "recall", "false_alarms", "judged_wrong_solutions")
+    told = {"method": method, "model": run, "seed": recipe_of(run)[1] or 0}
+    return [{**told, "step": line["step"], **{name: line["verifier"].get(name) for name in names}} for line in lines]
+
+
+def lengths(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Figure 6: mean tokens of each stream's outputs over training, from a run's metrics.jsonl."""
+    return [{"method": method, "model": run, "step": line["step"], "tokens": line["tokens"]} for line in lines]

@@ -1,0 +1,183 @@
+"""A teacher's text → what an organizer and its workers say, or why it is dropped (section 3.1 of AsyncThink).
+
+    === FRAGMENTS ===    independent fragments of the thinking
+    === ORGANIZER ===    its trace, with what Joins brought
+    === SUBTASK 1 ===    the sub-query of <FORK-1>
+    === WORKER 1 ===     the thinking of that worker, up to its return
+    … as many of these two as there are forks
+
+What stands before the last FRAGMENTS line is not read: a teacher may think first. Everything else is checked; texts
+that are to be equal may differ in white space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orgthink.coldstart.structures import Step, render_plan
+from orgthink.episode import FormatError
+from orgthink.grammar.actions import Action, Answer, Fork, Join, Return, Think
+from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Injected, Keys, read
+
+_FIRST = "=== FRAGMENTS ==="
+_HEADER = re.compile(r"^=== ([A-Z]+(?: [0-9]{1,9})?) ===[ \t\r]*$", re.MULTILINE)
+
+
+class Reason(StrEnum):
+    """Why a transcript is dropped, beside the format errors of the protocol."""
+
+    LAYOUT = "LAYOUT"
+    """The sections are not those that were asked for."""
+    STRUCTURE = "STRUCTURE"
+    """The organizer's actions are not those of the plan."""
+    WORKERS = "WORKERS"
+    """The worker sections are not those of the forks, one each, in their order."""
+    SUB_QUERY = "SUB_QUERY"
+    """A worker's sub-query is empty, or not its fork's."""
+    NO_RETURN = "NO_RETURN"
+    """A worker returns nothing."""
+    JOIN_TEXT = "JOIN_TEXT"
+    """A Join brings nothing, or not what its worker returned."""
+    AFTER_END = "AFTER_END"
+    """There is text after an answer or a return."""
+    WRONG_ANSWER = "WRONG_ANSWER"
+    """The answer is not all correct."""
+
+
+class Dropped(Exception):
+    """A transcript that breaks a rule."""
+
+    def __init__(self, reason: Reason | FormatError, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail[:200]}" if detail else str(reason))
+        self.reason, self.detail = reason, detail[:200]
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What passed the rules, with tags in their canonical spelling."""
+
+    organizer: str
+    """The organizer's context, what Joins brought included."""
+    workers: tuple[str, ...]
+    """What each worker says, in the order they were forked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """The two sections of a worker."""
+
+    query: str
+    """Its sub-query."""
+    text: str
+    """What it says."""
+
+
+def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcript:
+    """The transcript in a teacher's text. Raises Dropped at the first broken rule."""
+    organizer, workers = _sections(text)
+    said = _organized(organizer, capacity)
+    _require_structure(said, plan)
+    forks = [part for part in said if isinstance(part, Fork)]
+    if [fork.key for fork in forks] != list(workers):
+        raise Dropped(Reason.WORKERS, f"forks {[fork.key for fork in forks]}, workers {list(workers)}")
+    returned = {fork.key: _returned(fork, workers[fork.key]) for fork in forks}
+    return Transcript(_joined(said, returned), tuple(workers[fork.key].text for fork in forks))
+
+
+def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
+    """The organizer's text, and the workers by their key."""
+    text = text[max(text.rfind(_FIRST), 0) :]
+    headers = list(_HEADER.finditer(text))
+    names = [header[1] for header in headers]
+    keys = [name.removeprefix("SUBTASK ") for name in names[2::2]]
+    wanted = [name for key in keys for name in (f"SUBTASK {key}", f"WORKER {key}")]
+    if names != ["FRAGMENTS", "ORGANIZER", *wanted] or len(set(keys)) < len(keys):
+        raise Dropped(Reason.LAYOUT, f"sections {names}")
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
+    pairs = zip(bodies[2::2], bodies[3::2], strict=True)
+    return bodies[1], {key: _Worker(query, said) for key, (query, said) in zip(keys, pairs, strict=True)}
+
+
+def _organized(text: str, capacity: int) -> list[Action | Injected]:
+    """The organizer's context read with its protocol, up to the answer."""
+    said, keys = read(text), Keys(capacity)
+    for part in said:
+        if isinstance(part, Injected):
+            continue
+        fault = keys.check(part)
+        if fault is None and isinstance(part, Think | Fork) and _tagged(DIALECT.render(part), "return"):
+            fault = FormatError.MALFORMED_TAG
+        if fault is not None:
+            raise Dropped(fault, DIALECT.render(part))
+    end = next((part for part in said if isinstance(part, Answer)), None)
+    if end is None or not end.text.strip():
+        raise Dropped(FormatError.NO_ANSWER)
+    if said[-1] is not end:
+        raise Dropped(Reason.AFTER_END, "the organizer goes on after its answer")
+    return said
+
+
+def _require_structure(said: Sequence[Action | Injected], plan: Sequence[Step]) -> None:
+    """Forks, joins and the answer in the order of the plan, and a thought where it has one."""
+    done: list[Step] = []
+    thought = False
+    planned = {at for at, step in enumerate(plan) if step.action == "think"}
+    for part in said:
+        match part:
+            case Think(text):
+                thought = thought or bool(text.strip())
+            case Fork(key) | Join(key):
+                if thought and len(done) in planned:
+                    done.append(Step("think"))
+                done.append(Step("fork" if isinstance(part, Fork) else "join", key))
+                thought = False
+    if thought and len(done) in planned:
+        done.append(Step("think"))
+    if done != list(plan):
+        raise Dropped(Reason.STRUCTURE, f"{render_plan(done)} instead of {render_plan(plan)}")
+
+
+def _returned(fork: Fork, worker: _Worker) -> str:
+    """What a worker returns to its fork."""
+    if not worker.query or worker.query.split() != fork.query.split():
+        raise Dropped(Reason.SUB_QUERY, f"{worker.query!r} instead of {fork.query.strip()!r}")
+    actions = _actions(worker.text, "fork", "join", "answer", "return")
+    for action in actions:
+        if not isinstance(action, Think | Return):
+            raise Dropped(FormatError.MALFORMED_TAG, DIALECT.render(action))
+    end = next((action for action in actions if isinstance(action, Return)), None)
+    if end is None or not end.text.strip():
+        raise Dropped(Reason.NO_RETURN, f"worker {fork.key} returns nothing")
+    if actions[-1] is not end:
+        raise Dropped(Reason.AFTER_END, f"worker {fork.key} goes on after its return")
+    return end.text.strip()
+
+
+def _joined(said: Sequence[Action | Injected], returned: dict[str, str]) -> str:
+    """The organizer's context with every Join bringing what its worker returned, written as the runtime does."""
+    written: list[str] = []
+    parts = iter(said)
+    for part in parts:
+        assert not isinstance(part, Injected), "what a Join brought is taken with it"
+        written.append(DIALECT.render(part))
+        if isinstance(part, Join):
+            brought, text = next(parts, None), returned[part.key]
+            told = brought.text.rpartition("<")[0] if isinstance(brought, Injected) else ""
+            if told.split() != text.split():
+                raise Dropped(Reason.JOIN_TEXT, f"{told!r}, but worker {part.key} returned {text!r}")
+            written.append(DIALECT.injection(part.key, text))
+    return "".join(written)
+
+
+def _tagged(text: str, *names: str) -> bool:
+    """Whether a text uses tags of these elements."""
+    return any(not isinstance(action, Think) for action in _actions(text, *names))
+
+
+def _actions(text: str, *names: str) -> list[Action]:
+    scanner = AsyncThinkScanner(*names)
+    return [event.action for event in scanner.feed(text) + scanner.close()]

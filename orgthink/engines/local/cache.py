@@ -1,0 +1,172 @@
+"""Keys and values of what the model has seen: blocks of rows that decode, and sequences kept for later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orgthink.engines.local.qwen3 import Qwen3Config
+
+# Shapes: L layers, B rows, T tokens, H query heads, K key/value heads, G = H / K, D head size.
+
+
+class Row(Protocol):
+    """Whatever occupies a row."""
+
+    length: int
+    """Tokens in its cache."""
+
+
+R = TypeVar("R", bound=Row)
+
+
+class KeysValues(NamedTuple):
+    """The cache of one sequence. Values are stored transposed: reading them is then 1.6 times as fast."""
+
+    keys_LKTD: Tensor
+    values_LKDT: Tensor
+
+    def first(self, length: int) -> KeysValues:
+        return KeysValues(self.keys_LKTD[:, :, :length], self.values_LKDT[..., :length])
+
+    def copy(self) -> KeysValues:
+        return KeysValues(self.keys_LKTD.clone(), self.values_LKDT.clone())
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys_LKTD.nbytes + self.values_LKDT.nbytes
+
+
+class Block(Generic[R]):
+    """Rows of similar length side by side, so that one product attends for all of them."""
+
+    def __init__(self, config: Qwen3Config, width: int) -> None:
+        """`width` is the most tokens a row may have."""
+        self.width = width
+        self.rows: list[R] = []
+        self._config = config
+        self._allocate(0)
+
+    def _allocate(self, capacity: int) -> None:
+        c, n = self._config, len(self.rows)
+        shape = (c.num_hidden_layers, capacity, c.num_key_value_heads)
+        keys = torch.empty(*shape, self.width, c.head_dim)
+        values = torch.empty(*shape, c.head_dim, self.width)
+        if n:
+            keys[:, :n], values[:, :n] = self._keys[:, :n], self._values[:, :n]
+        self._keys, self._values = keys, values
+
+    def reserve(self, rows: int) -> None:
+        """Make room for some more rows."""
+        wanted, capacity = len(self.rows) + rows, self._keys.shape[1]
+        if wanted > capacity:
+            self._allocate(max(4, wanted, 3 * capacity // 2))
+
+    def put(self, row: R, cache: KeysValues | None) -> None:
+        """Add a row, with the cache of its first tokens if there is one."""
+        i = len(self.rows)
+        self.reserve(1)
+        length = 0
+        if cache is not None:
+            length = cache.keys_LKTD.shape[2]
+            self._keys[:, i, :, :length], self._values[:, i, ..., :length] = cache
+        # What lies behind a row's end is masked, but must be finite.
+        self._keys[:, i, :, length:], self._values[:, i, ..., length:] = 0, 0
+        self.rows.append(row)
+
+    def get(self, i: int) -> KeysValues:
+        """A view of the cache of row i."""
+        return KeysValues(self._keys[:, i], self._values[:, i]).first(self.rows[i].length)
+
+    def remove(self, i: int) -> None:
+        """Take out row i; the last row takes its place."""
+        last = self.rows[-1]
+        if last is not self.rows[i]:
+            cache = self.get(len(self.rows) - 1)
+            self._keys[:, i, :, : last.length], self._values[:, i, ..., : last.length] = cache
+            self.rows[i] = last
+        self.rows.pop()
+        if 4 * len(self.rows) < self._keys.shape[1]:
+            self._allocate(2 * len(self.rows))
+
+    def step(self, positions_BT: Tensor) -> None:
+        """Prepare to attend for new tokens of each row at these positions; padding lies behind a row's end."""
+        n, tokens = positions_BT.shape
+        c = self._config
+        self._new, self._row = positions_BT, torch.arange(n)[:, None]
+        self._used = int(positions_BT.max()) + 1
+        unseen = torch.arange(self._used) > positions_BT[..., None]
+        mask = torch.zeros(n, tokens, self._used).masked_fill_(unseen, -torch.inf)
+        heads = (c.num_key_value_heads, c.num_attention_heads // c.num_key_value_heads)
+        self._mask = mask[:, None, None].expand(n, *heads, -1, -1).reshape(n * heads[0], -1, self._used)
+
+    def attend(self, layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
+        """Store the new tokens' keys and values, and return what their queries see, [B, T, H, D]."""
+        n, tokens, kv_heads, size = k_BTKD.shape
+        keys, values = self._keys[layer, :n], self._values[layer, :n]
+        keys[self._row, :, self._new] = k_BTKD
+        values[self._row, :, :, self._new] = v_BTKD
+        keys, values = keys.flatten(0, 1)[:, : self._used], values.flatten(0, 1)[..., : self._used]
+        queries = q_BTHD.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).reshape(n * kv_heads, -1, size)
+        scores = torch.baddbmm(self._mask, queries, keys.transpose(1, 2), alpha=size**-0.5)
+        mixed = torch.bmm(values, torch.softmax(scores, -1).transpose(1, 2))
+        return mixed.view(n, kv_heads, size, -1, tokens).permute(0, 4, 1, 3, 2).flatten(2, 3)
+
+
+class PrefixCache:
+    """Finds the sequence that shares the longest beginning with a prompt, and keeps those that have ended.
+
+    They are kept within a number of bytes and of sequences; the one used least recently goes first.
+    """
+
+    def __init__(self, most_bytes: int, most: int) -> None:
+        self._most_bytes, self._most, self._bytes = most_bytes, most, 0
+        self._ids = np.full((0, 256), -1, dtype=np.int32)
+        self._free: list[int] = []
+        self._kept: dict[int, KeysValues] = {}
+
+    def add(self, ids: Sequence[int]) -> int:
+        """The key of a sequence that a block holds."""
+        rows, width = self._ids.shape
+        if not self._free:
+            self._free = list(range(rows, rows + 64))
+            self._ids = np.pad(self._ids, [(0, 64), (0, 0)], constant_values=-1)
+        if len(ids) > width:
+            self._ids = np.pad(self._ids, [(0, 0), (0, 2 * len(ids) - width)], constant_values=-1)
+        key = self._free.pop()
+        self._ids[key, : len(ids)] = ids
+        return key
+
+    def keep(self, ids: Sequence[int], cache: KeysValues) -> None:
+        """Keep a copy of a sequence that leaves its block."""
+        self._kept[self.add(ids)] = cache.copy()
+        self._bytes += cache.nbytes
+        while self._bytes > self._most_bytes or len(self._kept) > self._most:
+            self.remove(next(iter(self._kept)))
+
+    def remove(self, key: int) -> None:
+        cache = self._kept.pop(key, None)
+        self._bytes -= cache.nbytes if cache else 0
+        self._ids[key] = -1
+        self._free.append(key)
+
+    def find(self, ids: Sequence[int]) -> tuple[int, int]:
+        """How many tokens at the beginning are known, and the key of the sequence that knows them."""
+        wanted = np.asarray(ids[: self._ids.shape[1]], dtype=np.int32)
+        equal = self._ids[:, : len(wanted)] == wanted
+        if not len(equal):
+            return 0, -1
+        lengths = np.where(equal.all(1), len(wanted), equal.argmin(1))
+        key = int(lengths.argmax())
+        return int(lengths[key]), key
+
+    def get(self, key: int) -> KeysValues | None:
+        """A kept sequence; `None` if a block holds it."""
+        cache = self._kept.pop(key, None)
+        if cache is not None:
+            self._kept[key] = cache
+        return cache

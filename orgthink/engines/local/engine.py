@@ -1,0 +1,289 @@
+"""The embedded engine: a small Qwen3 model in plain torch, decoded for many requests at once.
+
+One thread decodes; requests join and leave the batch between any two steps. Without that thread the event
+loop itself decodes: then the same requests give the same log-probabilities, to the bit, every time. What a
+request has seen stays cached when it ends, so an agent that goes on after a join costs only what was
+injected, plus its last token, which was sampled but never read.
+
+A token that ends the text is part of the stream, because the model sampled it: it has an id and a
+log-probability, and an empty piece, because it is no text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import random
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.local.batch import Batch, Request, Token
+from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.engines.stops import StopTokens
+from orgthink.engines.token_ids import TokenIds
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Sampling
+
+
+@dataclass(slots=True, eq=False)
+class _Stream(Request):
+    """A request that somebody on an event loop waits for."""
+
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    pending: deque[Token | EngineError] = field(default_factory=deque)
+    """Tokens that were not taken yet."""
+    told: bool = False
+    """Whether the waiting side has been told since it last looked."""
+    waiter: asyncio.Future[None] | None = None
+
+    async def take(self) -> list[Token]:
+        """All tokens since the last time, at least one. Raises EngineError."""
+        while True:
+            self.told = False  # before the look, so that nothing after it goes untold
+            if self.pending:
+                break
+            self.waiter = self.loop.create_future()
+            await self.waiter
+        tokens: list[Token] = []
+        while self.pending:
+            item = self.pending[0]
+            if isinstance(item, EngineError):
+                if tokens:
+                    break  # first what was sampled before it
+                raise item
+            tokens.append(item)
+            self.pending.popleft()
+        return tokens
+
+    def wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+class LocalEngine(TokenIds):
+    """Decodes a Qwen3-architecture model on the CPU. The counters only grow."""
+
+    native_calls = False
+
+    def __init__(
+        self,
+        model: Qwen3,
+        tokenizer: Tokenizer,
+        *,
+        name: str = "local",
+        version: str = "0",
+        slots: int = 128,
+        cache_bytes: int = 1 << 30,
+        threaded: bool = True,
+    ) -> None:
+        """At most `slots` requests are decoded at once, others wait. `cache_bytes` bounds what ended ones leave.
+
+        Not `threaded`, it decodes on the event loop that asks, and never depends on timing.
+        """
+        self.model = name
+        self._config, self._tokenizer = model.config, tokenizer
+        self._batch: Batch[_Stream] = Batch(
+            model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes
+        )
+        self._open: set[_Stream] = set()
+        """Streams that wait for tokens. Only the decode thread touches it, so that a failure reaches every one."""
+        self._stops: dict[tuple[str, ...], StopTokens] = {}
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._closed = False
+        self._ticking = False
+        """Whether the event loop is going to decode: only without a thread."""
+        self._thread = threading.Thread(target=self._run, name="decode", daemon=True) if threaded else None
+        if self._thread is not None:
+            self._thread.start()
+
+    @classmethod
+    def open(cls, folder: Path, *, slots: int = 128, cache_bytes: int = 1 << 30, threaded: bool = True) -> LocalEngine:
+        """Load a Hugging Face folder. ValueError if it lacks its config, weights or tokenizer."""
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"{folder} has no config.json: it is not a model folder")
+        if not any(folder.glob("*.safetensors")):
+            raise ValueError(f"{folder} has no weights: there is no safetensors file")
+        tokenizer, name = Tokenizer(folder), folder.resolve().name
+        model = Qwen3.load(folder)
+        return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
+
+    @property
+    def steps(self) -> int:
+        """Decoding steps of the whole batch."""
+        return self._batch.steps
+
+    @property
+    def sampled_tokens(self) -> int:
+        return self._batch.sampled_tokens
+
+    @property
+    def computed_prompt_tokens(self) -> int:
+        """Prompt tokens that the model read; at a join, what was injected and the last token before it."""
+        return self._batch.computed_prompt_tokens
+
+    @property
+    def reused_prompt_tokens(self) -> int:
+        """Prompt tokens that were cached."""
+        return self._batch.reused_prompt_tokens
+
+    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        ids = context.token_ids
+        if len(ids) >= self._config.max_position_embeddings and len(context.spans) > 1:
+            yield Chunk((), (), (), Finish.LENGTH)  # an agent's context is full: that is its limit, not a fault
+            return
+        request = self._request(ids, sampling)
+        pieces = self._tokenizer.pieces(context)
+        self._post(partial(self._submit, request))
+        try:
+            while True:
+                tokens = await request.take()
+                for version, group in itertools.groupby(tokens, lambda token: token.version):
+                    ids, logprobs, _, finishes = zip(*group, strict=True)
+                    text = [pieces.piece(i) for i in ids]
+                    if finishes[-1] is Finish.EOS:
+                        text[-1] = ""
+                    yield Chunk(tuple(text), ids, logprobs, finishes[-1], version)
+                if tokens[-1].finish is not None:
+                    return
+        finally:
+            await self._abort(request)
+
+    async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
+        """Go on with other weights, under Hugging Face names, from the next step on.
+
+        What streams under way have seen is read again; nothing from before is reused. ValueError if they do not fit.
+        """
+        await self._between_steps(partial(self._batch.update, weights, version))
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._inbox.put(lambda: None)
+        await self._ended()
+
+    async def _ended(self) -> None:
+        """Wait until nothing is decoded any more."""
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+        else:
+            self._settle()
+
+    def _request(self, ids: list[int], sampling: Sampling) -> _Stream:
+        """Check a prompt; EngineError if the model cannot read it."""
+        limit, size = self._config.max_position_embeddings, self._config.vocab_size
+        if not ids:
+            raise EngineError("the prompt is empty")
+        if len(ids) >= limit:
+            raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {limit}")
+        if max(ids) >= size:
+            raise EngineError(f"the prompt has an id {max(ids)}, but the model knows only {size}")
+        if sampling.stop not in self._stops:
+            self._stops[sampling.stop] = StopTokens(self._tokenizer, sampling.stop)
+        seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % 2**64
+        return _Stream(ids, sampling, seed, min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop])
+
+    def _post(self, work: Callable[[], None]) -> None:
+        """Let the decode thread do something between two steps. Raises EngineError."""
+        if self._closed:
+            raise EngineError("the engine is closed")
+        self._inbox.put(work)
+        if self._thread is None and not self._ticking:
+            self._ticking = True
+            asyncio.get_running_loop().call_soon(self._tick)
+
+    async def _between_steps(self, work: Callable[[], None]) -> None:
+        """Like `_post`, and wait until it is done, even when cancelled meanwhile. Raises what it raises."""
+        done: Future[None] = Future()
+
+        def settle() -> None:
+            try:
+                work()
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._post(settle)
+        await asyncio.shield(asyncio.wrap_future(done))
+
+    async def _abort(self, request: _Stream) -> None:
+        """When it returns, no further token is sampled for the request."""
+        if self._closed:
+            await self._ended()
+        elif not request.over:
+            await self._between_steps(partial(self._drop, [request]))
+
+    def _submit(self, request: _Stream) -> None:
+        self._open.add(request)
+        self._batch.submit(request)
+
+    def _drop(self, requests: list[_Stream]) -> None:
+        self._open.difference_update(requests)
+        self._batch.abort(requests)
+
+    def _run(self) -> None:
+        """The decode thread."""
+        while not self._closed:
+            if self._batch.busy and self._inbox.empty():
+                self._step()
+            else:
+                self._inbox.get()()
+        self._settle()
+
+    def _tick(self) -> None:
+        """The decode thread's work, a step at a time on the event loop."""
+        while not self._inbox.empty():
+            self._inbox.get()()
+        self._ticking = self._batch.busy and not self._closed
+        if self._ticking:
+            self._step()
+            asyncio.get_running_loop().call_soon(self._tick)
+
+    def _settle(self) -> None:
+        """Do what was asked for before the end, and fail what is still waited for."""
+        while not self._inbox.empty():
+            self._inbox.get()()
+        self._fail(EngineError("the engine was closed"))
+
+    def _step(self) -> None:
+        try:
+            self._deliver(self._batch.step())
+        except Exception as error:
+            self._fail(EngineError(f"decoding failed: {error!r}"))
+
+    def _fail(self, error: EngineError) -> None:
+        self._batch.clear()
+        for stream in self._open:
+            stream.over = True
+        self._deliver([(stream, error) for stream in self._open])
+        self._open.clear()
+
+    def _deliver(self, items: Sequence[tuple[_Stream, Token | EngineError]]) -> None:
+        """Hand out tokens, and wake up those who have seen all the earlier ones."""
+        sleeping: dict[asyncio.AbstractEventLoop, list[_Stream]] = {}
+        for stream, item in items:
+            if isinstance(item, Token) and item.finish is not None:
+                self._open.discard(stream)
+            stream.pending.append(item)
+            if not stream.told:
+                stream.told = True
+                sleeping.setdefault(stream.loop, []).append(stream)
+        for loop, streams in sleeping.items():
+            try:
+                loop.call_soon_threadsafe(_wake, streams)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                self._drop(streams)
+
+
+def _wake(streams: list[_Stream]) -> None:
+    for stream in streams:
+        stream.wake()

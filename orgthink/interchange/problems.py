@@ -1,0 +1,57 @@
+"""Problems as rows of the parquet files that verl reads (columns of verl 0.9.1).
+
+`orgthink.interchange.verl_data` reads them.
+
+Every field of a problem stands in one of verl's columns, so the problem can be rebuilt exactly, from the file or from
+what verl hands to an agent loop.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orgthink.episode import Problem
+from orgthink.errors import UserError
+from orgthink.interchange.verl_data import OURS
+from orgthink.store import write_whole
+from orgthink.tasks.from_file import pyarrow_for
+from orgthink.tasks.task import Split
+
+
+def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
+    """The row of a problem, which is number `index` of its file. UserError if its data are not JSON values."""
+    try:
+        truth = json.dumps(problem.data, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"problem {problem.id}: its data are not JSON values: {error}") from error
+    if json.loads(truth) != problem.data:
+        raise UserError(f"problem {problem.id}: its data are not JSON values: use lists, and texts as keys")
+    return {
+        "data_source": OURS + problem.task,
+        "prompt": [{"role": "user", "content": problem.text}],
+        "ability": problem.task,
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {
+            "split": split,
+            "index": index,
+            "id": problem.id,
+            "required": problem.required,
+        },
+    }
+
+
+def write(problems: Sequence[Problem], split: Split, file: Path) -> None:
+    """Write problems as a parquet file for verl. UserError if there are none, or one cannot be written."""
+    if not problems:
+        raise UserError(f"no problems to write to {file}")
+    arrow, parquet = pyarrow_for(file)
+    rows, content = [row_of(problem, split, index) for index, problem in enumerate(problems)], io.BytesIO()
+    try:
+        parquet.write_table(arrow.Table.from_pylist(rows), content)
+    except (ValueError, OverflowError) as error:  # half a surrogate pair, or a number past 64 bits
+        raise UserError(f"{file} cannot be written: {error}") from error
+    write_whole(file, content.getvalue())

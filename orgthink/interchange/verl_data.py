@@ -1,0 +1,155 @@
+"""Problems of the parquet files that verl reads (columns of verl 0.9.1).
+
+Rows of ours, which `orgthink export problems` writes, are the very same problems again, each of the task that it was.
+Of verl's own data sets, those with a short mathematical answer become problems of `math`. The file is the split: verl's
+scripts write one for training and one for testing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orgthink.episode import Grade, Problem
+from orgthink.errors import UserError
+from orgthink.tasks import TASKS
+from orgthink.tasks.from_file import again_and_again, parquet_rows, require_file
+from orgthink.tasks.math import MATH
+from orgthink.tasks.task import Solution, Split, Task
+
+T = TypeVar("T")
+
+OURS = "orgthink/"
+"""Before the name of the task in `data_source`."""
+
+MATHEMATICAL = (
+    "openai/gsm8k",
+    "lighteval/MATH",
+    "DigitalLearningGmbH/MATH-lighteval",
+    "HuggingFaceH4/MATH-500",
+    "math",
+    "math_dapo",
+    "math_dapo_reasoning",
+    "numina_aops_forum",
+    "numina_synthetic_math",
+    "numina_amc_aime",
+    "numina_synthetic_amc",
+    "numina_cn_k12",
+    "numina_olympiads",
+)
+"""Data sources that verl grades by a short mathematical answer (`utils/reward_score`), beside those named `aime…`."""
+
+ASKED = (
+    ("", ' Let\'s think step by step and output the final answer after "####".'),
+    ("", " Let's think step by step and output the final answer within \\boxed{}."),
+    (
+        "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+        "$Answer (without quotes) where $Answer is the answer to the problem.\n\n",
+        '\n\nRemember to put your answer on its own line after "Answer:".',
+    ),
+)
+"""What stands before and behind a question in GSM8K, MATH and DAPO. Each organization asks in its own way."""
+
+
+class VerlData:
+    """`verl:FILE`. A problem is graded by the task that it is of."""
+
+    name = "verl"
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.tasks: Mapping[str, Task] = TASKS
+        """Those that its problems may be of, by name."""
+
+    @cached_property
+    def rows(self) -> list[Problem]:
+        """Every problem of the file. UserError that names the file, and the row (the first is 1) if that is bad."""
+        problems = list(read(self._file))
+        for number, problem in enumerate(problems, 1):
+            if problem.task not in self.tasks:
+                raise UserError(f"{self._file}, row {number}: orgthink has no task {problem.task} to grade it")
+        if not problems:
+            raise UserError(f"{self._file} holds no problems")
+        return problems
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        """The rows of the file, whatever the split, again and again; in another order each time and for each seed."""
+        yield from again_and_again(self.rows, self.name, seed)
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        return self.tasks[problem.task].grade(problem, answer)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        return self.tasks[problem.task].solutions(problem, answer)
+
+
+def read(file: Path) -> Iterator[Problem]:
+    """The problems of one of verl's parquet files, in order.
+
+    UserError that names the file, and the row (the first is 1) if that is bad.
+    """
+    require_file(file)
+    columns = ("data_source", "prompt", "reward_model", "extra_info")
+    for number, row in enumerate(parquet_rows(file, columns), 1):
+        yield problem_of(row, f"{file}, row {number}")
+
+
+def problem_of(row: Mapping[str, Any], place: str) -> Problem:
+    """The problem of a row: of ours, the very same; of a data set of mathematics, one of the task `math`.
+
+    UserError that begins with `place` for a row of other data, or one that lacks something.
+    """
+    source = _told(row, "data_source", str, place)
+    truth = _told(row, "reward_model", dict, place).get("ground_truth")
+    if isinstance(truth, bool) or not isinstance(truth, str | int | float):
+        raise UserError(f"{place}: its reward_model has no ground_truth")
+    extra = row.get("extra_info")
+    extra = extra if isinstance(extra, Mapping) else {}
+    if not source.startswith(OURS):
+        return MATH.problem(*_mathematical(row, source, str(truth), extra, place))
+    try:
+        data = json.loads(str(truth))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place}: its ground truth is not JSON: {error}") from error
+    return Problem(
+        id=_told(extra, "id", str, place),
+        task=source.removeprefix(OURS),
+        text=_question(row, place),
+        required=_told(extra, "required", int, place),
+        data=_told({"data": data}, "data", dict, place),
+    )
+
+
+def _told(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
+    """What a row has under a name."""
+    value = row.get(name)
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    raise UserError(f"{place}: its {name} is {'missing' if value is None else f'no {kind.__name__}'}")
+
+
+def _question(row: Mapping[str, Any], place: str) -> str:
+    turns = _told(row, "prompt", list, place)
+    if [turn.get("role") if isinstance(turn, Mapping) else None for turn in turns] != ["user"]:
+        raise UserError(f"{place}: its prompt is not one turn of the user: leave out what others say")
+    return _told(turns[0], "content", str, place)
+
+
+def _mathematical(
+    row: Mapping[str, Any], source: str, truth: str, extra: Mapping[str, Any], place: str
+) -> tuple[str, str]:
+    """Question and answer: the question by itself if the row has it, else without the instructions around it."""
+    if source not in MATHEMATICAL and not source.startswith("aime"):
+        raise UserError(f"{place}: {source} has no short mathematical answers, and orgthink no task for it")
+    alone = extra.get("question") or extra.get("raw_problem")
+    question = alone if isinstance(alone, str) else _question(row, place)
+    for before, behind in ASKED:
+        if question.startswith(before) and question.endswith(behind):
+            question = question.removeprefix(before).removesuffix(behind)
+    question, answer = question.strip(), truth.strip()
+    if not question or not answer:
+        raise UserError(f"{place}: it has no {'answer' if question else 'question'}")
+    return question, answer

@@ -1,0 +1,35 @@
+"""Settings of the MarsRL paper (section 4.1), for a model folder of yours."""
+
+from __future__ import annotations
+
+from orgthink.recipes.jobs import Mars
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.mastered import Mastered
+
+
+def paper() -> Mars:
+    """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
+
+    Ours: the learning rate (missing in the text), steps, `live`, which tokens are mastered, and the bound of staleness,
+    which outputs of four segments do not reach. The paper also truncates its sampling (top-p, top-k); that biases the
+    importance ratio, so nothing truncates it here.
+    """
+    rollout = MarsRollout(
+        "math",
+        "paper",
+        max_tokens=65_536,
+        max_input=32_768,
+        segment=16_384,
+        temperature=0.85,
+        problems=128,
+        group=8,
+        live=16_384,
+    )
+    settings = MarsSettings(
+        rollout, steps=200, learning_rate=1e-6, warmup=0, decay=False, mastered=Mastered(entropy=0.2, probability=0.99)
+    )
+    room = {"gpu_memory_utilization": 0.3, "max_model_len": rollout.max_input + rollout.max_tokens}
+    return Mars(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
+
+
+PAPER = paper()

@@ -1,0 +1,33 @@
+"""A task whose answers another grader grades."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from orgthink.episode import Grade, Problem
+from orgthink.tasks.task import Solution, Split, Task
+
+Grader = Callable[[Problem, str], Grade]
+"""Grades the text of an answer to a problem. Exact and total: any text gets a grade, none raises."""
+
+
+class GradedBy:
+    """`TASK#GRADER`: the problems of a task, graded by a function."""
+
+    def __init__(self, task: Task, grader: Grader, name: str) -> None:
+        self.name = f"{task.name}#{name}"
+        self._task, self._grader = task, grader
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        return self._task.problems(split, seed)
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        return self._grader(problem, answer)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        return self._task.solutions(problem, answer)
+
+
+def exact(problem: Problem, answer: str) -> Grade:
+    """1 if the answer is the text of `data["answer"]`, white space at the ends apart, else 0."""
+    return Grade(int(answer.strip() == str(problem.data.get("answer", "")).strip()), problem.required)

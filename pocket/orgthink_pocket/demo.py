@@ -1,0 +1,101 @@
+"""`orgthink demo`: the main job on the shipped models, in a minute or two, without a GPU or a key."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from orgthink.cli.eval import Eval, conduct
+from orgthink.cli.run import Run
+from orgthink.cli.view import page
+from orgthink.errors import UserError
+from orgthink.evaluate import Evaluation
+from orgthink.store import RunFolder
+from orgthink.tools import bubblewrap as room
+
+CAPACITY, TOKENS = 4, 192
+"""A whole scan and its answer take about 300 tokens: this budget leaves a thinker alone half-done."""
+ROUNDS, WORDS = 4, 128
+"""Verifications at most, and a budget in which an expression is worked out twice."""
+AGENTS, REPLY = 9, 256
+"""At work at once: a manager and more than it can ask; and tokens of a reply, as many as tool use alone needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Watch one problem being solved, then compare on held-out problems, at the same token budget per agent: sequential
+    and parallel thinking after reinforcement learning, AsyncThink before and after it; then solver, verifier and
+    corrector before and after MarsRL, beside the solver's own answer; then a manager that calls tools and models
+    before and after ParaManager, beside a model that uses the tools itself. Starts afresh each time."""
+
+    n: int = 60
+    """Held-out problems; twice as many of the second comparison, whose outputs are short."""
+    out: Path = Path("runs/demo")
+    """Run folder, and two beside it that end in -marsrl and -paramanager; those of an earlier demo are replaced."""
+
+    def __call__(self) -> int:
+        Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
+        return (
+            compare(self.asyncthink(), self.out)
+            or compare(self.marsrl(), self._beside("marsrl"))
+            or (compare(self.paramanager(), self._beside("paramanager")) if runs_code() else 0)
+        )
+
+    def _beside(self, paper: str) -> Path:
+        return self.out.with_name(f"{self.out.name}-{paper}")
+
+    def asyncthink(self) -> Evaluation:
+        """Who organizes."""
+        return Eval(
+            model="pocket-sequential",
+            organizations=("sequential", "parallel", "untrained=asyncthink", "asyncthink"),
+            models=("untrained=pocket", "asyncthink=pocket-async"),
+            n=self.n,
+            capacity=CAPACITY,
+            max_tokens=TOKENS,
+        ).plan()
+
+    def marsrl(self) -> Evaluation:
+        """Who judges and corrects."""
+        return Eval(
+            task="arithmetic-mini",
+            model="pocket-mars",
+            organizations=("untrained=verifier_corrector", "marsrl=verifier_corrector"),
+            models=("untrained=pocket-roles",),
+            set=(f"rounds={ROUNDS}",),
+            n=2 * self.n,
+            max_tokens=WORDS,
+        ).plan()
+
+    def paramanager(self) -> Evaluation:
+        """Who is asked for what."""
+        return Eval(
+            task="arithmetic-mini+countdown-mini-single+ledger-mini",
+            model="pocket-manager",
+            organizations=("tool-use", "untrained=paramanager", "paramanager"),
+            models=("tool-use=pocket-tools", "untrained=pocket-manager-sft"),
+            n=self.n,
+            capacity=AGENTS,
+            max_tokens=REPLY,
+            renew=True,
+        ).plan()
+
+
+def runs_code() -> bool:
+    """Whether code can run here; says how to get what is missing."""
+    try:
+        room.check()
+    except UserError as error:
+        print(f"\nno table of ParaManager, which runs programs: {error}")
+        return False
+    return True
+
+
+def compare(plan: Evaluation, out: Path) -> int:
+    """Evaluate afresh, print the table, write the page; returns the exit code."""
+    print()
+    code = asyncio.run(conduct(plan, out, overwrite=True))
+    folder = RunFolder.open(out)
+    print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")
+    return code

@@ -1,0 +1,127 @@
+"""Trainings of the pocket models: from scratch, in roles, and in calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.recipes.jobs import FromModel, Report, model_folder
+from orgthink.store import RunFolder
+from orgthink.training.models import chosen, open_trainable, precision
+from orgthink.training.rows import Row, row_of
+from orgthink.training.sft import Course, SftSettings, train
+from orgthink_pocket import model as pocket
+from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.lessons import rehearsals
+from orgthink_pocket.lessons import roles as role_lessons
+from orgthink_pocket.lessons import tools as tool_lessons
+
+
+@dataclass(frozen=True, slots=True)
+class Pocket:
+    """The pocket model, from scratch."""
+
+    settings: SftSettings
+    """How."""
+    forks: bool = True
+    """Whether its lessons show organizers and workers."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or whichever is there."""
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def require(self) -> None:
+        chosen(self.device)
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
+        return train(course, self.settings, folder, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles(FromModel):
+    """The pocket model, taught the roles of solver, verifier and corrector: the cold start of MarsRL."""
+
+    settings: SftSettings
+    """How."""
+    lessons: role_lessons.Course = "form"
+    """First `skill`, then `form`."""
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+
+        tokenizer, (eos,) = _pocket_tokenizer(folder.path / "tokenizer")
+
+        def rows(seed: int, pool: int) -> Iterator[Row]:
+            return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
+
+        device, dtype = chosen(self.device), precision(self.dtype)
+        model = open_trainable(model_folder(self.model), self.lora, dtype, device, self.settings.seed)
+        course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+        return train(course, self.settings, folder, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls(FromModel):
+    """A pocket model with the vocabulary of calls, taught to use tools, or to manage those who do: ParaManager's."""
+
+    settings: SftSettings
+    """How."""
+    lessons: Literal["tools", "manager"] = "manager"
+    """Whose."""
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+
+        pocket_tools.write_folder(folder.path / "tokenizer")
+        tokenizer = Tokenizer(folder.path / "tokenizer")
+
+        def managing(seed: int, pool: int) -> Iterator[Row]:
+            return map(row_of, rehearsals.lessons(seed, pool, tokenizer))
+
+        def using(seed: int, pool: int) -> Iterator[Row]:
+            return tool_lessons.lessons(seed, pool, tokenizer)
+
+        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(chosen(self.device))
+        rows = managing if self.lessons == "manager" else using
+        write_folder = partial(pocket_tools.write_folder, lessons=self.lessons)
+        course = Course(model, rows, write_folder, pocket.vocabulary().index(pocket.PAD))
+        return train(course, self.settings, folder, report)
+
+
+def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
+    """The pocket model's tokenizer, written to a folder, and the tokens that end its texts."""
+
+    pocket.write_folder(folder)
+    tokenizer = Tokenizer(folder)
+    return tokenizer, frozenset(tokenizer.eos_ids)
+
+
+def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -> Course:
+    """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
+
+    tokenizer, (eos,) = _pocket_tokenizer(folder)
+
+    def rows(seed: int, pool: int) -> Iterator[Row]:
+        for traces in pocket.lessons(seed, pool, forks=forks):
+            for trace in traces:
+                yield row_of(trace, tokenizer.encode, eos)
+
+    model = Qwen3(pocket.CONFIG)
+    model.initialise(torch.Generator().manual_seed(seed))
+    return Course(model.to(chosen(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))

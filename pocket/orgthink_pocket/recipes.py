@@ -1,0 +1,158 @@
+"""Recipes of the pocket models. The folders of the three papers in experiments/ describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
+from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.recipes.jobs import Mars, Policy
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.rewards.paramanager import Gate, ParaManagerReward
+from orgthink.runtime.budget import Limits
+from orgthink.training.episodes import RlSettings
+from orgthink.training.marsrl.choose import Strategy
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.marsrl.streams import ROLES, Role
+from orgthink.training.policy_loss import PolicyLoss
+from orgthink.training.rollout import Rollout
+from orgthink.training.sft import SftSettings
+from orgthink_pocket.jobs import Calls, Pocket, Roles
+from orgthink_pocket.tool_model import AGENT_TOKENS, MANAGING, POOL
+
+MARS_STEPS = 40
+"""Of every run of MarsRL on the pocket model."""
+MINI_STEPS = 60
+"""Of every run of the pocket model, so that methods are compared after the same training."""
+PARA_STEPS = 8
+"""Of every run of the pocket manager."""
+
+
+def mini(
+    organization: str = "asyncthink", *, budget: int = 192, weight: float = 0.2, model: str | None = "pocket"
+) -> Policy:
+    """The pocket model on `countdown-mini`, at a budget in tokens for each agent; `weight` is λ."""
+    alone = organization == "sequential"
+    capacity, weight = (1, 0.0) if alone else (4, weight)
+    return Policy(
+        RlSettings(
+            Rollout(
+                "countdown-mini",
+                OrganizationSpec(organization, {"prompts": "pocket"}),
+                Limits(capacity=capacity, agent_tokens=budget),
+                max_tokens=budget,
+                problems=32,
+                group=8,
+            ),
+            steps=MINI_STEPS,
+            learning_rate=5e-4,
+            minibatches=4,
+            reward=AsyncThinkReward(weight=weight),
+            drift=1e-3,
+        ),
+        model=model,
+    )
+
+
+def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...] = ROLES, tokens: int = 128) -> Mars:
+    """MarsRL of the pocket model, at a budget in tokens for each output.
+
+    The divergence term keeps its arithmetic: without it a verifier learns to work out other values than those that it
+    is shown, and what it unlearns the solver has lost as well.
+    """
+    rollout = MarsRollout(
+        task,
+        "pocket",
+        max_tokens=tokens,
+        max_input=256,
+        temperature=0.85,
+        problems=16,
+        strategy=strategy,
+        roles=roles,
+    )
+    settings = MarsSettings(
+        rollout, steps=MARS_STEPS, learning_rate=2e-4, minibatches=2, loss=PolicyLoss(kl=0.1), drift=1e-3
+    )
+    return Mars(settings, model="pocket-roles")
+
+
+def managed(*, calls: int = 4, pool: Mapping[str, str] = POOL) -> OrganizationSpec:
+    """The organization of the pocket manager."""
+    settings = {"prompts": "pocket", "pool": dict(pool), "calls": calls, **MANAGING}
+    return OrganizationSpec("paramanager", settings)
+
+
+def paramanager(
+    *,
+    calls: int = 4,
+    pool: Mapping[str, str] = POOL,
+    diversity: float = 0.5,
+    cost_target: float = 8.0,
+    gate: Gate = "correct",
+    model: str | None = "pocket-manager-sft",
+) -> Policy:
+    """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail.
+
+    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right. Diversity
+    weighs half: at full weight it asks agents where a program would do. And it is kept close to what it starts from: a
+    model of a million parameters copies less exactly the further it goes.
+    """
+    organization = managed(calls=calls, pool=pool)
+    rollout = Rollout(
+        "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini@1/2",
+        replace(organization, settings=organization.settings | {"faults": {"rate": 0.1}}),
+        Limits(capacity=9),
+        max_tokens=128,
+        problems=16,
+        group=8,
+        models={name: RoleSpec(EngineSpec(name), Sampling(AGENT_TOKENS)) for name in pool},
+        roles=("manager",),
+    )
+    settings = RlSettings(
+        rollout,
+        steps=PARA_STEPS,
+        learning_rate=2e-4,
+        warmup=2,
+        minibatches=2,
+        loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.1),
+        reward=ParaManagerReward(diversity=diversity, gate=gate, length_target=320, cost_target=cost_target),
+        delta=1e-6,
+        mixed=True,
+        drift=1e-3,
+    )
+    return Policy(settings, model=model)
+
+
+POCKET = Pocket(SftSettings(steps=8_000, learning_rate=3e-3))
+"""Trains the shipped base from scratch."""
+PLAIN = Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False)
+"""A base that has never seen a Fork."""
+SKILLS = Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket")
+ROLES_SFT = Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50))
+TOOLS = Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles")
+REHEARSED = Calls(SftSettings(steps=7_000, learning_rate=2e-3), model="pocket-roles")
+
+ASYNCTHINK = mini()
+SEQUENTIAL = mini("sequential")
+SEQUENTIAL_LONG = mini("sequential", budget=480)
+NO_CONCURRENCY = mini(weight=0.0)
+NO_SFT = mini(model=None)
+
+MARSRL = marsrl("arithmetic-mini")
+MARSRL_RANDOM = marsrl("arithmetic-mini", strategy="random")
+MARSRL_BALANCED = marsrl("arithmetic-mini", strategy="balanced")
+MARSRL_SOLVER = marsrl("arithmetic-mini", roles=("solver",))
+MARSRL_VC = marsrl("arithmetic-mini", roles=("verifier", "corrector"))
+MARSRL_COUNTDOWN = marsrl("countdown-mini-single", tokens=256)
+
+PARAMANAGER = paramanager()
+PARAMANAGER_SERIAL = paramanager(calls=1)
+PARAMANAGER_MONO = paramanager(pool={"pocket-tools": POOL["pocket-tools"]})
+PARAMANAGER_UNGATED = paramanager(gate="none")
+PARAMANAGER_NO_DIVERSITY = paramanager(diversity=0.0)
+PARAMANAGER_NO_SFT = paramanager(model="pocket-tools")
+PARAMANAGER_COST_4 = paramanager(cost_target=4.0)
+PARAMANAGER_COST_12 = paramanager(cost_target=12.0)
+PARAMANAGER_COST_16 = paramanager(cost_target=16.0)

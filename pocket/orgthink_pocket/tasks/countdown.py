@@ -1,0 +1,14 @@
+"""`countdown-mini` and its single-solution form: countdown in the size of the pocket models."""
+
+from __future__ import annotations
+
+from orgthink.tasks.countdown import Countdown, CountdownSize
+
+COUNTDOWN_MINI = Countdown(
+    "countdown-mini", CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, guaranteed=3)
+)
+COUNTDOWN_MINI_SINGLE = Countdown(
+    "countdown-mini-single",
+    CountdownSize(largest=15, given=5, targets=(10, 60), held_out=10, required=1, guaranteed=3),
+    like="countdown-mini",
+)

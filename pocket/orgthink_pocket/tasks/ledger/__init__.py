@@ -1,0 +1,108 @@
+"""`ledger-mini`: expressions in which some numbers are prices that have to be looked up.
+
+The prices stand in the text files beside this module, one file a town, which are also the project's own small corpus
+for search. Nobody can know a price without it: `test` problems are about prices that no `train` problem mentions.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from orgthink.episode import Problem
+from orgthink.tasks.task import Split
+from orgthink_pocket.tasks.arithmetic import OPERANDS, Arithmetic, expression
+
+FOLDER = Path(__file__).parent
+"""Where the prices stand."""
+LOOKED_UP = (1, 3)
+"""Fewest and most prices of a problem."""
+
+PRICE = re.compile(r"([a-z]+) in ([a-z]+) costs (\d+) coins")
+"""How the corpus tells a price: item, town, coins."""
+
+_NAME = re.compile(r"[a-z]+ [a-z]+")
+
+
+class Entry(NamedTuple):
+    """A price."""
+
+    item: str
+    """What is sold."""
+    town: str
+    """Where."""
+    coins: int
+    """What it costs there."""
+
+    @property
+    def name(self) -> str:
+        """As problems name it."""
+        return f"{self.item} {self.town}"
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Every price of the corpus."""
+    found = (told for file in sorted(FOLDER.glob("*.txt")) for told in PRICE.findall(file.read_text()))
+    return tuple(Entry(item, town, int(coins)) for item, town, coins in found)
+
+
+def named(question: str) -> list[str]:
+    """Names of the prices in a terse question, such as `copper lyon`, each once and in its order."""
+    return list(dict.fromkeys(_NAME.findall(question)))
+
+
+@cache
+def _by_coins(split: Split) -> dict[int, list[Entry]]:
+    """The prices of a split, by their coins: a fifth, by a hash of their names, is held out for `test`."""
+    prices: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in entries():
+        if (zlib.crc32(entry.name.encode()) % 5 == 0) == (split == "test"):
+            prices[entry.coins].append(entry)
+    return dict(prices)
+
+
+class Ledger(Arithmetic):
+    """Graded like arithmetic: the answer is a number and nothing else."""
+
+    name = "ledger-mini"
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        rng = random.Random(f"{self.name} {split} {seed}")
+        prices = _by_coins(split)
+        while True:
+            found = expression(rng, rng.randint(*OPERANDS))
+            if found is None:
+                continue
+            tokens, value = found
+            priced = [at for at, token in enumerate(tokens) if token.isdigit() and prices.get(int(token))]
+            count = rng.randint(*LOOKED_UP)
+            if len(priced) < count:
+                continue
+            chosen = {at: rng.choice(prices[int(tokens[at])]) for at in rng.sample(priced, count)}
+            yield self.ledger_problem(tokens, chosen, value)
+
+    def ledger_problem(self, tokens: list[str], prices: dict[int, Entry], value: int) -> Problem:
+        """The expression of these tokens, some of which are named as prices; `value` is what it is worth."""
+        terse = [prices[at].name if at in prices else token for at, token in enumerate(tokens)]
+        told = [f"(price of {p.item} in {p.town})" if (p := prices.get(at)) else tok for at, tok in enumerate(tokens)]
+        return Problem(
+            id=f"{self.name}/{'-'.join(terse).replace(' ', '_')}",
+            task=self.name,
+            text=f"Compute {' '.join(told)} with the prices of the ledger, in coins.\n"
+            "Write only the number in the answer.",
+            data={
+                "expression": " ".join(tokens),
+                "value": value,
+                "prices": [[prices[at].item, prices[at].town] for at in sorted(prices)],
+            },
+        )
+
+
+LEDGER_MINI = Ledger()

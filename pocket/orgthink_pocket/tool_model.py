@@ -1,0 +1,111 @@
+"""The pocket models that call tools: a larger vocabulary, in which the pieces of a call's JSON are tokens.
+
+The text is the same as any model's (`orgthink.grammar.toolcall`), character by character; a model of a million
+parameters only gets to write it in fewer steps. A piece may still be out of place: then the call cannot be read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from tokenizers import AddedToken, Tokenizer
+
+from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.grammar.toolcall import CallStatus
+from orgthink.tools.toolbox import FINAL, TOOLS
+from orgthink_pocket import model as pocket
+from orgthink_pocket.tasks.ledger import entries
+
+MODELS = tuple(f"m{i}" for i in range(1, 7))
+"""Ids that models of a pool may have."""
+WORDS = (
+    "<reasoning>", "</reasoning>", "<code>", "</code>", "<query>", "</query>", "print",
+    "left", "final", "look", "compute", "ask", "answers", "reviewer", "coder", "finder",
+    "ledger", "in", "costs", "coins", "review", "code", "nothing", "found", "injected", "fault",
+)  # fmt: skip
+"""Of managers and their agents; the names of the ledger follow."""
+PIECES = (
+    '<tool_call>\n{"name": "',
+    '", "arguments": {"model_id": "',
+    '", "arguments": {"code": "print(',
+    '", "arguments": {"query_list": ["',
+    '", "arguments": {}}\n</tool_call>\n',
+    '", "subtask": "',
+    '", "',
+    ')"}}\n</tool_call>\n',
+    '"}}\n</tool_call>\n',
+    '"]}}\n</tool_call>\n',
+    '<tool_response>\n{"name": "',
+    *(f'", "status": "{status}", "value": "' for status in CallStatus),
+    '"}\n</tool_response>\n',
+    "\\n",
+    "==",
+    "True",
+    "False",
+    *TOOLS,
+    FINAL,
+    *MODELS,
+)
+"""Of calls and responses: tokens that stand in the text as they are, without a space before them."""
+
+
+def vocabulary() -> list[str]:
+    """All tokens in the order of their ids; those of the pocket models come first."""
+    names = dict.fromkeys(name for entry in entries() for name in (entry.item, entry.town))
+    return list(dict.fromkeys([*pocket.vocabulary(), *WORDS, *names, *PIECES]))
+
+
+def build_tokenizer() -> Tokenizer:
+    """One token a word or piece. A piece is taken wherever it stands; what it leaves of a word is unknown."""
+    words = [word for word in vocabulary() if word not in PIECES]
+    tokenizer = pocket.build_tokenizer(words)
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in PIECES])
+    return tokenizer
+
+
+CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
+"""Of the pocket model, but for its vocabulary."""
+
+
+POOL = {"pocket-mars": "arithmetic", "pocket": "countdown", "pocket-tools": "code review"}
+"""Frozen models of the pocket manager, and what it is told of them; the first is the default. They differ in skill and
+in cost: at countdown `pocket` is right far more often than `pocket-mars`, and writes three times as much."""
+AGENT_TOKENS = 352
+"""Of each agent of the pool: `pocket` finds no solution of a countdown after more."""
+USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}}
+"""Settings of whoever calls tools, which the context of a pocket model has room for."""
+MANAGING: dict[str, Any] = {**USING, "rounds": 12, "aliases": True, "brief": True, "echo": True}
+"""Settings of managers, beside their pool: one that makes one call a round has rounds enough to ask four agents, check
+what they say and ask again."""
+
+Lessons = Literal["tools", "manager"]
+"""Who is taught: one that uses tools, or one that manages those who do."""
+
+MADE_FOR: dict[Lessons, dict[str, Any]] = {
+    "tools": {"organizations": {"tool-use": USING}},
+    "manager": {
+        "organizations": {"paramanager": {"pool": POOL, **MANAGING}},
+        "roles": {name: {"model": name, "max_tokens": AGENT_TOKENS} for name in POOL},
+    },
+}
+"""What orgthink.json says beside the prompt style."""
+
+
+def write_folder(folder: Path, lessons: Lessons = "manager") -> None:
+    """Everything of a model folder but the weights."""
+    pocket.write_folder(folder, CONFIG, build_tokenizer(), MADE_FOR[lessons])
+
+
+def widened(base: Path, seed: int) -> Qwen3:
+    """The weights of a pocket model, with random embeddings, drawn from `seed`, for tokens that it does not know."""
+    known, model = Qwen3.load(base), Qwen3(CONFIG)
+    model.initialise(torch.Generator().manual_seed(seed))
+    weights = known.to_hf()
+    for name, weight in model.to_hf().items():
+        rows = weights[name]
+        weights[name] = rows if rows.shape == weight.shape else torch.cat([rows, weight[len(rows) :]])
+    model.from_hf(weights)
+    return model

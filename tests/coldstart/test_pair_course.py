@@ -1,0 +1,152 @@
+"""Supervised fine-tuning on pairs: what is trained, with any model, and exact resumption."""
+
+import json
+import signal
+from dataclasses import replace
+
+import pytest
+import random_model as dry_run
+import torch
+from architectures import tiny
+from safetensors.torch import load_file
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from orgthink.coldstart.pair_course import end_of_text, rows_of, sft_course, shuffled, stretches
+from orgthink.coldstart.pairs import Pair, write
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Message
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+from orgthink.training import checkpoint
+from orgthink.training.batches import POOL
+from orgthink.training.models import LoraSettings
+from orgthink.training.rows import Row
+from orgthink.training.sft import SftSettings, train
+
+BEGUN = " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1> ! 1 + 2 ; </JOIN-1>"
+PAIRS = [
+    Pair("organizer countdown 1 2 = 3", " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1>", "organizer", last=False),
+    Pair(f"organizer countdown 1 2 = 3{BEGUN}", " <ANSWER> 1 + 2 </ANSWER>", "organizer", said=len(BEGUN)),
+    Pair("worker countdown 1 2 = 3 subtask scan +", " <RETURN> ! 1 + 2 ; </RETURN>", "worker"),
+]
+SETTINGS = SftSettings(steps=6, warmup=2, batch_rows=8, batch_tokens=100, save_every=2, learning_rate=1e-2)
+LORA = LoraSettings(rank=2, dropout=0.3)
+
+
+@pytest.fixture
+def chat(tmp_path):
+    """A folder with a chat template."""
+    architecture = replace(dry_run.QWEN3_4B, vocab_size=300, hidden_size=16, intermediate_size=16, head_dim=4)
+    return dry_run.write_random_model(tmp_path / "chat", architecture, layers=1, dtype="float32")
+
+
+@pytest.fixture
+def rows_file(tmp_path):
+    write(tmp_path / "rows.jsonl", PAIRS)
+    return tmp_path / "rows.jsonl"
+
+
+def test_the_query_is_masked_and_the_response_trained(tmp_path):
+    folder = tiny(tmp_path)
+    tokenizer = Tokenizer(folder)
+    rows = rows_of(PAIRS, tokenizer, end_of_text(tokenizer, folder))
+    for pair, row in zip(PAIRS, rows, strict=True):
+        trained = [token for token, on in zip(row.token_ids, row.trained, strict=True) if on]
+        seen = [token for token, on in zip(row.token_ids, row.trained, strict=True) if not on]
+        assert tokenizer.decode(seen).strip() == pair.query
+        assert tokenizer.decode(trained) == pair.response + "<eos>" * pair.last
+        assert row.trained == (False,) * len(seen) + (True,) * len(trained)
+
+
+def test_only_the_prompt_goes_through_the_template(chat):
+    tokenizer = Tokenizer(chat)
+    end = end_of_text(tokenizer, chat)
+    assert tokenizer.decode([end]) == dry_run.END
+    first, second, _ = (tokenizer.decode(row.token_ids) for row in rows_of(PAIRS, tokenizer, end))
+    asked = tokenizer.prompt((Message("user", PAIRS[0].query),)).text
+    assert asked.startswith(dry_run.TURN) and first == asked + PAIRS[0].response
+    assert second == asked + BEGUN + PAIRS[1].response + dry_run.END
+
+
+def test_what_joins_brought_is_encoded_alone():
+    assert list(stretches(BEGUN)) == [
+        " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1>",
+        " ! 1 + 2 ; </JOIN-1>",
+    ]
+    assert list(stretches("")) == []
+
+
+def test_every_row_comes_once_an_epoch():
+    rows = [Row((i,), (True,)) for i in range(7)]
+    stream = shuffled(rows, 0, 0)
+    drawn = [next(stream) for _ in range(POOL + 20)]
+    for start in range(0, POOL, 7):
+        assert {row.token_ids for row in drawn[start : start + 7]} == {row.token_ids for row in rows}
+    later = shuffled(rows, 0, 1)
+    assert [next(later) for _ in range(20)] == drawn[POOL:]
+    assert drawn[:7] != drawn[7:14]
+
+
+def folder(path):
+    return RunFolder.open(path) if path.exists() and any(path.iterdir()) else RunFolder.create(path, "train", SETTINGS)
+
+
+def metrics(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+@pytest.mark.parametrize(("kind", "lora"), [("Llama", None), ("Llama", LORA), ("Qwen3", LORA), ("Qwen3", None)])
+def test_ctrl_c_saves_and_the_run_goes_on_exactly(tmp_path, rows_file, kind, lora):
+    base = tiny(tmp_path / "base", kind)
+
+    def go(name):
+        return train(sft_course(base, rows_file, lora), SETTINGS, folder(tmp_path / name), lambda line: None)
+
+    whole, steps = go("whole"), 0
+
+    def interrupt(optimizer, args, kwargs):
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    hook = register_optimizer_step_post_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        go("cut")
+    hook.remove()
+    assert checkpoint.saved(tmp_path / "cut")[-1].name == "step-000003"
+    cut = go("cut")
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+    assert metrics(tmp_path / "whole")[-1]["loss"] < metrics(tmp_path / "whole")[0]["loss"]
+    (a, b) = (load_file(folder / "model" / "model.safetensors") for folder in (whole, cut))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert Tokenizer(whole / "model").eos_ids == Tokenizer(base).eos_ids
+    assert (whole / "model" / "adapter").exists() == (lora is not None)
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(tmp_path, rows_file):
+    base = tiny(tmp_path / "base", "Qwen3")
+    lines = []
+    for name, tokens in (("parts", 30), ("whole", 10_000)):
+        settings = replace(SETTINGS, steps=1, batch_tokens=tokens)
+        train(sft_course(base, rows_file), settings, folder(tmp_path / name), lines.append)
+    assert lines[0]["loss"] == pytest.approx(lines[1]["loss"], rel=1e-5)
+    assert lines[0]["gradient_norm"] == pytest.approx(lines[1]["gradient_norm"], rel=1e-4)
+    assert lines[0]["trained_tokens"] == lines[1]["trained_tokens"]
+
+
+def test_bad_input_is_named(tmp_path, rows_file):
+    base = tiny(tmp_path / "base", max_position_embeddings=20)
+    with pytest.raises(UserError, match=r"rows\.jsonl, row 2: .* tokens, but the model's context is 20"):
+        sft_course(base, rows_file)
+    write(tmp_path / "empty.jsonl", [PAIRS[0], replace(PAIRS[0], response=" ")])
+    with pytest.raises(UserError, match=r"empty\.jsonl, row 2: the response has no tokens"):
+        sft_course(base, tmp_path / "empty.jsonl")
+    with pytest.raises(UserError, match=r"no tokenizer\.json"):
+        sft_course(tmp_path, rows_file)
+    (base / "generation_config.json").unlink()
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "eos_token_id"}))
+    with pytest.raises(UserError, match="eos_token_id"):
+        sft_course(base, rows_file)

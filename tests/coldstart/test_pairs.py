@@ -1,0 +1,132 @@
+"""Pairs go to lines and to parquet and come back; a row that is none is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orgthink.coldstart.pairs import Pair, pairs_of, read_pairs, write
+from orgthink.episode import Episode, Origin, Problem, Span, Trace
+from orgthink.errors import UserError
+
+PAIR = Pair("ask said", "more", "organizer", "p", "p|teacher|0", 1, "m", said=5, last=False)
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1)
+pairs = st.builds(Pair, texts, texts, texts, texts, texts, st.integers(0, 99), texts, last=st.booleans())
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(some=st.lists(pairs, min_size=1))
+def test_what_is_written_is_read(name, tmp_path: Path, some: list[Pair]):
+    write(tmp_path / name, [*some, PAIR])
+    assert read_pairs(tmp_path / name) == [*some, PAIR]
+    assert list(tmp_path.iterdir()) == [tmp_path / name]
+
+
+def test_half_a_surrogate_pair_is_the_same_in_both(tmp_path: Path):
+    for name in ("a.jsonl", "a.parquet"):
+        write(tmp_path / name, [replace(PAIR, response="a\ud83d")])
+        assert read_pairs(tmp_path / name)[0].response == "a?"
+
+
+def test_rows_of_other_programs_need_a_query_and_a_response_only(tmp_path: Path):
+    rows = [{"query": "q", "response": "r", "source": "web", "role": None}, {"query": "é", "response": "<A> "}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        assert read_pairs(tmp_path / name) == [Pair("q", "r"), Pair("é", "<A> ")]
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"query": "q"}, "response: Field required"),
+        ({"query": "q", "response": None}, "response: Field required"),
+        ({"response": "r"}, "query: Field required"),
+        ({"other": "r"}, "query: Field required"),
+        ({"query": "q", "response": ""}, "the response is empty"),
+        ({"query": "", "response": "r"}, "the query is empty"),
+        ({"query": "q", "response": 5}, "response: Input should be a valid string"),
+        ({"query": "q", "response": "r", "said": 1}, "said is 1, but the query has 1 characters and a prompt"),
+        ({"query": "q", "response": "r", "said": -1}, "said is -1"),
+    ],
+)
+def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):
+    rows = [{"query": "q", "response": "r"}, {"query": "q", "response": "r"}, row]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match=rf"a\.jsonl, row 3: .*{says}"):
+        read_pairs(tmp_path / "a.jsonl")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=rf"a\.parquet, row 1: .*{says}"):
+        read_pairs(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"query": "q", "response": "r"}\n{"query": "q", "resp', "row 2: not JSON"),
+        (b'{"query": "q", "response": "r"}\n\xff\n', "row 2: not JSON"),
+        (b"[" * 100_000, "row 1: not JSON"),
+        (b"5\n", "row 1: not an object with a query and a response"),
+        (b"", "holds no query-response pairs"),
+    ],
+)
+def test_what_is_no_row_is_named(tmp_path: Path, content, says):
+    (tmp_path / "a.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=says) as error:
+        read_pairs(tmp_path / "a.jsonl")
+    assert str(tmp_path / "a.jsonl") in str(error.value)
+
+
+def test_a_file_that_is_not_there_or_not_parquet(tmp_path: Path):
+    with pytest.raises(UserError, match=r"no file of query-response pairs at .*a\.parquet"):
+        read_pairs(tmp_path / "a.parquet")
+    (tmp_path / "a.parquet").write_text("nothing of the kind")
+    with pytest.raises(UserError, match=r"a\.parquet cannot be read as parquet"):
+        read_pairs(tmp_path / "a.parquet")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path):
+    code = f"""
+import sys
+sys.modules["pyarrow"] = None
+from pathlib import Path
+from orgthink.coldstart.pairs import Pair, has_parquet, write
+write(Path({str(tmp_path)!r}) / "a.jsonl", [Pair("q", "r")])
+write(Path({str(tmp_path)!r}) / "a.parquet", [Pair("q", "r")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'orgthink[data]', or use .jsonl" in done.stderr.splitlines()[-1]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_spans_that_were_sampled_in_one_go_are_one_response():
+    sampled, injected = Origin.SAMPLED, Origin.INJECTED
+    parts = [
+        (Origin.PROMPT, "ask"),
+        (sampled, " a"),
+        (sampled, " <JOIN-1>"),
+        (injected, " r </JOIN-1>"),
+        (sampled, "b"),
+    ]
+    cut = [*parts[:3], (injected, " r </JOIN-1>")]
+    traces = tuple(
+        Trace(name, name, None, tuple(Span(origin, text, 1) for origin, text in spans))
+        for name, spans in (("organizer", parts), ("worker", cut))
+    )
+    episode = Episode("e", Problem("p", "t", ""), "asyncthink", 2, traces)
+    assert pairs_of(episode, "m") == [
+        Pair("ask", " a <JOIN-1>", "organizer", "p", "e", 0, "m", said=0, last=False),
+        Pair("ask a <JOIN-1> r </JOIN-1>", "b", "organizer", "p", "e", 1, "m", said=23, last=True),
+        Pair("ask", " a <JOIN-1>", "worker", "p", "e", 2, "m", said=0, last=False),
+    ]

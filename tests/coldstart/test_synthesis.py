@@ -1,0 +1,370 @@
+"""From problems to rows: a teacher on a script, on a real server and as a program, and every way to be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from loopback import answers, hangs, loopback, says
+from orgthink_pocket.lessons.asyncthink import organizer
+from rule_engine import RuleEngine
+from transcripts import asked_for, planned, transcript
+
+from orgthink.cli import main
+from orgthink.coldstart.pairs import read_pairs
+from orgthink.coldstart.prompts import synthesis
+from orgthink.coldstart.synthesis import Harvest, Synthesis, problems, synthesise
+from orgthink.coldstart.teachers import model_teacher, plan_of, request
+from orgthink.coldstart.transcript import read_transcript
+from orgthink.engines import EngineSpec
+from orgthink.engines.engine import Engine
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Problem, Sampling
+from orgthink.errors import UserError
+from orgthink.grammar.actions import Answer, Join, Return
+from orgthink.grammar.asyncthink import Keys, organizer_scanner, worker_scanner
+from orgthink.store import RunFolder
+from orgthink.tasks import TASKS
+
+
+def plan_for(n: int, **settings) -> Synthesis:
+    return Synthesis("arithmetic-mini", n, EngineSpec("scripted"), **{"capacity": 3, "concurrency": 1, **settings})
+
+
+def right(plan: Synthesis, problem: Problem) -> str:
+    return transcript(plan_of(problem, plan.capacity, plan.seed), str(problem.data["value"]))
+
+
+def by_rule(context: str) -> str:
+    """A teacher that follows every plan, whatever the question."""
+    return transcript(asked_for(context))
+
+
+async def taught(plan: Synthesis, engine: Engine, folder: RunFolder, **how) -> Harvest:
+    return await synthesise(plan, model_teacher(engine, plan.sampling, plan.capacity, plan.seed), folder, **how)
+
+
+def new(path: Path, plan: Synthesis) -> RunFolder:
+    return RunFolder.create(path, "synth", plan)
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """What is a function of the records."""
+    names = ("pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json")
+    return {name: (path / name).read_bytes() for name in names}
+
+
+BAD = [
+    ("LAYOUT", "=== ORGANIZER ===", "Organizer:"),
+    ("STRUCTURE", "<ANSWER>", "<FORK-9>x</FORK-9> <JOIN-9> x </JOIN-9> <ANSWER>"),
+    ("WORKERS", "=== SUBTASK 1 ===", "=== SUBTASK 7 ===\nx\n=== WORKER 7 ===\nx <RETURN>x</RETURN>\n=== SUBTASK 1 ==="),
+    ("JOIN_TEXT", "found 1 </JOIN-1>", "lost 1 </JOIN-1>"),
+    ("SUB_QUERY", "</FORK-1>", " more</FORK-1>"),
+    ("NO_RETURN", "<RETURN>thought found 1</RETURN>", "thought"),
+    ("NO_ANSWER", "<ANSWER>", "<ANSWER></ANSWER> <ANSWER>"),
+    ("MALFORMED_TAG", "</FORK-1>", ""),
+    ("DUPLICATE_FORK", "<FORK-1>", "<FORK-1>a</FORK-1> <FORK-1>"),
+    ("POOL_OVERFLOW", "<FORK-1>", "<FORK-7>a</FORK-7> <FORK-8>a</FORK-8> <FORK-9>a</FORK-9> <FORK-1>"),
+    ("UNKNOWN_JOIN", "<ANSWER>", "<JOIN-8> x </JOIN-8> <ANSWER>"),
+    ("AFTER_END", "</ANSWER>", "</ANSWER> The end."),
+    ("TRUNCATED", "apart", "word " * 400),
+    ("WRONG_ANSWER", "<ANSWER>", "<ANSWER>-"),
+]
+
+
+async def test_a_scripted_teacher_every_way_to_be_dropped_is_counted(tmp_path: Path):
+    plan = plan_for(len(BAD) + 3, correct_only=True, sampling=Sampling(300, seed=0))
+    *some, last = problems(plan).values()
+    turns = [Turn(right(plan, problem), when=f"\n{problem.text}\n", seconds=0) for problem in (last, *some[:2])]
+    for problem, (_, old, wrong) in zip(some[2:], BAD, strict=True):
+        assert old in right(plan, problem)
+        turns.append(Turn(right(plan, problem).replace(old, wrong), when=f"\n{problem.text}\n", seconds=0))
+    engine, folder = ScriptedEngine(turns), new(tmp_path / "run", plan)
+    harvest = await taught(plan, engine, folder)
+    await engine.aclose()
+    summary = json.loads((folder.path / "synth.json").read_text())
+    assert summary == harvest.summary()
+    assert summary["dropped"] == {reason: 1 for reason, _, _ in sorted(BAD)}
+    assert (summary["problems"], summary["done"], summary["kept"], summary["failed"]) == (
+        len(BAD) + 3,
+        len(BAD) + 3,
+        3,
+        0,
+    )
+    assert summary["all_correct"] == 1
+    told = [json.loads(line) for line in (folder.path / "dropped.jsonl").read_text().splitlines()]
+    assert [line["reason"] for line in told] == [reason for reason, _, _ in BAD]
+    assert [line["episode"] for line in told] == [f"{problem.id}|teacher|0" for problem in some[2:]]
+    rows = read_pairs(folder.path / "pairs.jsonl")
+    assert rows == read_pairs(folder.path / "pairs.parquet")
+    assert len(rows) == summary["pairs"] == sum(2 * _forks(plan, problem) + 1 for problem in (*some[:2], last))
+    assert {row.teacher for row in rows} == {"scripted"}
+    assert [row.problem for row in rows if row.index == 0] == [problem.id for problem in (*some[:2], last)]
+
+
+def _forks(plan: Synthesis, problem: Problem) -> int:
+    return sum(step.action == "fork" for step in plan_of(problem, plan.capacity, plan.seed))
+
+
+async def test_a_wrong_answer_is_kept_unless_only_correct_ones_are_asked_for(tmp_path: Path):
+    plan = plan_for(4)
+    harvest = await taught(plan, RuleEngine(lambda context: by_rule(context)), new(tmp_path / "run", plan))
+    assert len(harvest.kept) == 4
+    assert harvest.summary()["all_correct"] == 0
+
+
+def test_the_request_holds_question_plan_and_fitting_examples():
+    plan = plan_for(1)
+    (problem,) = problems(plan).values()
+    structure = planned("FORK-1, THINK, FORK-2, JOIN-1, JOIN-2, ANSWER")
+    for capacity, examples in ((2, 2), (3, 3), (5, 3)):
+        asked = request(problem, structure, capacity)
+        assert asked.count("Example question:") == examples
+        assert asked_for(asked) == structure
+        assert f"At most {capacity - 1} sub-queries" in asked
+        assert asked.rindex(problem.text) > asked.rindex("Example question:")
+
+
+@pytest.mark.parametrize("example", synthesis()["examples"], ids=lambda example: example["plan"])
+def test_the_examples_pass_the_rules(example):
+    read_transcript(example["transcript"], planned(example["plan"]), example["capacity"])
+
+
+def test_the_answer_of_the_countdown_example_is_right():
+    example = synthesis()["examples"][0]
+    task = TASKS["countdown-mini"]
+    problem = task.problem([2, 3, 5, 10, 12], 25)  # type: ignore[attr-defined]  # of countdown
+    assert example["question"].strip() == problem.text
+    answer = example["transcript"].partition("<ANSWER>")[2].partition("</ANSWER>")[0]
+    assert task.grade(problem, answer).all_correct
+
+
+def test_plans_are_the_same_for_a_seed_and_vary_with_problem_and_seed():
+    some = list(problems(plan_for(40)).values())
+    plans = [tuple(plan_of(problem, 3, 0)) for problem in some]
+    assert plans == [tuple(plan_of(problem, 3, 0)) for problem in some]
+    assert plans != [tuple(plan_of(problem, 3, 1)) for problem in some]
+    assert len(set(plans)) > 10
+
+
+async def test_what_failed_is_done_again_and_nothing_else(tmp_path: Path):
+    plan = plan_for(4)
+    one, two, three, four = problems(plan).values()
+    said = {one.id: "nothing", two.id: right(plan, two), three.id: right(plan, three), four.id: "nothing"}
+    first, second, third, fourth = [
+        Turn(said[problem.id], when=f"\n{problem.text}\n", seconds=0) for problem in (one, two, three, four)
+    ]
+    broken = [Turn("=== FRAG", when=f"\n{problem.text}\n", seconds=0, fails="overloaded") for problem in (one, three)]
+    folder = new(tmp_path / "run", plan)
+    harvest = await taught(plan, ScriptedEngine([second, fourth, *broken]), folder)
+    summary = harvest.summary()
+    assert (summary["failed"], summary["kept"], summary["dropped"]) == (2, 1, {"LAYOUT": 1})
+    assert {row.problem for row in read_pairs(folder.path / "pairs.jsonl")} == {two.id}
+    engine = ScriptedEngine([third, first])
+    await taught(plan, engine, RunFolder.open(folder.path))
+    await engine.aclose()
+    straight = new(tmp_path / "straight", plan)
+    await taught(plan, ScriptedEngine([first, second, third, fourth]), straight)
+    assert files(folder.path) == files(straight.path)
+
+
+async def test_a_stop_finishes_what_is_under_way_and_a_resumed_run_ends_the_same(tmp_path: Path):
+    plan, stop = plan_for(6, concurrency=2), asyncio.Event()
+    folder, straight = new(tmp_path / "run", plan), new(tmp_path / "straight", plan)
+    seen: list[int] = []
+
+    def progress(harvest: Harvest) -> None:
+        rows = (folder.path / "pairs.jsonl").read_text().splitlines()
+        seen.append(harvest.done)
+        assert len(rows) == len(harvest.rows), "rows are appended as they come"
+        stop.set()
+
+    await taught(plan, RuleEngine(by_rule), folder, stop=stop, progress=progress)
+    assert seen == [1, 2]
+    assert json.loads((folder.path / "synth.json").read_text())["done"] == 2
+    engine = RuleEngine(by_rule)
+    await taught(plan, engine, RunFolder.open(folder.path))
+    assert engine.requests == 4
+    await taught(plan, RuleEngine(by_rule), straight)
+    assert files(folder.path) == files(straight.path)
+
+
+async def test_a_killed_run_loses_no_more_than_the_record_it_was_writing(tmp_path: Path):
+    plan = plan_for(5)
+    folder, straight = new(tmp_path / "run", plan), new(tmp_path / "straight", plan)
+    await taught(plan, RuleEngine(by_rule), straight)
+    records = straight.episodes_file.read_bytes().splitlines(keepends=True)
+    folder.episodes_file.write_bytes(b"".join(records[:3]) + records[3][:50])
+    (folder.path / "pairs.jsonl").write_bytes((straight.path / "pairs.jsonl").read_bytes()[:700])
+    engine = RuleEngine(by_rule)
+
+    def progress(harvest: Harvest) -> None:
+        assert read_pairs(folder.path / "pairs.jsonl") == harvest.rows, "rows of before are whole again"
+
+    await taught(plan, engine, folder, progress=progress)
+    assert engine.requests == 2
+    assert files(folder.path) == files(straight.path)
+
+
+async def test_records_of_another_plan_are_not_mixed_in(tmp_path: Path):
+    folder = new(tmp_path / "run", plan_for(3))
+    await taught(plan_for(3), RuleEngine(by_rule), folder)
+    with pytest.raises(UserError, match=r"which its config\.json does not ask for"):
+        await taught(plan_for(3, seed=1), RuleEngine(by_rule), folder)
+
+
+async def test_a_bug_in_a_teacher_is_raised_as_itself_and_what_came_before_stays(tmp_path: Path):
+    plan = plan_for(3)
+    folder = new(tmp_path / "run", plan)
+
+    def rule(context: str) -> str:
+        if len(list(folder.episodes())) == 2:
+            raise ZeroDivisionError("a bug")
+        return by_rule(context)
+
+    with pytest.raises(ZeroDivisionError):
+        await taught(plan, RuleEngine(rule), folder)
+    assert len({row.problem for row in read_pairs(folder.path / "pairs.jsonl")}) == 2
+
+
+# The program, and the command line.
+
+
+@pytest.mark.parametrize("capacity", [2, 4])
+def test_the_rows_of_the_program_are_what_the_runtime_reads(tmp_path: Path, capsys, capacity):
+    run = tmp_path / "run"
+    argv = ["synth", "--teacher", "program", "--task", "countdown-mini", "--capacity", str(capacity), "--seed", "3"]
+    assert main([*argv, "--n", "30", "--out", str(run)]) == 0
+    assert f"traces are in {run / 'pairs.jsonl'}" in capsys.readouterr().out
+    rows = read_pairs(run / "pairs.parquet")
+    assert rows == read_pairs(run / "pairs.jsonl")
+    plan = RunFolder.open(run).settings("synth", Synthesis)
+    by_episode = {problem.id: [row for row in rows if row.problem == problem.id] for problem in problems(plan).values()}
+    held_out = TASKS["countdown-mini"].test_targets  # type: ignore[attr-defined]  # of countdown
+    assert not {int(name.partition("=")[2]) for name in by_episode} & set(held_out)
+    assert sum(len(group) > 1 for group in by_episode.values()) > 20
+    for group in by_episode.values():
+        keys, joins = Keys(capacity), 0
+        for row in group:
+            scanner = organizer_scanner() if row.role == "organizer" else worker_scanner()
+            actions = [event.action for event in scanner.feed(row.response) + scanner.close()]
+            assert [keys.check(action) for action in actions] == [None] * len(actions)
+            assert isinstance(actions[-1], Return if row.role == "worker" else Answer if row.last else Join)
+            assert row.prompt.startswith(f"organizer {capacity} " if row.role == "organizer" else "worker ")
+            joins += isinstance(actions[-1], Join)
+        assert not keys.taken
+        assert len(group) == 2 * joins + 1
+        assert sum(row.role == "worker" for row in group) == joins
+
+
+def test_the_program_writes_what_the_pocket_model_is_taught(tmp_path: Path):
+    """The same traces as the lessons of the shipped model, prompts included."""
+    import random
+
+    assert main(["synth", "--teacher", "program", "--n", "3", "--out", str(tmp_path / "run")]) == 0
+    rows = read_pairs(tmp_path / "run" / "pairs.jsonl")
+    for problem in problems(RunFolder.open(tmp_path / "run").settings("synth", Synthesis)).values():
+        root, *workers = organizer(problem, 2, random.Random(f"program 0 2 {problem.id}"))
+        told = [row for row in rows if row.problem == problem.id]
+        last = next(row for row in told if row.role == "organizer" and row.last)
+        assert last.query + last.response == "".join(span.text for span in root.spans)
+        said = [row.query + row.response for row in told if row.role == "worker"]
+        assert said == ["".join(span.text for span in worker.spans) for worker in workers]
+
+
+def test_a_finished_run_is_told_again_without_its_teacher(tmp_path: Path, capsys):
+    run = tmp_path / "run"
+    assert main(["synth", "--teacher", "program", "--n", "4", "--out", str(run)]) == 0
+    before, told = files(run), capsys.readouterr().out
+    (run / "pairs.jsonl").unlink()
+    assert main(["synth", "--resume", str(run)]) == 0
+    assert capsys.readouterr().out == told
+    assert files(run) == before
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ([], "who teaches? --model and --url name a model, --teacher program one that needs none"),
+        (["--teacher", "program", "--model", "pocket"], "--teacher program needs no model"),
+        (["--teacher", "program", "--task", "sudoku"], "unknown task with a program that teaches it 'sudoku'"),
+        (["--teacher", "program", "--prompts", "paper"], "the prompts are pocket, not paper"),
+        (["--teacher", "program", "--capacity", "1"], "capacity is 1: it must be at least 2"),
+        (["--teacher", "program", "--n", "0"], "n is 0: it must be at least 1"),
+        (["--teacher", "program", "--concurrency", "0"], "concurrency is 0"),
+        (["--model", "pocket", "--max-tokens", "0"], "the budget is 0 tokens"),
+        (["--model", "pocket", "--task", "sudok"], "unknown task 'sudok': did you mean sudoku?"),
+        (["--model", "pocket", "--prompts", "papers"], "unknown prompt style 'papers': did you mean paper?"),
+        (["--model", "nowhere"], "unknown model 'nowhere'"),
+        (["--resume", "nowhere"], "no run folder at nowhere"),
+        (["--resume", "nowhere", "--n", "7"], "--resume takes everything else from the folder: give it alone"),
+        (["--teacher", "program", "--out", "full"], "full is not empty and not a run folder"),
+        (["--model", "tiny", "--url", "http://127.0.0.1:9/v1", "--out", "run"], "127.0.0.1:9"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, monkeypatch, capsys, argv, says):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    assert main(["synth", *argv]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert not (tmp_path / "run").exists() and not (tmp_path / "runs").exists()
+
+
+async def test_ctrl_c_twice_keeps_what_has_come(tmp_path: Path):
+    plan = plan_for(2, capacity=2)
+    one, two = problems(plan).values()
+    async with loopback((one.text, says(right(plan, one))), (two.text, hangs("=== FRAGMENTS"))) as server:
+        asked = ("--task", "arithmetic-mini", "--n", "2", "--url", server.url, "--out", "run")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "orgthink", "synth", *asked, cwd=tmp_path, stdout=-1, stderr=-1
+        )
+        assert process.stderr is not None
+        assert b"1/2  kept 1" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert b"Ctrl-C again stops now" in await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert process.returncode == 130
+    assert err.decode() == "orgthink: stopped after 1 of 2 problems; go on with: orgthink synth --resume run\n"
+    assert {row.problem for row in read_pairs(tmp_path / "run" / "pairs.parquet")} == {one.id}
+
+
+async def command(*argv: object, on: Path) -> tuple[int, str, str]:
+    """The real command in a process of its own: exit code, output, errors."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "orgthink", "synth", *map(str, argv), cwd=on, stdout=-1, stderr=-1
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_a_teacher_behind_a_real_server(tmp_path: Path):
+    plan = plan_for(4, capacity=2)
+    one, two, three, four = problems(plan).values()
+    plays = [
+        (one.text, says(right(plan, one))),
+        (two.text, says(right(plan, two).replace("<ANSWER>", ""))),
+        (three.text, answers(400, "no such thing")),
+        (four.text, says(right(plan, four))),
+    ]
+    async with loopback(*plays) as server:
+        asked = ("--task", "arithmetic-mini", "--n", 4, "--url", server.url, "--out", "run")
+        code, out, err = await command(*asked, on=tmp_path)
+        assert code == 1
+        assert "dropped      1  MALFORMED_TAG" in out
+        assert "1 of 4 requests failed" in err and "go on with: orgthink synth --resume run" in err
+        assert [exchange.body["max_tokens"] for exchange in server.exchanges] == [4096] * 4
+        server.plays.append((three.text, says(right(plan, three))))
+        assert (await command("--resume", "run", on=tmp_path))[0] == 0
+        assert len(server.exchanges) == 5
+    rows = read_pairs(tmp_path / "run" / "pairs.parquet")
+    assert [row.problem for row in rows if row.index == 0] == [one.id, three.id, four.id]
+    assert {row.teacher for row in rows} == {"tiny"}
+    assert all(row.prompt.startswith(("This is main process.", "This is a subprocess.")) for row in rows)

@@ -1,0 +1,377 @@
+"""Which trajectories are learned from, what of them is trained, and the training itself."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import random_model as dry_run
+from hypothesis import given
+from hypothesis import strategies as st
+from manager_episodes import NAMES, RIGHT, WRONG, Call, End, episode_of, led, random_rounds, sampled
+from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.shipped import MODELS
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from rehearsed import Chatting, recorded, rehearsed
+
+from experiments.paramanager import collect
+from orgthink.cli import main
+from orgthink.coldstart.pair_course import end_of_text
+from orgthink.coldstart.trajectories import Reason, select
+from orgthink.coldstart.trajectory_course import manager_row, trajectory_rows
+from orgthink.engines import EngineSpec
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Episode, FormatError, FormatFault, Message, Origin, Sampling, Span
+from orgthink.errors import UserError
+from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
+from orgthink.measure import orchestration
+from orgthink.organizations.paramanager import ParaManager
+from orgthink.recipes.jobs import Policy
+from orgthink.recipes.registry import RECIPES
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.clock import run_virtual
+from orgthink.store import RunFolder
+from orgthink.tasks import task_named
+from orgthink.tasks.part import part_of
+from orgthink.training.rows import row_of
+
+PYTHON, SEARCH, CODE = (Call(name) for name in ("python", "search", "code_reasoner"))
+BROKEN = Call("search", CallStatus.EXEC_ERR)
+MIXED = [[PYTHON, SEARCH]]
+
+
+def of(problem: str, sample: int, rounds=MIXED, end: End = "final", grade=RIGHT) -> Episode:
+    """A trajectory of a problem."""
+    episode = episode_of(rounds, end, grade)
+    named = replace(episode.problem, id=problem)
+    return replace(episode, id=f"{problem}|paramanager|{sample}", problem=named, sample=sample)
+
+
+def ids(episodes) -> list[str]:
+    return [episode.id for episode in episodes]
+
+
+def retained(episodes, most=0.5) -> list[Episode]:
+    """The episodes that are chosen, in order of their ids."""
+    known = {episode.id: episode for episode in episodes}
+    return [known[i] for i in select(episodes, most=most).ids]
+
+
+BAD_END = led(sampled(render_reply("done", []) + '<tool_call>{"name": 5}</tool_call>' + '<tool_call>\n{"name": '
+              '"final_answer", "arguments": {}}\n</tool_call>'))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("episode", "reason"),
+    [
+        (of("p", 0, grade=None), Reason.UNGRADED),
+        (of("p", 0, grade=WRONG), Reason.WRONG),
+        (of("p", 0, end="direct"), Reason.UNENDED),
+        (of("p", 0, end="used up"), Reason.UNENDED),
+        (of("p", 0, end="cut off"), Reason.UNENDED),
+        (led(), Reason.UNENDED),
+        (BAD_END, Reason.MALFORMED),
+        (replace(of("p", 0), traces=(replace(of("p", 0).root, role="solver"),)), Reason.UNMANAGED),
+    ],
+)
+def test_what_is_left_out_says_why(episode, reason):
+    good = of("q", 0)
+    selection = select([episode, good])
+    assert selection.ids == (good.id,) and selection.left_out == Counter([reason])
+    assert selection.told == f"1 of 2 trajectories are learned from; 1 left out: {reason}"
+    assert select([]).ids == () and select([good]).told == "1 of 1 trajectories are learned from"
+
+
+def test_who_recovered_comes_first():
+    plain, failed = of("p", 0), of("p", 1, [[PYTHON, BROKEN], [SEARCH]])
+    assert ids(retained([plain, failed], most=1)) == [failed.id]
+    slipped = [FormatFault(FormatError.MALFORMED_CALL, "manager", 3, "1.2: unknown")]
+    own = replace(of("p", 2, [[PYTHON, Call("serch", CallStatus.PARSE_ERR)], [SEARCH]]), format_faults=tuple(slipped))
+    assert ids(retained([plain, own], most=1)) == [own.id], (
+        "a malformed call that it recovered from is a failure like others"
+    )
+    assert ids(retained([plain, own, failed], most=1)) == [failed.id], "yet what it wrote there is trained"
+    assert select([plain, own, failed], most=1).left_out == Counter({Reason.SPARE: 2})
+
+
+def test_equals_are_chosen_for_the_balance():
+    """Two problems have no choice; the third makes up for them, though its first sample comes first."""
+    fixed = [of(p, 0, [[PYTHON, PYTHON]]) for p in ("a", "b")]
+    choices = [of("0", 0, [[PYTHON, PYTHON]]), of("0", 1, [[SEARCH, SEARCH]]), of("0", 2, [[CODE, PYTHON]])]
+    assert ids(retained([*fixed, *choices], most=0.7)) == ["0|paramanager|1", *ids(fixed)]
+
+
+def test_the_dominating_tool_loses_who_leans_on_it_most():
+    leaning = [of(p, 0, [[PYTHON] * 2]) for p in "ab"]
+    recovered = of("c", 0, [[Call("python", CallStatus.EXEC_ERR)], [PYTHON]])
+    mixed = [of("d", 0, [[PYTHON, SEARCH]]), of("e", 0, [[PYTHON, SEARCH, CODE]])]
+    assert ids(retained([*leaning, recovered, *mixed])) == ids(mixed)
+    assert ids(retained([*leaning, recovered, *mixed], most=0.7)) == ids([leaning[0], recovered, *mixed])
+    assert select([*leaning, recovered, *mixed]).left_out == Counter({Reason.DOMINATED: 3})
+
+
+def test_a_share_that_cannot_hold_leaves_nothing_that_calls():
+    alone, idle = [of(p, 0, [[PYTHON]]) for p in "ab"], of("c", 0, [])
+    assert ids(retained([*alone, idle])) == [idle.id]
+    assert ids(retained(alone, most=1)) == ids(alone)
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.1, float("nan")])
+def test_a_share_is_a_share(most):
+    with pytest.raises(ValueError, match="most is"):
+        select([], most=most)
+
+
+attempts = st.builds(
+    of,
+    st.sampled_from("abcdefgh"),
+    st.integers(0, 99),
+    random_rounds(),
+    st.sampled_from(["final", "final", "final", "direct"]),
+    st.sampled_from([RIGHT, RIGHT, WRONG, None]),
+)
+groups = st.lists(attempts, max_size=24, unique_by=lambda episode: episode.id)
+
+
+@given(groups, st.sampled_from([0.3, 0.5, 0.75, 1.0]), st.randoms())
+def test_the_laws_of_what_is_retained(episodes, most, rng):
+    kept = retained(episodes, most=most)
+    shuffled = rng.sample(episodes, len(episodes))
+    assert ids(retained(shuffled, most=most)) == ids(kept), "whatever order they come in"
+    assert len({episode.problem.id for episode in kept}) == len(kept)
+    calls: Counter[str] = Counter()
+    for episode in kept:
+        assert episode.grade is not None and episode.grade.all_correct
+        assert orchestration.ended_by_final_answer(episode)
+        calls += orchestration.tools(episode)
+        if not orchestration.recovered(episode):
+            others = [other for other in episodes if other.problem.id == episode.problem.id]
+            ends = [other for other in others if orchestration.ended_by_final_answer(other)]
+            assert not any(map(orchestration.recovered, ends))
+    assert all(calls[name] <= most * calls.total() + 1e-9 for name in NAMES)
+    selection = select(episodes, most=most)
+    assert len(selection.ids) + selection.left_out.total() == len(episodes)
+    if most == 1:
+        good = {e.problem.id for e in episodes if orchestration.ended_by_final_answer(e) and e.grade == RIGHT}
+        assert {episode.problem.id for episode in kept} == good, "one of every problem that has one"
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """The folder of a pocket model with the vocabulary of calls."""
+    folder = tmp_path_factory.mktemp("words")
+    pocket_tools.write_folder(folder)
+    pocket_tools.widened(MODELS / "pocket-roles", 0).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory):
+    """The folder of a model with another tokenizer, and a chat template."""
+    architecture = replace(dry_run.QWEN3_4B, vocab_size=300, hidden_size=16, intermediate_size=16, head_dim=4)
+    folder = tmp_path_factory.mktemp("chat")
+    return dry_run.write_random_model(folder, architecture, layers=1, dtype="float32")
+
+
+def seen(row, tokenizer, *, trained: bool) -> str:
+    return tokenizer.decode([i for i, on in zip(row.token_ids, row.trained, strict=True) if on is trained])
+
+
+def test_exactly_what_the_manager_sampled_is_trained(words):
+    tokenizer = Tokenizer(words)
+    (end,) = tokenizer.eos_ids
+    episodes = rehearsed(tokenizer)
+    for episode in episodes:
+        row = manager_row(episode.root, tokenizer, end)
+        assert row == row_of(episode.root)
+        assert list(row.token_ids) == [i for span in episode.root.spans for i in span.token_ids]
+        assert row.trained == tuple(
+            span.origin is Origin.SAMPLED for span in episode.root.spans for _ in span.token_ids
+        )
+    assert any(map(orchestration.recovered, episodes)), "failures are among them"
+
+
+@pytest.mark.parametrize("player", [None, Chatting])
+def test_text_without_ids_makes_the_rows_that_the_model_itself_would_have(words, chat, player):
+    """Of a tokenizer without a chat template, and of one with it."""
+    folder = words if player is None else chat
+    tokenizer = Tokenizer(folder)
+    end = end_of_text(tokenizer, folder)
+    said = rehearsed(None)
+    own = rehearsed(tokenizer, **({} if player is None else {"player": player}))
+    for foreign, known in zip(said, own, strict=True):
+        assert all(span.token_ids is None for span in foreign.root.spans)
+        assert (
+            manager_row(foreign.root, tokenizer, end) == manager_row(known.root, tokenizer, end) == row_of(known.root)
+        )
+
+
+def test_the_ids_of_another_model_are_not_taken(words, chat):
+    tokenizer = Tokenizer(chat)
+    end = end_of_text(tokenizer, chat)
+    for foreign, bare in zip(rehearsed(Tokenizer(words)), rehearsed(None), strict=True):
+        row = manager_row(foreign.root, tokenizer, end)
+        assert row == manager_row(bare.root, tokenizer, end)
+        replies = [span.text for span in foreign.root.spans if span.origin is Origin.SAMPLED]
+        assert seen(row, tokenizer, trained=True) == "".join(f"{reply}{dry_run.END}" for reply in replies)
+        turns = seen(row, tokenizer, trained=False)
+        assert turns.count(f"{dry_run.TURN}user\n") == turns.count(f"{dry_run.TURN}assistant\n") == len(replies)
+
+
+def test_turns_of_another_template_are_left_out(words, chat, tmp_path):
+    episodes = rehearsed(Tokenizer(chat), player=Chatting)
+    tokenizer = Tokenizer(words)
+    assert {manager_row(episode.root, tokenizer, *tokenizer.eos_ids) for episode in episodes} == {None}
+    with pytest.raises(UserError, match="chat template"):
+        trajectory_rows(RunFolder.open(recorded(tmp_path / "run", episodes)), words)
+
+
+async def test_what_an_engine_sampled_is_its_own_tokenizers(words):
+    """Whatever it samples: random weights say no words in the order in which a tokenizer would cut them."""
+    engine, tokenizer = LocalEngine.open(words), Tokenizer(words)
+    organization = ParaManager(prompts="pocket", pool={"a": "arithmetic"}, rounds=2)
+    problems = ARITHMETIC_MINI.problems("train", 0)
+    for seed in range(4):
+        backing = Backing(engine, Sampling(40, 1.5, seed=seed))
+        root = (await attempt(organization, next(problems), backing, roles={"a": backing})).root
+        assert manager_row(root, tokenizer, *tokenizer.eos_ids) == row_of(root)
+    await engine.aclose()
+
+
+def test_long_ones_are_left_out_before_the_choice(words, tmp_path):
+    tokenizer = Tokenizer(words)
+    episodes = rehearsed(tokenizer)
+    run = RunFolder.open(recorded(tmp_path / "run", episodes))
+    rows, selection = trajectory_rows(run, words, most=1.0)
+    assert rows == [row_of(episode.root) for episode in retained(episodes, most=1.0)]
+    longest = sorted(map(len, rows))[0]
+    short, fewer = trajectory_rows(run, words, most=1.0, longest=longest)
+    assert max(map(len, short)) == longest and fewer.left_out[Reason.LONG] > 0
+    assert selection.left_out[Reason.LONG] == 0
+    with pytest.raises(UserError, match=r"nothing to learn from: 0 of .* too long"):
+        trajectory_rows(run, words, longest=3)
+
+
+class Native(ScriptedEngine):
+    """Tells its model of the tools itself, as a server that chats does."""
+
+    native_calls = True
+
+
+@pytest.mark.parametrize("style", ["paper", "pocket"])
+def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, words, tmp_path):
+    """What the manager was told by its server is not in the record, and so would not be learned from."""
+
+    def played(engine: type[ScriptedEngine], sample: int) -> Episode:
+        first, end = (render_reply("next", [ToolCall(name, {})]) for name in ("no such tool", "final_answer"))
+        organization = ParaManager(prompts=style, pool={"a": "arithmetic"})
+        turns = [Turn(first, when=""), Turn(end), Turn("<ANSWER>7</ANSWER>")]
+        problem = next(ARITHMETIC_MINI.problems("train", 0))
+        backing = Backing(engine(turns), Sampling(64))
+        episode = run_virtual(attempt(organization, problem, backing, roles={"a": backing}, sample=sample))
+        return replace(episode, grade=RIGHT)
+
+    listed, told = played(ScriptedEngine, 0), played(Native, 1)
+    run = RunFolder.open(recorded(tmp_path / "run", [told, listed]))
+    rows, selection = trajectory_rows(run, words)
+    reason = Reason.UNLISTED if style == "paper" else Reason.SPARE
+    assert len(rows) == 1 and selection.ids == (listed.id,) and selection.left_out == Counter([reason])
+    if style == "paper":
+        alone = RunFolder.open(recorded(tmp_path / "alone", [told]))
+        with pytest.raises(UserError, match=r"1 left out: its server told its manager of the tools"):
+            trajectory_rows(alone, words)
+
+
+def test_what_is_reinforced_on_is_not_what_was_learned_from():
+    """The trajectories are of one part of the problems for training, reinforcement learning draws from another."""
+    learned = collect.plan(EngineSpec("pocket"))
+    whole, part = part_of(learned.task)
+    tasks = {job.settings.rollout.task for name, job in RECIPES.items() if name.startswith("paramanager-mini")
+             and isinstance(job, Policy)}  # fmt: skip
+    assert learned.split == "train" and part is not None and tasks
+    known = {problem.id for problem, _ in zip(task_named(learned.task).problems("train", 0), range(720), strict=False)}
+    for task in tasks:
+        other, rest = part_of(task)
+        assert other == whole and rest is not None and rest[0] != part[0] and rest[1] == part[1]
+        drawn = task_named(task).problems("train", 0)
+        assert not known & {problem.id for problem, _ in zip(drawn, range(720), strict=False)}
+
+
+def trained(arguments, capsys) -> str:
+    assert main(["train", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def metrics(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def test_a_run_learns_from_a_run_and_goes_on_exactly(words, tmp_path, capsys, monkeypatch):
+    recorded(tmp_path / "episodes", rehearsed(Tokenizer(words)))
+    monkeypatch.chdir(tmp_path)
+    given = ["paramanager-sft", "--model", words, "--episodes", "episodes", "--steps", "2", "--set", "save_every=1"]
+    said = trained([*given, "--out", "whole"], capsys)
+    assert "trajectories are learned from" in said.splitlines()[0]
+    told = json.loads((tmp_path / "whole" / "trajectories.json").read_text())
+    assert told["ids"] and f"{len(told['ids'])} of " in said
+    trained([*given, "--out", "cut"], capsys)
+    cut = tmp_path / "cut"
+    last = cut / "checkpoints" / "step-000002"
+    last.rename(tmp_path / "gone")
+    monkeypatch.chdir("/")
+    trained(["--resume", cut], capsys)
+    assert metrics(cut) == metrics(tmp_path / "whole") and len(metrics(cut)) == 2
+    whole = tmp_path / "whole" / "checkpoints" / "step-000002" / "model" / "model.safetensors"
+    assert (last / "model" / "model.safetensors").read_bytes() == whole.read_bytes()
+
+
+def test_a_run_does_not_go_on_with_other_trajectories(words, tmp_path, capsys):
+    """Its place in the rows would be a place in other rows."""
+    episodes = recorded(tmp_path / "episodes", rehearsed(Tokenizer(words)))
+    given = ["paramanager-sft", "--model", words, "--episodes", episodes, "--steps", "1", "--out", tmp_path / "run"]
+    trained(given, capsys)
+    told = (tmp_path / "run" / "trajectories.json").read_text()
+    file = RunFolder.open(episodes).episodes_file
+    first = json.loads(told)["ids"][0]
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if f'"{first}"' not in line))
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+    assert "has changed since" in capsys.readouterr().err
+    assert (tmp_path / "run" / "trajectories.json").read_text() == told
+
+
+def test_what_is_missing_is_one_line(words, tmp_path, capsys):
+    wrong = [replace(episode, grade=WRONG) for episode in rehearsed(Tokenizer(words), n=1)]
+    given = ["paramanager-sft", "--model", str(words), "--out", str(tmp_path / "new")]
+    for arguments, said in (
+        ([], "--episodes"),
+        (["--episodes", str(tmp_path / "none")], "no run folder at"),
+        (["--episodes", str(recorded(tmp_path / "wrong", wrong))], "2 left out: its answer is not all correct"),
+        (["--episodes", str(tmp_path / "wrong"), "--set", "most=0"], "most is 0"),
+    ):
+        assert main(["train", *given, *arguments]) == 2
+        out, err = capsys.readouterr()
+        assert not out and err.count("\n") == 1 and said in err
+        assert not (tmp_path / "new").exists()
+
+
+def test_the_paper_s_numbers():
+    """Table 4."""
+    job = RECIPES["paramanager-qwen3-sft"]
+    settings = job.settings
+    assert (settings.steps, settings.batch_rows, settings.learning_rate, job.longest) == (200, 32, 1e-5, 49_152)
+    assert job.model is None and job.episodes is None
+
+
+def test_a_prompt_keeps_its_place(chat):
+    """The prompt of another model's trajectory is the user's turn."""
+    tokenizer = Tokenizer(chat)
+    root = rehearsed(None, n=1, samples=1)[0].root
+    row = manager_row(root, tokenizer, end_of_text(tokenizer, chat))
+    prompt = tokenizer.prompt((Message("user", root.spans[0].text),))
+    assert isinstance(prompt, Span) and row.token_ids[: prompt.tokens] == prompt.token_ids

@@ -1,0 +1,131 @@
+"""`orgthink export rows`: recorded episodes as other trainers' rows, by the reward and credit of a recipe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import pytest
+
+from orgthink.cli import main
+from orgthink.credit.shared import advantages
+from orgthink.episode import Episode, Origin
+from orgthink.interchange.targets import TARGETS
+from orgthink.recipes.jobs import Policy
+from orgthink.recipes.registry import RECIPES
+from orgthink.store import RunFolder
+
+RECIPE = "asyncthink-countdown-mini"
+JOB = RECIPES[RECIPE]
+assert isinstance(JOB, Policy)
+
+
+def evaluated(folder: Path, *options: str) -> Path:
+    wanted = ["--model", "pocket-async", "--split", "train", "--n", "4", "--capacity", "4", "--out", str(folder)]
+    assert main(["eval", *wanted, *options]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "run"
+    return evaluated(folder, "--organizations", "asyncthink", "--samples", "4", "--max-tokens", "192")
+
+
+def exported(run: Path, target: str, out: Path) -> list[dict]:
+    assert main(["export", "rows", str(run), "--to", target, "--recipe", RECIPE, "--out", str(out)]) == 0
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def expected(run: Path) -> dict[tuple[str, str], tuple[float, list[int]]]:
+    """Advantage and ids, up to the last sampled one, of each trace of the groups that are not flat."""
+    groups: defaultdict[str, list[Episode]] = defaultdict(list)
+    for episode in RunFolder.open(run).episodes():
+        groups[episode.problem.id].append(episode)
+    found = {}
+    for episodes in groups.values():
+        for episode, advantage in zip(
+            episodes, advantages([JOB.settings.reward(e).total for e in episodes]) or (), strict=False
+        ):
+            for trace in episode.traces:
+                ids: list[int] = []
+                end = 0
+                for span in trace.spans:
+                    ids += span.token_ids or ()
+                    end = len(ids) if span.origin is Origin.SAMPLED and span.tokens else end
+                if end:
+                    found[episode.id, trace.agent] = advantage, ids[:end]
+    return found
+
+
+def test_rows_have_the_advantages_and_ids_of_the_record(run: Path, tmp_path: Path):
+    items = exported(run, "verl", tmp_path / "rows.jsonl")
+    extras = [item["extra_fields"] for item in items]
+    found = {
+        (extra["episode"], extra["agent"]): (extra["advantage"], item["prompt_ids"] + item["response_ids"])
+        for item, extra in zip(items, extras, strict=True)
+    }
+    wanted = expected(run)
+    assert len({advantage for advantage, _ in wanted.values()}) > 2
+    assert found == wanted and len(found) == len(items)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_is_reached(target: str, run: Path, tmp_path: Path):
+    items = exported(run, target, tmp_path / "rows.jsonl")
+    rows = len(expected(run))
+    if target == "skyrl":
+        assert len(items) == 1 and len(items[0]["rewards"]) == rows
+    elif target == "areal":
+        assert len(items) == 1 and len(items[0]["rewards"]) == len(items[0]["input_ids"]) == rows
+    else:
+        assert len(items) == rows
+
+
+def test_settings_of_the_recipe_count(run: Path, tmp_path: Path):
+    out = tmp_path / "rows.jsonl"
+    wanted = ["export", "rows", str(run), "--to", "verl", "--recipe", RECIPE, "--out", str(out)]
+    assert main([*wanted, "--set", "delta=1", "--version", "7"]) == 0
+    extras = [json.loads(line)["extra_fields"] for line in out.read_text().splitlines()]
+    groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for episode in RunFolder.open(run).episodes():
+        groups[episode.problem.id][episode.id] = JOB.settings.reward(episode).total
+    for extra in extras:
+        of_group = groups[extra["uid"]]
+        away = of_group[extra["episode"]] - fmean(of_group.values())
+        assert extra["advantage"] == pytest.approx(away / (pstdev(of_group.values()) + 1))
+        assert extra["max_global_steps"] == 7
+
+
+def test_what_makes_no_rows_is_one_line(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    single = evaluated(tmp_path / "single", "--organizations", "asyncthink", "--max-tokens", "8")
+    short = evaluated(tmp_path / "short", "--organizations", "asyncthink", "--max-tokens", "8", "--samples", "2")
+    several = evaluated(
+        tmp_path / "several", "--organizations", "asyncthink", "sequential", "--max-tokens", "8", "--samples", "2"
+    )
+    mixed = evaluated(tmp_path / "mixed", "--organizations", "asyncthink", "--roles", "worker=pocket", "--samples", "2")
+    half = Path(shutil.copytree(run, tmp_path / "half"))
+    episodes = RunFolder.open(half).episodes_file
+    episodes.write_text("".join(episodes.read_text().splitlines(keepends=True)[:-1]))
+    capsys.readouterr()
+    for folder, options, says in (
+        (half, ["--recipe", RECIPE], "half a group is no fair comparison"),
+        (single, ["--recipe", RECIPE], "one attempt at each problem"),
+        (short, ["--recipe", RECIPE], "no group whose attempts differ"),
+        (several, ["--recipe", RECIPE], "holds asyncthink, sequential: the recipe is for asyncthink by itself"),
+        (run, ["--recipe", f"{RECIPE}-sequential"], "holds asyncthink: the recipe is for sequential by itself"),
+        (mixed, ["--recipe", RECIPE], "pocket, pocket-async sampled what the recipe trains"),
+        (tmp_path / "none", ["--recipe", RECIPE], "no run folder"),
+        (run, ["--recipe", "marsrl-arithmetic-mini"], "no rows of whole episodes"),
+        (run, ["--recipe", "pocket"], "no rows of whole episodes"),
+        (run, ["--recipe", "asyncthink-countdwn-mini"], "did you mean asyncthink-countdown-mini?"),
+        (run, ["--recipe", RECIPE, "--set", "mixd=true"], "--set mixd=true"),
+        (run, ["--recipe", RECIPE, "--version", "-1"], "--version -1"),
+    ):
+        out = tmp_path / "refused.jsonl"
+        assert main(["export", "rows", str(folder), "--to", "trl", "--out", str(out), *options]) == 2
+        said = capsys.readouterr().err
+        assert says in said and said.count("\n") == 1 and not out.exists()

@@ -1,0 +1,282 @@
+"""Problems as verl's parquet files, and verl's data sets as ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from orgthink.cli import main
+from orgthink.episode import Problem
+from orgthink.errors import UserError
+from orgthink.interchange.problems import row_of, write
+from orgthink.interchange.verl_data import VerlData, problem_of, read
+from orgthink.store import RunFolder
+from orgthink.tasks import TASKS, task_named
+from orgthink.tasks.math import MATH
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+texts = st.text(st.characters(codec="utf-8"))
+problems = st.builds(
+    Problem, texts, texts, texts, texts, st.integers(0, 1 << 40), st.dictionaries(st.text(), json_values, max_size=3)
+)
+
+GSM8K = {
+    "data_source": "openai/gsm8k",
+    "prompt": [
+        {
+            "role": "user",
+            "content": 'What is 2 + 3? Let\'s think step by step and output the final answer after "####".',
+        }
+    ],
+    "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "5"},
+    "extra_info": {"split": "train", "index": 0, "answer": "2 + 3 = 5\n#### 5", "question": "What is 2 + 3?"},
+}
+"""A row as verl's script for GSM8K makes it."""
+
+MATH_ROW = {
+    "data_source": "DigitalLearningGmbH/MATH-lighteval",
+    "prompt": [
+        {
+            "role": "user",
+            "content": "Halve $1$. Let's think step by step and output the final answer within \\boxed{}.",
+        }
+    ],
+    "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "\\frac{1}{2}"},
+    "extra_info": {"split": "test", "index": 7},
+}
+"""A row as verl's script for MATH makes it."""
+
+
+DAPO = {
+    "data_source": "math_dapo",
+    "prompt": [
+        {
+            "role": "user",
+            "content": "Solve the following math problem step by step. The last line of your response should be of the "
+            "form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\nHalve 68.\n\nThen "
+            'stop.\n\nRemember to put your answer on its own line after "Answer:".',
+        }
+    ],
+    "ability": "MATH",
+    "reward_model": {"style": "rule-lighteval/MATH_v2", "ground_truth": "34"},
+    "extra_info": {"index": "9a9b6eb4-a1cb-49d1-8c1e-62eaf2f74079"},
+}
+"""A row in the form of DAPO-Math-17k."""
+
+
+def same(found: object, expected: object) -> bool:
+    """Equal, and of equal types: 1 is not 1.0, nor True."""
+    return repr(found) == repr(expected)
+
+
+@given(problems, st.integers(0, 100))
+def test_a_problem_comes_back_exactly(problem: Problem, index: int):
+    row = row_of(problem, "test", index)
+    assert same(problem_of(row, "here"), problem)
+    assert row["extra_info"]["index"] == index and row["extra_info"]["split"] == "test"
+    assert row["prompt"] == [{"role": "user", "content": problem.text}]
+
+
+@settings(max_examples=25)
+@given(st.lists(problems, min_size=1, max_size=4))
+def test_problems_come_back_exactly_from_a_file(tmp_path_factory: pytest.TempPathFactory, drawn: list[Problem]):
+    file = tmp_path_factory.mktemp("verl") / "train.parquet"
+    write(drawn, "train", file)
+    assert same(list(read(file)), drawn)
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "math"])
+def test_every_task_s_problems_survive_a_file(name: str, tmp_path: Path):
+    drawn = list(islice(TASKS[name].problems("train", 0), 5))
+    write(drawn, "train", tmp_path / "train.parquet")
+    assert same(list(read(tmp_path / "train.parquet")), drawn)
+
+
+def test_the_file_has_the_columns_that_verl_reads(tmp_path: Path):
+    write([MATH.problem("1 + 1?", "2")], "train", tmp_path / "train.parquet")
+    (row,) = parquet.read_table(tmp_path / "train.parquet").to_pylist()
+    assert set(row) == {"data_source", "prompt", "ability", "reward_model", "extra_info"} == set(GSM8K)
+    assert row["data_source"] == "orgthink/math"
+    assert json.loads(row["reward_model"]["ground_truth"]) == {"answer": "2"}
+    assert row["reward_model"]["style"] == "rule"
+
+
+def stored(rows: list[dict[str, Any]], file: Path) -> Path:
+    parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("row", "question", "answer"),
+    [
+        (GSM8K, "What is 2 + 3?", "5"),
+        (MATH_ROW, "Halve $1$.", "\\frac{1}{2}"),
+        (DAPO, "Halve 68.\n\nThen stop.", "34"),
+    ],
+)
+def test_verl_s_data_are_problems_of_mathematics(row: dict[str, Any], question: str, answer: str, tmp_path: Path):
+    source = stored([row], tmp_path / "verl.parquet")
+    (problem,) = read(source)
+    assert problem == MATH.problem(question, answer) == problem_of(row, "here")
+    task = task_named(f"verl:{source}")
+    assert next(task.problems("train", 0)) == problem
+    assert task.grade(problem, f"\\boxed{{{answer}}}").all_correct and not task.grade(problem, "7").all_correct
+
+
+@pytest.mark.parametrize(
+    ("extra", "question"),
+    [({"raw_problem": "Halve it."}, "Halve it."), ({"question": 7}, "Halve $1$."), (None, "Halve $1$.")],
+)
+def test_the_question_by_itself_is_preferred(extra: dict[str, Any] | None, question: str):
+    assert problem_of({**MATH_ROW, "extra_info": extra}, "here") == MATH.problem(question, "\\frac{1}{2}")
+
+
+def test_a_question_without_an_instruction_stays_as_it_is():
+    row = {**MATH_ROW, "data_source": "aime2024", "prompt": [{"role": "user", "content": " Halve 1. "}]}
+    assert problem_of(row, "here") == MATH.problem("Halve 1.", "\\frac{1}{2}")
+
+
+def test_each_problem_of_a_file_is_graded_by_its_own_task(tmp_path: Path):
+    """Ours and verl's in one file, and that beside another task, as in `countdown-mini+verl:FILE`."""
+    sudoku, ledger = (next(TASKS[name].problems("train", 0)) for name in ("sudoku", "ledger-mini"))
+    file = stored(
+        [row_of(sudoku, "train", 0), {**GSM8K, "extra_info": None}, row_of(ledger, "train", 2)], tmp_path / "x"
+    )
+    asked = MATH.problem("What is 2 + 3?", "5")
+    for task in (task_named(f"verl:{file}"), task_named(f"countdown-mini+verl:{file}"), task_named(f"verl:{file}@0/1")):
+        found = {problem.id: problem for problem in islice(task.problems("test", 0), 12)}
+        assert {sudoku.id, asked.id, ledger.id} <= found.keys()
+        for problem in (sudoku, asked, ledger):
+            assert found[problem.id] == problem
+            for answer in ("5", "1 + 1", " ".join(map(str, problem.data.get("solution", "")))):
+                assert task.grade(problem, answer) == TASKS[problem.task].grade(problem, answer)
+                assert task.solutions(problem, answer) == TASKS[problem.task].solutions(problem, answer)
+        assert task.grade(asked, "5").all_correct
+    with pytest.raises(KeyError):
+        task_named("countdown-mini+sudoku").grade(asked, "5")
+
+
+def test_the_stream_is_the_file_in_another_order_each_time(tmp_path: Path):
+    drawn = list(islice(TASKS["arithmetic-mini"].problems("train", 0), 6))
+    write(drawn, "train", tmp_path / "x.parquet")
+    task = task_named(f"verl:{tmp_path / 'x.parquet'}")
+    first, second, other = (
+        [problem.id for problem in islice(task.problems("train", seed), at, at + 6)]
+        for seed, at in ((0, 0), (0, 6), (1, 0))
+    )
+    assert sorted(first) == sorted(second) == sorted(other) == sorted(problem.id for problem in drawn)
+    assert len({tuple(first), tuple(second), tuple(other)}) == 3
+    assert [problem.id for problem in islice(task.problems("test", 0), 6)] == first
+
+
+def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file, run = tmp_path / "test.parquet", tmp_path / "run"
+    assert main(["export", "problems", "arithmetic-mini", "--n", "3", "--split", "test", "--out", str(file)]) == 0
+    assert str(file) in capsys.readouterr().out
+    drawn = list(islice(TASKS["arithmetic-mini"].problems("test", 0), 3))
+    assert list(read(file)) == drawn
+    wanted = ["--organizations", "sequential", "--max-tokens", "4", "--n", "3"]
+    assert main(["eval", "--task", f"verl:{file}", *wanted, "--model", "pocket", "--out", str(run)]) == 0
+    episodes = list(RunFolder.open(run).episodes())
+    assert {episode.problem.id for episode in episodes} == {problem.id for problem in drawn}
+    assert all(episode.problem.task == "arithmetic-mini" and episode.grade is not None for episode in episodes)
+    assert main(["train", "asyncthink-countdown-mini", "--set", f"rollout.task=verl:{file}", "--dry-run"]) == 0
+    capsys.readouterr()
+    for argv, says in (
+        (["eval", "--task", f"verl:{tmp_path / 'none.parquet'}"], "no file of problems at"),
+        (["eval", "--task", f"verl:{file}", "--n", "9"], "only 3 different"),
+        (["export", "problems", "arithmetic-mini", "--n", "0", "--out", str(file)], "--n 0"),
+        (["export", "problems", "arithmetik", "--out", str(file)], "did you mean arithmetic-mini?"),
+        (["export", "problems", f"verl:{file}", "--n", "4", "--out", str(file)], "only 3 different"),
+    ):
+        assert main(argv) == 2
+        said = capsys.readouterr().err
+        assert says in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data_source": "codecontests"}, "codecontests has no short mathematical answers"),
+        ({"data_source": "mathematics"}, "mathematics has no short"),
+        ({"data_source": None}, "data_source"),
+        ({"prompt": "What is 2 + 3?"}, "prompt"),
+        ({"prompt": []}, "one turn of the user"),
+        ({"prompt": [{"role": "user", "content": None}]}, "content"),
+        ({"prompt": [{"role": "system", "content": "Be brief."}], "extra_info": None}, "one turn of the user"),
+        ({"prompt": [{"role": "user", "content": " "}], "extra_info": None}, "no question"),
+        ({"reward_model": None}, "reward_model"),
+        ({"reward_model": {"style": "rule"}}, "ground_truth"),
+        ({"reward_model": {"style": "rule", "ground_truth": " "}}, "no answer"),
+    ],
+)
+def test_other_rows_are_named(change: dict[str, Any], message: str):
+    with pytest.raises(UserError, match=f"^verl.parquet, row 3: .*{message}") as caught:
+        problem_of({**MATH_ROW, **change}, "verl.parquet, row 3")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("reward_model", {"ground_truth": "{torn"}, "not JSON"),
+        ("reward_model", {"ground_truth": "[1]"}, "data"),
+        ("extra_info", {"id": "p", "required": 1}, "terse"),
+        ("extra_info", None, "id"),
+        ("prompt", [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "one turn of the user"),
+    ],
+)
+def test_rows_of_ours_that_were_changed_are_named(column: str, value: object, message: str):
+    row = {**row_of(MATH.problem("1 + 1?", "2"), "train", 0), column: value}
+    with pytest.raises(UserError, match=f"^here: .*{message}"):
+        problem_of(row, "here")
+
+
+@pytest.mark.parametrize("value", [(1, 2), {1: 2}, {1}, float("nan"), float("inf"), object()])
+def test_data_that_would_come_back_as_others_are_refused(value: object):
+    with pytest.raises(UserError, match="problem p: its data are not JSON values"):
+        row_of(Problem("p", "t", "", data={"x": value}), "train", 0)
+
+
+def test_parquet_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "x.parquet").touch()
+    for use in (lambda file: list(read(file)), lambda file: write([MATH.problem("1 + 1?", "2")], "train", file)):
+        with pytest.raises(UserError, match=r"x\.parquet needs pyarrow: pip install 'orgthink\[data\]'"):
+            use(tmp_path / "x.parquet")
+
+
+def test_files_that_cannot_be_are_refused(tmp_path: Path):
+    problem = MATH.problem("1 + 1?", "2")
+    with pytest.raises(UserError, match="no problems to write"):
+        write([], "train", tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=r"x\.parquet cannot be written"):
+        write([problem, MATH.problem("\ud800", "2")], "train", tmp_path / "x.parquet")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match=r"no file of problems at .*x\.parquet"):
+        list(read(tmp_path / "x.parquet"))
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match=r"torn\.parquet cannot be read"):
+        list(read(tmp_path / "torn.parquet"))
+    write([problem, replace(problem, task="chess")], "train", tmp_path / "ours.parquet")
+    with pytest.raises(UserError, match=r"ours\.parquet, row 2: orgthink has no task chess"):
+        next(task_named(f"verl:{tmp_path / 'ours.parquet'}").problems("train", 0))
+    parquet.write_table(pyarrow.table({"data_source": pyarrow.array([], pyarrow.string())}), tmp_path / "none.parquet")
+    with pytest.raises(UserError, match=r"none\.parquet holds no problems"):
+        next(VerlData(tmp_path / "none.parquet", TASKS).problems("train", 0))

@@ -1,0 +1,66 @@
+"""What the folders of pocket models say that they were made for is what they were trained with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.shipped import MODELS
+
+from orgthink.cli.eval import Eval
+from orgthink.evaluate import Evaluation
+from orgthink.recipes import registry as recipes
+from orgthink.recipes.jobs import Policy
+from orgthink.training.models import copy_companions
+
+TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
+
+
+def plan(folder: Path, organization: str) -> Evaluation:
+    """What `orgthink eval` does with a model, without further flags."""
+    options = Eval(
+        task=TASK, organizations=(organization,), model=str(folder), capacity=9, renew=True, max_tokens=128, n=2
+    )
+    return options.plan()
+
+
+def test_a_manager_is_evaluated_as_it_was_trained(tmp_path: Path) -> None:
+    pocket_tools.write_folder(tmp_path)
+    found, job = plan(tmp_path, "paramanager"), recipes.RECIPES["paramanager-mini"]
+    assert isinstance(job, Policy)
+    trained = job.settings.rollout
+    assert found.organizations["paramanager"].named("one") == recipes.managed().named("one")
+    assert found.organizations["paramanager"].named("one").roles == trained.organization.named("one").roles
+    partners = {role: (spec.engine, spec.sampling.max_tokens) for role, spec in found.roles.items()}
+    assert partners == {role: (spec.engine, spec.sampling.max_tokens) for role, spec in trained.models.items()}
+    assert (found.sampling.max_tokens, found.limits.capacity) == (trained.max_tokens, trained.limits.capacity)
+    assert plan(tmp_path, "sequential").roles == {}
+
+
+@pytest.mark.parametrize("lessons", ["tools", "manager"])
+def test_a_checkpoint_and_its_copies_say_the_same(lessons: Literal["tools", "manager"], tmp_path: Path) -> None:
+    base, copy = tmp_path / "base", tmp_path / "copy"
+    pocket_tools.write_folder(base, lessons)
+    copy.mkdir()
+    copy_companions(base, copy)
+    said = json.loads((copy / "orgthink.json").read_text())
+    assert said == {"prompts": "pocket", **pocket_tools.MADE_FOR[lessons]}
+
+
+@pytest.mark.parametrize(
+    ("model", "lessons"),
+    [("pocket-tools", "tools"), ("pocket-manager-sft", "manager"), ("pocket-manager", "manager")],
+)
+def test_the_shipped_models_say_it(model: str, lessons: Literal["tools", "manager"], tmp_path: Path) -> None:
+    pocket_tools.write_folder(tmp_path, lessons)
+    shipped = (MODELS / model / "orgthink.json").read_text()
+    assert json.loads(shipped) == json.loads((tmp_path / "orgthink.json").read_text())
+
+
+def test_who_uses_tools_has_room_for_what_comes_back() -> None:
+    how = plan(MODELS / "pocket-tools", "tool-use").organizations["tool-use"].named("tool-use")
+    assert (how.rounds, how.response_tokens, how.prompts) == (5, 32, "pocket")  # type: ignore[attr-defined]
+    assert plan(MODELS / "pocket-tools", "tool-use").roles == {}

@@ -1,0 +1,126 @@
+"""What `--dry-run` promises of MarsRL is what the rollouts keep, whatever the agents write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as run
+from hypothesis import strategies as st
+from mars_words import Habits, WordEngine, problems_file
+
+from orgthink.errors import UserError
+from orgthink.recipes.jobs import Mars
+from orgthink.recipes.outlook import outlook, unnamed
+from orgthink.recipes.registry import RECIPES, adjusted
+from orgthink.training.marsrl.schedule import Chains
+from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.rl import Clock
+
+ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "corrector"))
+
+
+def job(task: str, **changes: Any) -> Mars:
+    return Mars(MarsSettings(MarsRollout(task, "pocket", **changes), steps=1, learning_rate=1e-3))
+
+
+def rolled_out(job: Mars, habits: Habits, steps: int) -> list[dict[str, int]]:
+    """What each step took, under the names of the bounds."""
+    chains, engine, taken = Chains(job.settings), WordEngine(habits), []
+    for step in range(steps):
+        engine.requests.clear()
+        engine.version = str(step)
+        batch = asyncio.run(chains.collect(engine, step, Clock()))
+        taken.append(
+            {
+                "outputs_a_step": len(engine.requests),
+                "sampled_tokens_a_step": sum(most for _, _, most in engine.requests),
+                "oldest_token_in_updates": batch.metrics["age_max"] or 0,
+                "context": max(map(len, batch.rows), default=0),
+            }
+        )
+    return taken
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "problems": st.integers(1, 3),
+            "group": st.integers(2, 4),
+            "take": st.integers(1, 6),
+            "segment": st.integers(3, 14),
+            "max_tokens": st.just(14),
+            "live": st.integers(4, 20),
+            "strategy": st.sampled_from(["random", "adaptive"]),
+            "roles": st.sampled_from(ROLES),
+        }
+    ),
+    st.builds(Habits, solves=st.floats(0, 1), accuses=st.just(1.0), rambles=st.floats(0, 0.3), spellings=st.just(99)),
+)
+@run(max_examples=15, deadline=None)
+def test_no_step_exceeds_the_bounds(tmp_path_factory, plan, habits):
+    plan = job(problems_file(tmp_path_factory.mktemp("task"), *range(7, 30)), **plan)
+    bounds = outlook(plan)["bounds"]
+    for taken in rolled_out(plan, habits, 10):
+        assert all(value <= bounds[name] for name, value in taken.items()), (taken, bounds)
+
+
+def test_the_72_outputs_of_a_problem_are_reached(tmp_path):
+    """Every report finds an error, and no two outputs are alike: each of whole chains has its 8 + 4 · 16."""
+    plan = job(problems_file(tmp_path, 7, 8), problems=2, schedule="whole", max_tokens=20)
+    (taken,) = rolled_out(plan, Habits(accuses=1.0, rambles=0.0, spellings=10**9), 1)
+    bounds = outlook(plan)["bounds"]
+    assert bounds["outputs_of_a_problem"] == 72
+    assert taken["outputs_a_step"] == bounds["outputs_a_step"] == 2 * 72
+    assert taken["sampled_tokens_a_step"] == bounds["sampled_tokens_a_step"]
+
+
+def test_a_model_of_the_users_is_not_needed_to_look_ahead_but_all_else_is_checked(tmp_path):
+    task = problems_file(tmp_path, 7)
+    recipe = adjusted(RECIPES["marsrl-qwen3"], {}, [f"rollout.task={task}"])
+    assert unnamed(recipe) == ["--model"] and outlook(recipe)["bounds"]["context"] == 98_304
+    for wrong, says in (
+        ("rollout.task=math", "math:FILE"),
+        ("rollout.prompts=none at all", "unknown prompt style"),
+        ("device=nowhere", "nowhere"),
+    ):
+        given = [f"rollout.task={task}", wrong]
+        with pytest.raises(UserError, match=says):
+            unnamed(adjusted(recipe, {}, given))
+
+
+def test_a_file_of_problems_is_not_needed_either_but_all_else_is_checked(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    missing = f"{file} (the problems of rollout.task)"
+    task = f"rollout.task=math:{file}@1/2"
+    assert unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task])) == ["--model", missing]
+    assert unnamed(adjusted(RECIPES["marsrl-arithmetic-mini"], {}, [task])) == [missing]
+    for recipe, wrong, says in (
+        ("marsrl-qwen3", "rollout.prompts=none at all", "unknown prompt style"),
+        ("marsrl-arithmetic-mini", "rollout.max_input=900", "do not fit the model's context"),
+        ("marsrl-arithmetic-mini", "model=nobody", "nobody"),
+        ("paramanager-mini", "rollout.organization.settings.rounds=0", "rounds is 0"),
+    ):
+        with pytest.raises(UserError, match=says):
+            unnamed(adjusted(RECIPES[recipe], {}, [task, wrong]))
+    file.write_text("[]")
+    with pytest.raises(UserError, match="holds no problems"):
+        unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task]))
+
+
+def test_what_a_model_cannot_read_is_said_before_a_run():
+    long = adjusted(RECIPES["marsrl-arithmetic-mini"], {}, ["rollout.max_input=900"])
+    with pytest.raises(UserError, match="do not fit the model's context"):
+        unnamed(long)
+
+
+def test_the_bounds_of_the_papers_recipe():
+    """128 problems enter a step; a chain takes 20 ticks at most, and is in its second stage or later in 19 of them."""
+    bounds = outlook(RECIPES["marsrl-qwen3"])["bounds"]
+    assert bounds["outputs_of_a_problem"] == 8 + 4 * 16
+    assert bounds["outputs_a_step"] == 128 * (8 + 19 * 16)
+    assert bounds["sampled_tokens_a_step"] == bounds["outputs_a_step"] * 16_384
+    assert bounds["oldest_token_in_updates"] == 3
+    assert bounds["context"] == 32_768 + 65_536

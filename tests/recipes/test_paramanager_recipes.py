@@ -1,0 +1,206 @@
+"""ParaManager's own recipes: the numbers of Tables 4 and 5, what a dry run says, and a step of each on a tiny model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from dictated import Dictated
+from loopback import MODEL, Exchange, Server, loopback, says
+from random_model import QWEN3_4B, write_random_model
+from rehearsed import recorded, rehearsed
+
+from orgthink.cli import main
+from orgthink.errors import UserError
+from orgthink.grammar.toolcall import ToolCall, render_reply
+from orgthink.organizations import prompts
+from orgthink.recipes.jobs import Policy, Trajectories
+from orgthink.recipes.outlook import outlook, unnamed
+from orgthink.recipes.registry import PAPER_POOL, RECIPES, Training, adjusted
+from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.store import RunFolder
+from orgthink.training.backend import EmbeddedBackend
+from orgthink.training.models import open_trainable
+from orgthink.training.rl import train_policy
+
+FROZEN = [*PAPER_POOL, "summarizer"]
+SMALL = replace(
+    QWEN3_4B,
+    vocab_size=400,
+    hidden_size=32,
+    intermediate_size=48,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Problems that name their answer."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"problem": n, "answer": n}) + "\n" for n in (7, 12, 5)))
+    return file
+
+
+def policy(*given: str) -> Policy:
+    job = adjusted(RECIPES["paramanager-qwen3"], {}, given)
+    assert isinstance(job, Policy)
+    return job
+
+
+def test_the_numbers_of_table_5():
+    job = policy()
+    settings, plan = job.settings, job.settings.rollout
+    assert (settings.steps, settings.minibatches, plan.problems, plan.group, plan.temperature) == (50, 2, 16, 8, 1.0)
+    assert {settings.rate(step) for step in range(50)} == {2e-6}, "constant, from the first step on"
+    loss = settings.loss
+    assert (loss.clip_low, loss.clip_high, loss.kl, loss.ratio, loss.reduction) == (
+        0.2, 0.28, 0.0, "sequence", "episode-mean",
+    )  # fmt: skip
+    assert loss.old == "trainer", "vLLM's log-probabilities are not the trainer's, and a row of 24,576 adds them up"
+    assert settings.reward == ParaManagerReward(theta_par=1.25, theta_tool=3, length_target=12_288, cost_target=8)
+    assert settings.mixed and settings.normalise == "std" and settings.delta > 0
+    manager = plan.organization.named("paramanager")
+    assert (manager.rounds, manager.calls, manager.response_tokens) == (12, 4, 4096)
+    assert (manager.synthesis, next(iter(manager.pool))) == ("summarizer", "gpt-oss-20b")
+    assert plan.models["summarizer"] == plan.models["gpt-oss-20b"], "one engine"
+    assert {model.sampling.max_tokens for model in plan.models.values()} == {plan.limits.agent_tokens} == {24_576}
+    assert job.sampler_settings["max_model_len"] == 24_576 + 24_576
+    assert plan.roles == ("manager",) and job.model is None
+
+
+def test_the_numbers_of_table_4():
+    job = RECIPES["paramanager-qwen3-sft"]
+    assert isinstance(job, Trajectories)
+    settings = job.settings
+    assert (settings.steps, settings.batch_rows, settings.batch_tokens, job.longest) == (200, 32, 49_152, 49_152)
+    assert (settings.rate(0), settings.rate(100)) == (1e-5, pytest.approx(5e-6)) and settings.rate(199) < 1e-9
+
+
+def test_the_bounds_are_what_twelve_rounds_take_at_most():
+    """A reply and four ensembles of four a round, and the answer; a budget of turns never ends an episode before."""
+    bounds = outlook(policy())["bounds"]
+    turns = 12 * (1 + 4 * 4) + 1
+    assert bounds["episodes_a_step"] == 16 * 8 and bounds["optimizer_steps_a_step"] == 2
+    assert bounds["sampled_tokens_a_step"] == 16 * 8 * turns * 24_576
+
+
+def test_a_dry_run_needs_no_model_and_no_server(rows, tmp_path, capsys):
+    given = ["train", "paramanager-qwen3", "--dry-run", "--out", str(tmp_path / "new"), "--set"]
+    assert main([*given, f"rollout.task=math:{rows}"]) == 0
+    out, err = capsys.readouterr()
+    seen = json.loads(out)
+    assert seen["unnamed"] == ["--model"] and seen["bounds"]["episodes_a_step"] == 128
+    assert set(seen["job"]["settings"]["rollout"]["models"]) == set(FROZEN)
+    assert "needs --model" in err and err.count("\n") == 1
+    for wrong, words in (
+        (["rollout.task=math"], "math:FILE"),
+        (["rollout.organization.settings.rounds=0"], "rounds is 0"),
+        (["rollout.models.gpt-oss-20b.engine.url=none"], "the model of gpt-oss-20b cannot be used"),
+        (["rollout.models.gpt-oss-20b.sampling.top_p=2"], "top_p is 2"),
+        (["loss.reduction=token-mean"], "episode-mean"),
+    ):
+        assert main([*given, f"rollout.task=math:{rows}", *wrong]) == 2
+        out, err = capsys.readouterr()
+        assert not out and words in err and err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_other_places_of_the_pool_are_named_by_set(rows):
+    urls = {name: f"https://host-{n}.example/v1" for n, name in enumerate(FROZEN)}
+    job = policy(f"rollout.task=math:{rows}", *(f"rollout.models.{n}.engine.url={url}" for n, url in urls.items()))
+    assert unnamed(job) == ["--model"]
+    assert {name: model.engine.url for name, model in job.settings.rollout.models.items()} == urls
+    local = adjusted(
+        job, {}, ["rollout.models.qwen3-30b-a3b.engine.url=none", "rollout.models.qwen3-30b-a3b.engine.model=pocket"]
+    )
+    assert unnamed(local) == ["--model"]  # a folder, or a shipped model, will do as well
+    with pytest.raises(UserError, match="it has"):
+        policy("rollout.models.gpt-5.engine.url=https://host/v1")
+
+
+def test_a_step_of_supervised_fine_tuning(tmp_path, capsys):
+    folder = write_random_model(tmp_path / "model", SMALL, layers=2)
+    recorded(tmp_path / "episodes", rehearsed(None))
+    given = ["train", "paramanager-qwen3-sft", "--model", str(folder), "--episodes", str(tmp_path / "episodes")]
+    assert main([*given, "--steps", "1", "--set", "batch_rows=2", "--out", str(tmp_path / "run")]) == 0
+    (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert 0 < line["loss"] < 10 and line["gradient_norm"] > 0 and line["learning_rate"] == 1e-5
+    assert "trajectories are learned from" in capsys.readouterr().out
+
+
+# A step of reinforcement learning, on a pool behind a real server.
+
+
+def managing(seen: str, luck: Random) -> str:
+    """A few calls at first, then the end; each in its own words, so that samples differ."""
+    if "<tool_response>" in seen:
+        return render_reply("enough", [ToolCall("final_answer", {})])
+    asked = [ToolCall("standard_reasoner", {"model_id": model}) for model in PAPER_POOL]
+    others = [ToolCall("ensemble_solver", {}), ToolCall("search", {"query_list": ["Mira"]})]
+    return render_reply("split", luck.sample([*asked, *others], luck.randint(1, 4)))
+
+
+async def member(exchange: Exchange) -> None:
+    """A model of the pool solves a problem; the one who writes the answer may spoil it."""
+    answer = int(exchange.shown.split("math ")[-1].split()[0])
+    wrong = "summary" in exchange.shown and Random(exchange.body["seed"]).random() < 0.5
+    await says(f"it is <ANSWER> {answer + wrong} </ANSWER>")(exchange)
+
+
+@contextmanager
+def pool() -> Iterator[Server]:
+    """A server in a thread of its own: training has the event loop."""
+    ready, found, loop = threading.Event(), [], asyncio.new_event_loop()
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        async with loopback(*[member] * 2000) as server:
+            found.append(server)
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    ready.wait()
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
+
+
+def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_path, monkeypatch):
+    """The recipe in tiny numbers and short prompts: calls go to the server, only the manager is trained, and the ratio
+    of a sequence moves its weights without a drift between the sampler and the trainer."""
+    monkeypatch.setitem(prompts._templates("pocket"), "summarizer", "summary of {history} ; {terse}")
+    folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
+    small = ("problems=2", "group=4", f"task=math:{rows}", "organization.settings.prompts=pocket")
+    given = (*(f"rollout.{one}" for one in small), "steps=3", "drift=1e-4", "learning_rate=1e-3")
+    lines: list[dict] = []
+    with pool() as server:
+        places = [
+            f"rollout.models.{name}.engine.{field}" for name in FROZEN for field in (f"url={server.url}", "model=none")
+        ]
+        corpus = "rollout.organization.settings.suite.corpus=ledger"
+        job = adjusted(policy(*given, *places, corpus), {"model": str(folder)}, ())
+        sampler = Dictated(folder, tmp_path / "copy", managing)
+        backend = EmbeddedBackend(open_trainable(folder), sampler, folder, pack_tokens=job.pack_tokens)
+        run = RunFolder.create(tmp_path / "run", "train", Training("paramanager-qwen3", job))
+        train_policy(backend, job.settings, run, lines.append)
+        asked = [exchange.shown for exchange in server.exchanges]
+    assert any((line["gradient_norm"] or 0) > 0 for line in lines), [line["mixed_groups"] for line in lines]
+    assert all(line["groups"] == line["mixed_groups"] for line in lines)
+    assert sum("summary" in one for one in asked) == 3 * 2 * 4, "every episode ends with the summarizer"
+    assert sum("sequential" in one for one in asked) > 20
+    assert all(line["model_shares"] == {MODEL: 1.0} for line in lines), "no call was the policy's"
+    assert {line["format_reward"] for line in lines} == {1.0}
