@@ -15,7 +15,7 @@ export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser clean
+.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,13 +54,13 @@ pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
 
 results-asyncthink: setup  ## the paper's tables and figures: trains what is missing (hours), evaluates, writes them
-	$(BIN)/python -m recipes.asyncthink.results
+	$(BIN)/python -m experiments.asyncthink.results
 
 results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
-	$(BIN)/python -m recipes.marsrl.results
+	$(BIN)/python -m experiments.marsrl.results
 
 results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
-	$(BIN)/python -m recipes.paramanager.results
+	$(BIN)/python -m experiments.paramanager.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
@@ -106,5 +106,9 @@ test-browser: setup  ## the page in a real headless Chromium
 	$(BIN)/pip install --quiet -e ".[browser]"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser
 
+docs: setup  ## the documentation as a site in site/: every link is checked, and pages load nothing from elsewhere
+	$(BIN)/pip install --quiet -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## remove environments and caches, keep runs
-	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis site
