@@ -28,7 +28,7 @@ from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import RunFolder, plain
-from orgthink.tasks import task_named, task_of
+from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import Evaluation, distinct
+from orgthink.evaluation import distinct
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
 
@@ -78,8 +78,7 @@ class Rows:
             )
         folder = RunFolder.open(self.run)
         rows = recorded_rows(folder, job.settings)
-        task, reduction = folder.settings("eval", Evaluation).task, job.settings.loss.reduction
-        found = TARGETS[self.to](rows, Conditions(reduction, rows[0].temperature, self.version))
+        found = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         items = found if isinstance(found, list) else [found]
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())
