@@ -19,7 +19,7 @@ from orgthink.cli.engines import engines
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_chance
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, jobs, require_chance
 from orgthink.evaluation import evaluate as evaluate_plan
 from orgthink.measure.summary import summarise
 from orgthink.presets import organized, partners
@@ -161,6 +161,7 @@ async def aevaluate(
         samples=samples,
         concurrency=concurrency,
     )
+    jobs(plan)  # what cannot be is said before an engine is opened
     return await _evaluate(plan, Path(out) if out is not None else _dated(name), progress)
 
 
