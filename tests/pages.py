@@ -20,7 +20,7 @@ ENDPOINT = "http://localhost:8000/v1"
 """The server of the reader, as the pages name it."""
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_INLINE = re.compile(r"`((?:orgthink|python -m|make) [^`]+)`")
+_INLINE = re.compile(r"`((?:orgthink|python -m|make) [^`]*--[^`]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 

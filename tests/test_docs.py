@@ -55,7 +55,8 @@ def test_every_command_line_is_understood(page: Path, monkeypatch):
 
 def understood(words: list[str]) -> None:
     """The parser takes the words; recipes, organizations, tasks and settings that they name exist."""
-    verb = _verb([re.sub(r"^(FOLDER|MODEL_FOLDER|runs/\S+/model)$", "pocket", word) for word in words])
+    model = "pocket-manager" if "paramanager" in words else "pocket"
+    verb = _verb([re.sub(r"^(FOLDER|MODEL_FOLDER|runs/\S+/model)$", model, word) for word in words])
     if getattr(verb, "resume", None) is not None:
         return
     if isinstance(verb, Train):

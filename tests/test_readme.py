@@ -26,7 +26,7 @@ def test_make_targets_that_it_names_exist(target):
 def test_every_path_in_the_tree_exists():
     (tree,) = re.findall(r"```text\n(orgthink/.*?)```", README, re.DOTALL)
     for line in tree.splitlines():
-        names = re.split(r" {3,}", line.strip())[0].split()
+        names = re.split(r" {2,}", line.strip())[0].split()
         folder = ROOT / "orgthink" if line.startswith(" ") else ROOT
         for name in names:
             assert (folder / name).exists(), name
