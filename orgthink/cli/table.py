@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.store import RunFolder
 
 

@@ -10,7 +10,7 @@ from orgthink.cli.eval import Eval, conduct
 from orgthink.cli.run import Run
 from orgthink.cli.view import page
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.store import RunFolder
 from orgthink.tools import bubblewrap as room
 
