@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -42,8 +43,8 @@ def test_a_python_block_runs_and_prints_what_its_comments_say(block: Block, serv
 
 
 @pytest.mark.parametrize("page", [*PAGES, *EXPERIMENTS], ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_line_is_understood(page: Path, monkeypatch):
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+def test_every_command_line_is_understood(page: Path, elsewhere):
+    lay_out(page)
     for program, *words in commands(page):
         if program == "orgthink":
             understood(words)
@@ -51,6 +52,17 @@ def test_every_command_line_is_understood(page: Path, monkeypatch):
             assert set(words) <= set(MAKE), words
         elif program == "python" and words[0] == "-m":
             assert importlib.util.find_spec(words[1]) is not None, words
+
+
+def lay_out(page: Path) -> None:
+    """Write the files that a page shows: blocks whose first line is their name, in pieces if it stands there again."""
+    for language in ("python", "toml"):
+        for block in blocks(page, language):
+            if name := re.match(r"# (\S+\.\w+)\n", block.text):
+                with Path(name[1]).open("a") as file:
+                    file.write(block.text)
+    for block in blocks(page, "json"):
+        Path("problems.jsonl").write_text(block.text)
 
 
 def understood(words: list[str]) -> None:
@@ -65,20 +77,16 @@ def understood(words: list[str]) -> None:
         adjusted(RECIPES.named(verb.named_recipe), {}, verb.set)
     elif isinstance(verb, Eval):
         verb.organize(verb.organizations, verb.own())
-    elif isinstance(verb, Run) and ".py:" not in verb.organization:
+    elif isinstance(verb, Run):
         verb.organize((verb.organization,))
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_the_commands_of_a_tutorial_run_one_after_the_other(page: Path, server, elsewhere, capsys):
-    """On one problem each; files that the page shows lie where the commands expect them."""
-    for block in blocks(page, "python"):
-        if name := re.match(r"# (\S+\.\w+)\n", block.text):
-            Path(name[1]).write_text(block.text.replace(ENDPOINT, server))
-    for block in blocks(page, "json"):
-        Path("problems.jsonl").write_text(block.text)
+    """On one problem each, but for those with a placeholder or a model that nobody trains here."""
+    lay_out(page)
     for program, *words in commands(page, inline=False):
-        placeholders = [word for word in words if re.search(r"\b[A-Z]{4,}\b|^my_", word)]
+        placeholders = [word for word in words if re.search(r"(?<!:)\b[A-Z]{4,}\b|^runs/.*/model$", word)]
         if program == "orgthink" and not placeholders:
             line = [word.replace(ENDPOINT, server) for word in words]
             if "--n" in line:
@@ -108,3 +116,32 @@ def test_every_path_that_a_page_names_exists(page: Path):
                 path,
                 symbol,
             )
+
+
+API = ROOT / "docs" / "api.md"
+MODULE = re.compile(r"`(orgthink(?:\.\w+)*)`")
+
+
+def offered() -> list[tuple[str, str]]:
+    """Module and name of everything in the tables of the API page: of the section's module, or of the row's."""
+    found = []
+    for section in re.split(r"^## ", API.read_text(), flags=re.MULTILINE)[1:]:
+        own = MODULE.match(section)
+        for row in re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.MULTILINE):
+            module = own[1] if own else MODULE.match(row[0])[1]
+            names = re.findall(r"`(\w+)[`(]", row[0] if own else re.sub(r"\(.*?\)", "", row[1]))
+            found += [(module, name) for name in names]
+    return found
+
+
+@pytest.mark.parametrize(("module", "name"), offered(), ids=lambda part: part)
+def test_what_the_api_page_lists_can_be_imported(module, name):
+    found = importlib.import_module(module)
+    is_module = hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    assert is_module or hasattr(found, name)
+
+
+@pytest.mark.parametrize("module", ["orgthink", "orgthink.runtime", "orgthink.tasks"])
+def test_the_api_page_lists_everything_that_a_package_offers(module):
+    listed = {name for place, name in offered() if place == module}
+    assert {name for name in importlib.import_module(module).__all__ if name[0] != "_"} <= listed

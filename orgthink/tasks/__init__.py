@@ -11,7 +11,9 @@ from orgthink.registry import Registry, is_reference
 from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import Mixture
 from orgthink.tasks.part import Part, part_of
-from orgthink.tasks.task import Task
+from orgthink.tasks.task import Solution, Split, Task
+
+__all__ = ["FILE_TASKS", "GRADERS", "TASKS", "Grader", "Solution", "Split", "Task", "task_named", "task_of"]
 
 TASKS: Registry[Task] = Registry(
     "task",
