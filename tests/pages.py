@@ -47,7 +47,7 @@ def commands(page: Path, *, inline: bool = True) -> list[list[str]]:
     lines = [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", " ").splitlines()]
     text = _FENCED.sub("", page.read_text())
     lines += [" ".join(found.split()) for found in _INLINE.findall(text)] if inline else []
-    split = (shlex.split(line, comments=True) for line in lines if "…" not in line)
+    split = (shlex.split(re.sub(r"(^|\s)#.*", "", line)) for line in lines if "…" not in line)
     return [words for words in split if words and not any(word.isupper() for word in words[1:2])]
 
 
