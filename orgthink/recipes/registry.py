@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.errors import UserError
-from orgthink.recipes.adjust import put
+from orgthink.recipes.adjust import lacks, put
 from orgthink.recipes.jobs import Job, Report
 from orgthink.registry import Registry
 from orgthink.store import RunFolder, class_by_kind, plain, typed
@@ -70,18 +70,19 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
     data = plain(job) | {name: plain(value) for name, value in options.items()}
     for given in settings:
         path, equals, _ = given.partition("=")
-        first = path.partition(".")[0]
+        first = getattr(type(job.settings), "former", {}).get(path, path).partition(".")[0]
         known = dict.fromkeys((*data["settings"], *data))
         if not (path and equals):
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
         if first not in known:
-            raise UserError(
-                f"--set {given}: a {JOBS.name_of(type(job))} training has no {first!r}; it has {', '.join(known)}"
-            )
-        if first in data:
-            put(data, type(job), given)
-        else:
-            put(data["settings"], type(job.settings), given)
+            raise UserError(f"--set {given}: a {JOBS.name_of(type(job))} training {lacks(first, known)}")
+        try:
+            if first in data:
+                put(data, type(job), given)
+            else:
+                put(data["settings"], type(job.settings), given)
+        except UserError as error:
+            raise UserError(f"--set {given}: {error}") from None
     return typed(type(job), data, "--set")
 
 
