@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training.embedded import embedded
@@ -159,10 +159,10 @@ class Reinforced(FromModel):
 
     settings: Optimization
     """How."""
-    sampler: Literal["local", "vllm"] = "local"
-    """Engine that rolls out; its weights are updated in place."""
+    sampler: str = "local"
+    """Engine that rolls out, `local`, `vllm` or one of yours; its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
-    """Of vLLM, such as `gpu_memory_utilization`: the trainer needs room beside it."""
+    """Of any but the local one, such as vLLM's `gpu_memory_utilization`: the trainer needs room beside it."""
     pack_tokens: int = 512
     """Tokens that are computed in one go."""
 
@@ -172,6 +172,7 @@ class Reinforced(FromModel):
 
     def require(self) -> None:
         FromModel.require(self)
+        ENGINES.named(self.sampler)
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
@@ -218,7 +219,8 @@ def model_folder(model: str | None) -> Path:
         raise UserError("this recipe starts from a model of yours: name its folder with --model")
     spec: EngineSpec = engine_spec(model)
     if spec.url is not None or spec.folder is None:
-        raise UserError(f"{model} is a server's: training needs a model folder")
+        whose = "a server's" if spec.url is not None else "no folder"
+        raise UserError(f"{model} is {whose}: training needs a model folder")
     if not (spec.folder / "config.json").is_file():
         raise UserError(f"{spec.folder} is no model: it has no config.json")
     return spec.folder
