@@ -20,7 +20,7 @@ import re
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property
@@ -108,10 +108,18 @@ class Source(NamedTuple):
 class Registry(Mapping[str, T], Generic[T]):
     """Things of one kind, by name. As a mapping it has the registered names; references can be looked up as well."""
 
-    def __init__(self, kind: str, group: str, own: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        own: Mapping[str, str],
+        form: str = "",
+        fits: Callable[[Any], bool] = lambda thing: True,
+    ) -> None:
         """`kind` is what errors call one of the things, `group` the group of entry points, and `own` what this package
-        has: name → `package.module:Name`."""
+        has: name → `package.module:Name`. `form` says what a thing must be, and `fits` whether it is."""
         self.kind, self.group = kind, group
+        self._form, self._fits = form, fits
         self._own = dict(own)
         self._loaded: dict[str, T] = {}
 
@@ -179,7 +187,10 @@ class Registry(Mapping[str, T], Generic[T]):
             raise UserError(f"{self.kind} {name} cannot be loaded: {why}") from error
         if not hasattr(found, attribute):
             pick(f"{self.kind} in {module}", attribute, {each: None for each in vars(found) if each[0] != "_"})
-        return getattr(found, attribute)
+        thing = getattr(found, attribute)
+        if not self._fits(thing):
+            raise UserError(f"{self.kind} {name} is none: it must be {self._form}")
+        return thing
 
     def _target(self, name: str) -> str:
         """`package.module:Name` or `file.py:Name` of a name; UserError if packages differ about it."""
@@ -193,17 +204,19 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def _place(error: BaseException, module: str) -> str:
-    """Which line was run last as code was loaded: of a file by itself, or of any. Bad syntax says so itself."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    own = [frame for frame in frames if frame.filename == module] or frames[-1:]
-    return "" if isinstance(error, SyntaxError) else f" ({own[-1].filename}, line {own[-1].lineno})"
+    """Which line was run last as code was loaded, of the file that was asked for if that is known. Bad syntax says so
+    itself."""
+    ours = ("<", __file__, importlib.__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    own = [frame for frame in frames if frame.filename == module] or frames
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own and not isinstance(error, SyntaxError) else ""
 
 
 @cache
 def _of_file(file: Path) -> ModuleType:
-    """The module that a Python file is. UserError if there is none."""
+    """The module that a Python file is. FileNotFoundError if there is none."""
     if not file.is_file():
-        raise UserError(f"there is no file {file}")
+        raise FileNotFoundError(f"there is no file {file}")
     name = f"orgthink_plugin_{file.stem}_{abs(hash(file)):x}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None

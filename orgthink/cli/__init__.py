@@ -60,10 +60,12 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "export": Export,
         "measure": Measure,
         "view": View,
-        **COMMANDS,
     }
-    if argv[:1] == ["demo"] and "demo" not in verbs:
+    first = next(iter(argv), "--help")
+    if first == "demo" and first not in COMMANDS:
         raise UserError(DEMO)
+    if first not in verbs:  # a command that cannot be loaded is in nobody else's way
+        verbs |= {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

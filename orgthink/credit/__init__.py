@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 
 from orgthink.registry import Registry
 
@@ -23,5 +24,9 @@ class EpisodeCredit(ABC):
 
 
 CREDITS: Registry[type[EpisodeCredit]] = Registry(
-    "credit", "orgthink.credits", {"shared": "orgthink.credit.shared:SharedCredit"}
+    "credit",
+    "orgthink.credits",
+    {"shared": "orgthink.credit.shared:SharedCredit"},
+    "a dataclass that derives from orgthink.credit.EpisodeCredit",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeCredit),
 )

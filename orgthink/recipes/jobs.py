@@ -18,11 +18,12 @@ from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, chosen, precision
 from orgthink.training.rl import Optimization, train_policy
-from orgthink.training.rows import Row
+from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
+    from orgthink.scale.sizing.work import Work
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -180,6 +181,11 @@ class Reinforced(FromModel):
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
         self.settings.require(min((int(length) for length in known if length is not None), default=None))
 
+    def work(self, context: int | None) -> Work:
+        """What a step asks for if every budget is used up, where a model reads so many tokens. UserError if nothing
+        tells."""
+        raise UserError("nothing tells what a step of this kind of training asks for")
+
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
         try:
@@ -196,6 +202,17 @@ class Policy(Reinforced):
     settings: RlSettings
     """How."""
 
+    def work(self, context: int | None) -> Work:
+        from orgthink.scale.sizing.rollouts import work_of_episodes
+
+        return work_of_episodes(self.settings, context)
+
+    def recorded(self, folder: RunFolder) -> list[PolicyRow]:
+        """Rows of the episodes that an evaluation recorded, for other trainers. UserError for those of another one."""
+        from orgthink.interchange.recorded import recorded_rows
+
+        return recorded_rows(folder, self.settings)
+
 
 @dataclass(frozen=True, slots=True)
 class Mars(Reinforced):
@@ -203,6 +220,11 @@ class Mars(Reinforced):
 
     settings: MarsSettings
     """How."""
+
+    def work(self, context: int | None) -> Work:
+        from orgthink.scale.sizing.rollouts import work_of_chains
+
+        return work_of_chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ JOBS: Registry[type[Job]] = Registry(
         "policy": "orgthink.recipes.jobs:Policy",
         "marsrl": "orgthink.recipes.jobs:Mars",
     },
+    "a dataclass with settings, steps, require and run",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "run"),
 )
 """Kinds of training, as `kind` in config.json names them."""
 
@@ -39,6 +41,8 @@ RECIPES: Registry[Job] = Registry(
         "paramanager-qwen3-sft": "orgthink.recipes.paramanager:PAPER_SFT",
         "paramanager-qwen3": "orgthink.recipes.paramanager:PAPER",
     },
+    "a job, such as an orgthink.recipes.jobs.Policy",
+    lambda job: not isinstance(job, type) and is_dataclass(job) and hasattr(job, "run"),
 )
 """Those with "qwen3" are the papers' own, for a model folder of yours."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import ClassVar
 
 from orgthink.episode import Episode
@@ -47,4 +47,6 @@ REWARDS: Registry[type[EpisodeReward]] = Registry(
         "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
         "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
     },
+    "a dataclass that derives from orgthink.rewards.EpisodeReward",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeReward),
 )

@@ -41,8 +41,8 @@ from orgthink.training.staleness import ages
 if TYPE_CHECKING:
     AnyReward, AnyCredit = EpisodeReward, EpisodeCredit
 else:
-    AnyReward = class_by_kind(REWARDS, "asyncthink", EpisodeReward)
-    AnyCredit = class_by_kind(CREDITS, "shared", EpisodeCredit)
+    AnyReward = class_by_kind(REWARDS, "asyncthink")
+    AnyCredit = class_by_kind(CREDITS, "shared")
 
 OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
 LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}", "age": "age {:.2f}"}
