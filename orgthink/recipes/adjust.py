@@ -14,7 +14,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.store import ByKind, plain, typed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Policy, Trajectories
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits

@@ -22,7 +22,7 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import RoleSpec, broken, grade, measures_of, tags_of, trouble
+from orgthink.evaluation import RoleSpec, broken, grade, measures_of, tags_of, trouble
 from orgthink.measure.accuracy import all_correct
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward

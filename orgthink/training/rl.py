@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.errors import UserError
-from orgthink.evaluate import RoleSpec
+from orgthink.evaluation import RoleSpec
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
