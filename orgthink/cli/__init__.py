@@ -43,6 +43,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.eval import Eval
     from orgthink.cli.export import Export
     from orgthink.cli.measure import Measure
+    from orgthink.cli.names import List
     from orgthink.cli.run import Run
     from orgthink.cli.size import Size
     from orgthink.cli.synth import Synth
@@ -60,6 +61,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "export": Export,
         "measure": Measure,
         "view": View,
+        "list": List,
     }
     first = next(iter(argv), "--help")
     if first == "demo" and first not in COMMANDS:

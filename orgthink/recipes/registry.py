@@ -90,6 +90,11 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
     return typed(type(job), data, "--set")
 
 
+def folder_of(recipe: str) -> Path:
+    """Where a training goes unless it is told: below runs/, by the name of the recipe, which may be a reference."""
+    return Path("runs") / recipe.rpartition("/")[2].replace(":", "-")
+
+
 def start(training: Training, path: Path) -> RunFolder:
     """A new run folder for a training. UserError if something else is there, or what it starts from is not."""
     training.job.require()
