@@ -23,6 +23,11 @@ TASKS: Registry[Task] = Registry(
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
         "math": "orgthink.tasks.math:MATH",
     },
+    "an object with name, problems, grade and solutions",
+    lambda task: (
+        not isinstance(task, type)
+        and all(hasattr(task, attribute) for attribute in ("name", "problems", "grade", "solutions"))
+    ),
 )
 """Each grades the problems that name it."""
 
