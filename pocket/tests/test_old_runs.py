@@ -24,11 +24,11 @@ from orgthink.episode import Episode, Grade
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.summary import summarise
+from orgthink.recipes.registry import training_of
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.store import RunFolder, plain
 from orgthink.tasks import task_named
-from orgthink.training.recipes import training_of
 
 OLD = Path(__file__).parent / "fixtures" / "a46cad4"
 EXPECTED = json.loads((OLD / "expected.json").read_text())
