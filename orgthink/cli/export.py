@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import distinct
+from orgthink.evaluation import distinct
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
 

@@ -12,7 +12,7 @@ from orgthink_pocket.recipes import managed
 from orgthink_pocket.shipped import MODELS
 
 from orgthink.cli.eval import Eval
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
 from orgthink.training.models import copy_companions

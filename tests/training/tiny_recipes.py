@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Mars, Policy
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
