@@ -67,9 +67,10 @@ class Synth:
         from orgthink.coldstart.synthesis import Synthesis
 
         if self.resume is None:
-            task = self.task.partition(":")[0].replace("/", "-")  # `@0/2`
+            plan = self.plan()
+            task = plan.task.partition(":")[0].replace("/", "-")  # `@0/2`
             path = self.out or Path("runs") / f"synth-{task}-{time.strftime('%Y%m%d-%H%M%S')}"
-            return asyncio.run(conduct(self.plan(), path))
+            return asyncio.run(conduct(plan, path))
         if self != Synth(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
         folder = RunFolder.open(self.resume)
