@@ -183,7 +183,7 @@ class Registry(Mapping[str, T], Generic[T]):
         except (Exception, SystemExit) as error:
             if isinstance(error, ModuleNotFoundError) and name in self._own:
                 raise  # an extra that is not installed: who asked says which
-            why = f"{type(error).__name__}: {error}{_place(error, module)}"
+            why = f"{type(error).__name__}: {error}{_place(error)}"
             raise UserError(f"{self.kind} {name} cannot be loaded: {why}") from error
         if not hasattr(found, attribute):
             pick(f"{self.kind} in {module}", attribute, {each: None for each in vars(found) if each[0] != "_"})
@@ -203,13 +203,10 @@ class Registry(Mapping[str, T], Generic[T]):
         return sources[0].target if sources else name
 
 
-def _place(error: BaseException, module: str) -> str:
-    """Which line was run last as code was loaded, of the file that was asked for if that is known. Bad syntax says so
-    itself."""
-    ours = ("<", __file__, importlib.__file__)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
-    own = [frame for frame in frames if frame.filename == module] or frames
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own and not isinstance(error, SyntaxError) else ""
+def _place(error: BaseException) -> str:
+    """Which line of which file was run last as modules were loaded. Bad syntax says so itself."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
+    return f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines and not isinstance(error, SyntaxError) else ""
 
 
 @cache
