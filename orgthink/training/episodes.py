@@ -108,6 +108,9 @@ class RlSettings(Optimization):
     def source(self) -> Episodes:
         return Episodes(self)
 
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        return rollout_metrics(episodes, {e.id: self.reward(e) for e in episodes}, _tags(self.rollout))
+
     def bounds(self) -> dict[str, int | None]:
         """`None` where nothing but the model ends episodes."""
         plan = self.rollout
@@ -167,7 +170,6 @@ class Episodes:
         self._settings, self._plan = settings, settings.rollout
         self._problems = Problems(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
-        self._tags = _tags(self._plan)
         self._groups = Groups()
         self._anew: list[Problem] = []
         """Problems whose groups were under way when a run ended."""
@@ -190,6 +192,7 @@ class Episodes:
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
         drawn, episodes, began = await attempted(sampler, step, seed, clock)
+        episodes = [episode.of_step(step + 1) for episode in episodes]
         chosen, dropped = self._chosen(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
         groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
@@ -199,7 +202,7 @@ class Episodes:
             rewarded = [episode for episode in chosen if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
-            **rollout_metrics(episodes, rewards, self._tags),
+            **settings.measure(episodes),
             "drawn_groups": drawn,
             "mixed_groups": len(mixed(episodes)),
             "groups": drawn - dropped,
@@ -208,7 +211,7 @@ class Episodes:
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
-        return Batch(rows, metrics, sampled_entropy(sampled))
+        return Batch(rows, metrics, sampled_entropy(sampled), episodes)
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The groups of a step's problems, and of those that are drawn further."""

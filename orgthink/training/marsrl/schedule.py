@@ -81,7 +81,7 @@ class Chains:
         metrics = rollout_metrics(finished, rows, len(trained))
         going = {"broken_groups": broken, "chains": len(self._chains), "live": sum(one.live for one in self._chains)}
         entropy = sampled_entropy(member.trace for one in finished for member in one.group.members)
-        return Batch(rows, {**metrics, **going, "wait": _wait(trained, self._since)}, entropy)
+        return Batch(rows, {**metrics, **going, "wait": _wait(trained, self._since)}, entropy, ())
 
     def _begin(self, work: Work) -> None:
         """Let new problems in, as far as there is room."""

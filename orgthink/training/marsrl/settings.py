@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from orgthink.credit.shared import Normalise
+from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.organizations.prompts import prompt
 from orgthink.rewards.marsrl import MarsReward
@@ -106,6 +107,9 @@ class MarsSettings(Optimization):
 
     def source(self) -> Chains:
         return Chains(self)
+
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        return {}
 
     def bounds(self) -> dict[str, int]:
         plan, widths = self.rollout, self.rollout.widths
