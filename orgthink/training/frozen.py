@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from orgthink.engines import EngineSpec, open_engine
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import RoleSpec
+from orgthink.evaluation import RoleSpec
 from orgthink.runtime.agent import Backing
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
+from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

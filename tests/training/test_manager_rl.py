@@ -17,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from manager_episodes import Call, episode_of
+from orgthink_pocket.recipes import mini
 from orgthink_pocket.shipped import MODELS
 from orgthink_pocket.style import terse
 from safetensors.torch import load_file
@@ -28,11 +29,11 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.recipes.registry import RECIPES, Training, adjusted, mini
+from orgthink.recipes.registry import RECIPES, Training, adjusted
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Agent

@@ -21,7 +21,7 @@ from orgthink.credit.shared import Normalise
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Message, Problem, Sampling, StopReason
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import MOST_REPEATS
+from orgthink.evaluation import MOST_REPEATS
 from orgthink.organizations.prompts import style_named
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing

@@ -9,7 +9,7 @@ from typing import Any
 from orgthink.credit.shared import Normalise
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.organizations.prompts import prompt
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
 from orgthink.training.marsrl.chain import Rules, finished_in_step
@@ -33,6 +33,7 @@ class MarsSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
+        style_named(plan.prompts)
         if context is not None and plan.max_input + plan.max_tokens > context:
             raise UserError(
                 f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "
