@@ -62,7 +62,7 @@ def ticked(chains: Chains, engine: WordEngine, first: int, ticks: int) -> list[B
 @pytest.mark.parametrize("ticks", [0, 1, 5])
 def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(settings, tmp_path, ticks):
     habits = Habits(solves=0.3, accuses=0.7, spellings=50)
-    chains, again = Chains(settings), Chains(settings)
+    chains, again = settings.source(), settings.source()
     ticked(chains, WordEngine(habits), 0, ticks)
     chains.save(tmp_path)
     again.load(tmp_path, ticks)
@@ -79,7 +79,7 @@ def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(s
 @pytest.mark.parametrize("task", ["arithmetic-mini", "countdown-mini-single", "sudoku"])
 def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     settings = MarsSettings(MarsRollout(task, "pocket", max_tokens=4, segment=2), steps=1, learning_rate=1e-3)
-    chains, again = Chains(settings), Chains(settings)
+    chains, again = settings.source(), settings.source()
     ticked(chains, WordEngine(lambda asked, luck: " 1 2 3"), 0, 1)
     chains.save(tmp_path)
     again.load(tmp_path, 1)
@@ -98,12 +98,12 @@ def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     ],
 )
 def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage):
-    chains = Chains(settings)
+    chains = settings.source()
     ticked(chains, WordEngine(Habits()), 0, 2)
     chains.save(tmp_path)
     damage(tmp_path / "chains.json")
     with pytest.raises(UserError, match=r"chains\.json") as caught:
-        Chains(settings).load(tmp_path, 2)
+        settings.source().load(tmp_path, 2)
     assert "\n" not in str(caught.value) and str(caught.value).count("chains.json:") <= 1
 
 
