@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 import torch
+from echo import TASK
 from engines.models import random_model, tiny_model
-from orgthink_pocket.shipped import MODELS
 from plain_policy import CONFIG, aged, near, policy, random_rows
+from terse import TERSE
+from tiny_policy import TINY
 from torch import Tensor
 
 from orgthink.engines.engine import Context
@@ -32,6 +34,8 @@ from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weight
 from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
+
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 TOLERANCE = 1e-5
 """Of log-probabilities in nats, and of every number of a gradient."""
@@ -313,12 +317,12 @@ def test_passes_add_up_until_a_step_is_taken(tmp_path):
 
 
 async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int = 3) -> list[Episode]:
-    """A few real episodes of the shipped model."""
+    """A few real episodes of the tiny model."""
     plan = Rollout(
-        "countdown-mini",
-        OrganizationSpec("asyncthink", {"prompts": "pocket"}),
-        Limits(capacity=3, agent_tokens=64),
-        max_tokens=64,
+        TASK,
+        OrganizationSpec("asyncthink", {"prompts": TERSE}),
+        Limits(capacity=3, agent_tokens=24),
+        max_tokens=24,
         temperature=temperature,
         problems=problems,
         group=3,
@@ -328,8 +332,8 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
-    engine = LocalEngine.open(MODELS / "pocket", threaded=False)
-    backend = EmbeddedBackend(Qwen3.load(MODELS / "pocket"), engine, tmp_path)
+    engine = LocalEngine.open(TINY, threaded=False)
+    backend = EmbeddedBackend(Qwen3.load(TINY), engine, tmp_path)
     episodes = await rollouts(engine, temperature)
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0)]
     assert any(len(episode.traces) > 1 for episode in episodes), "workers, too"
@@ -416,8 +420,8 @@ async def test_the_sampler_goes_on_with_the_weights_of_the_last_sync(tmp_path):
 
 
 async def test_spans_carry_the_version_that_sampled_them():
-    engine = LocalEngine.open(MODELS / "pocket", threaded=False)
-    backend = EmbeddedBackend(Qwen3.load(MODELS / "pocket"), engine, MODELS / "pocket")
+    engine = LocalEngine.open(TINY, threaded=False)
+    backend = EmbeddedBackend(Qwen3.load(TINY), engine, TINY)
     for version in ("17", "18"):
         await backend.sync_sampler(version)
         spans = [span for e in await rollouts(engine, problems=1) for trace in e.traces for span in trace.spans]

@@ -23,7 +23,7 @@ def folder(request, tmp_path_factory):
 
 
 def ids(*shape, seed=0):
-    return torch.randint(3, 200, shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(3, 140, shape, generator=torch.Generator().manual_seed(seed))
 
 
 def reference(folder, tokens):
