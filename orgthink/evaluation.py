@@ -13,7 +13,8 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
 from orgthink.errors import UserError, pick
-from orgthink.measure.summary import summarise
+from orgthink.grammar.toolcall import TAGS, CallTags
+from orgthink.measure.summary import Measure, summarise
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
@@ -36,6 +37,11 @@ class OrganizationSpec:
     """Its fields; those that are left out have their defaults."""
     engine: EngineSpec | None = None
     """Whose tokens; `None`: those that the others have too."""
+
+    @property
+    def label(self) -> str:
+        """What it is called where nothing else is said: its name, that of the class for a reference."""
+        return self.organization.rpartition(":")[2]
 
     def named(self, label: str) -> Organization:
         """The organization, called by a label. UserError if there is none of that name, or it has no such settings."""
@@ -93,6 +99,36 @@ class Evaluation:
             require_sampling(sampling)
 
 
+@runtime_checkable
+class Measured(Protocol):
+    """An organization with measures of its own, for the table, summary.json and the metrics of training."""
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """By their names. A measure is a pure function of an episode: a number, or `None` if it has none."""
+        ...
+
+
+@runtime_checkable
+class Calling(Protocol):
+    """An organization whose root calls agents side by side, and waits for them."""
+
+    @property
+    def at_once(self) -> int:
+        """How many, at most; the root is not one of them."""
+        ...
+
+
+def measures_of(organization: Organization) -> Mapping[str, Measure]:
+    """Its own measures; none if it offers none."""
+    return organization.measures if isinstance(organization, Measured) else {}
+
+
+def tags_of(organization: Organization) -> CallTags:
+    """How its calls are spelled: its `tags`; the default for one without."""
+    return getattr(organization, "tags", TAGS)
+
+
 def require_sampling(sampling: Sampling) -> None:
     """ValueError for a sampling that no engine can do."""
     if sampling.max_tokens < 1:
@@ -132,16 +168,6 @@ def require_chance(
                 f"{organization.name}: {alike} thinkers at temperature 0 all think the same; "
                 f"give them a temperature, such as --sampling {role}.temperature=1, or do without the vote"
             )
-
-
-@runtime_checkable
-class Calling(Protocol):
-    """An organization whose root calls agents side by side, and waits for them."""
-
-    @property
-    def at_once(self) -> int:
-        """How many, at most; the root is not one of them."""
-        ...
 
 
 def crowded(organization: Organization, capacity: int) -> str | None:
@@ -265,8 +291,13 @@ async def evaluate(
         missing = [job for job in todo.values() if job.id not in done]
         await _attempt_all(plan, missing, defaults, backings, stop or asyncio.Event(), ended)
     episodes = in_order(plan, done.values())
-    folder.write_json("summary.json", summarise(episodes))
+    folder.write_json("summary.json", summary_of(plan, episodes))
     return episodes
+
+
+def summary_of(plan: Evaluation, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
+    """The summary of an evaluation, with the organizations' own measures."""
+    return summarise(episodes, {label: measures_of(spec.named(label)) for label, spec in plan.organizations.items()})
 
 
 def in_order(plan: Evaluation, episodes: Iterable[Episode]) -> list[Episode]:

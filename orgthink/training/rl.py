@@ -22,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Episode
 from orgthink.errors import UserError
+from orgthink.evaluation import RoleSpec
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
@@ -143,6 +144,16 @@ class Optimization(ABC):
     def records(self, step: int) -> bool:
         """Whether the episodes of a step, counted from 1, are stored."""
         return (step - 1) % self.record_every == 0 or step == self.steps
+
+    @property
+    @abstractmethod
+    def temperature(self) -> float:
+        """Of the rollouts' sampling."""
+
+    @property
+    def frozen(self) -> Mapping[str, RoleSpec]:
+        """Models beside the one that is trained, by what the recipe calls them."""
+        return {}
 
     @abstractmethod
     def source(self) -> Source:

@@ -346,6 +346,7 @@ ASYNCTHINK = Rollout(
 @pytest.mark.parametrize(
     "plan", [ASYNCTHINK, replace(LED, max_tokens=64, temperature=2.0, problems=2)], ids=["asyncthink", "manager"]
 )
+@pytest.mark.numerical
 def test_each_token_has_the_log_probability_that_the_weights_of_its_version_give_it(plan: Rollout):
     """Also the first after new weights: what an agent has seen is read again."""
     settings = RlSettings(plan, steps=5, learning_rate=1e-3, reward=by_sample, ahead=3)  # type: ignore[arg-type]
