@@ -98,6 +98,11 @@ class RlSettings(Optimization):
     def frozen(self) -> Mapping[str, RoleSpec]:
         return self.rollout.models
 
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        rewards, organization = {episode.id: self.reward(episode) for episode in episodes}, self.rollout.made
+        found = rollout_metrics(episodes, rewards, tags_of(organization))
+        return found | means(episodes, measures_of(organization))
+
     def bounds(self) -> dict[str, int | None]:
         """`None` where nothing but the model ends episodes."""
         plan = self.rollout
@@ -153,7 +158,6 @@ class Episodes:
         self._settings, self._plan = settings, settings.rollout
         self._problems = Problems(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
-        self._organization = self._plan.made
         self._groups = Groups()
         self._anew: list[Problem] = []
         """Problems whose groups were under way when a run ended."""
@@ -176,6 +180,7 @@ class Episodes:
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
         drawn, episodes, began = await attempted(sampler, step, seed, clock)
+        episodes = [episode.of_step(step + 1) for episode in episodes]
         chosen, dropped = self._chosen(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
         groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
@@ -185,8 +190,7 @@ class Episodes:
             rewarded = [episode for episode in chosen if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
-            **rollout_metrics(episodes, rewards, tags_of(self._organization)),
-            **means(episodes, measures_of(self._organization)),
+            **settings.measure(episodes),
             "drawn_groups": drawn,
             "mixed_groups": len(mixed(episodes)),
             "groups": drawn - dropped,
@@ -195,7 +199,7 @@ class Episodes:
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
-        return Batch(rows, metrics, sampled_entropy(sampled))
+        return Batch(rows, metrics, sampled_entropy(sampled), episodes)
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The groups of a step's problems, and of those that are drawn further."""
