@@ -14,7 +14,23 @@ PACKAGES = [folder for folder in (ROOT / "orgthink", ROOT / "pocket" / "orgthink
 FILES = sorted(file for folder in PACKAGES for file in folder.rglob("*.py"))
 
 VAGUE = frozenset(
-    "said asked told shown heard hear kept chosen room crowded alike at_once require_chance charged precision".split()
+    [
+        "said",
+        "asked",
+        "told",
+        "shown",
+        "heard",
+        "hear",
+        "kept",
+        "chosen",
+        "room",
+        "crowded",
+        "alike",
+        "at_once",
+        "require_chance",
+        "charged",
+        "precision",
+    ]
 )
 """Words for what somebody did with a thing: a name says what the thing is."""
 
