@@ -13,25 +13,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = [folder for folder in (ROOT / "orgthink", ROOT / "pocket" / "orgthink_pocket") if folder.is_dir()]
 FILES = sorted(file for folder in PACKAGES for file in folder.rglob("*.py"))
 
-VAGUE = frozenset(
-    [
-        "said",
-        "asked",
-        "told",
-        "shown",
-        "heard",
-        "hear",
-        "kept",
-        "chosen",
-        "room",
-        "crowded",
-        "alike",
-        "at_once",
-        "require_chance",
-        "charged",
-        "precision",
-    ]
-)
+VAGUE = {
+    *("said", "asked", "told", "shown", "heard", "hear", "kept", "chosen", "room", "crowded"),
+    *("alike", "at_once", "require_chance", "charged", "precision"),
+}
 """Words for what somebody did with a thing: a name says what the thing is."""
 
 
