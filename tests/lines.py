@@ -1,0 +1,53 @@
+"""Counts lines of code by room: `python tests/lines.py`.
+
+A line is a logical one: a statement, however long it is when it is written out. Blank lines, comments and docstrings do
+not count. What needs a cluster (`scale/`) is no part of the core.
+"""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent / "orgthink"
+
+_LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def logical_lines(source: str) -> int:
+    """Statements of a Python source that are not bare strings."""
+    count, statement = 0, list[tokenize.TokenInfo]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in _LAYOUT:
+            continue
+        if token.type != tokenize.NEWLINE:
+            statement.append(token)
+            continue
+        count += not all(part.type == tokenize.STRING for part in statement)
+        statement = []
+    return count
+
+
+def room(file: Path, root: Path = ROOT) -> str:
+    """The folder of the package that a file lies in; files at the top are a room of their own."""
+    parts = file.relative_to(root).parts
+    return parts[0] if len(parts) > 1 else "(top)"
+
+
+def rooms(root: Path = ROOT) -> Mapping[str, int]:
+    """Logical lines of each room of the core, the largest first."""
+    counts: Counter[str] = Counter()
+    for file in root.rglob("*.py"):
+        if room(file, root) != "scale":
+            counts[room(file, root)] += logical_lines(file.read_text(encoding="utf-8"))
+    return dict(counts.most_common())
+
+
+if __name__ == "__main__":
+    found = rooms()
+    for name, lines in found.items():
+        print(f"{lines:7,}  {name}")
+    print(f"{sum(found.values()):7,}  the core")
