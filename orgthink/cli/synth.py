@@ -67,18 +67,14 @@ class Synth:
         from orgthink.coldstart.synthesis import Synthesis
 
         if self.resume is None:
-            task = self.named_task.partition(":")[0].replace("/", "-")  # `@0/2`
+            plan = self.plan()
+            task = plan.task.partition(":")[0].replace("/", "-")  # `@0/2`
             path = self.out or Path("runs") / f"synth-{task}-{time.strftime('%Y%m%d-%H%M%S')}"
-            return asyncio.run(conduct(self.plan(), path))
+            return asyncio.run(conduct(plan, path))
         if self != Synth(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
         folder = RunFolder.open(self.resume)
         return asyncio.run(conduct(folder.settings("synth", Synthesis), folder))
-
-    @property
-    def named_task(self) -> str:
-        """The task, or else the default of an installed plug-in."""
-        return self.task or default("task", "--task TASK")
 
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""
@@ -90,7 +86,7 @@ class Synth:
             raise UserError("--teacher program needs no model: leave --model and --url out")
         if self.teacher == "model" and not named:
             raise UserError("who teaches? --model and --url name a model, --teacher program one that needs none")
-        task = self.named_task
+        task = self.task or default("task", "--task TASK")
         style = self.prompts or (PROGRAMS.named(task).prompts if self.teacher == "program" else "paper")
         with user_input():
             plan = Synthesis(
