@@ -171,7 +171,9 @@ def test_a_circle_that_is_put_in_on_purpose_is_found(tmp_path, files, found):
 def test_no_room_is_larger_than_a_fifth_of_the_core():
     counts = rooms()
     largest = next(iter(counts))
-    assert counts[largest] <= SHARE * sum(counts.values()), f"{largest} has {counts[largest]} lines: it may be two rooms"
+    assert counts[largest] <= SHARE * sum(counts.values()), (
+        f"{largest} has {counts[largest]} lines: it may be two rooms"
+    )
 
 
 def test_report_long_files(capsys):

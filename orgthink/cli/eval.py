@@ -14,12 +14,12 @@ from typing import Annotated, TypeVar
 from tyro.conf import arg
 
 from orgthink.cli import INTERRUPTED
-from orgthink.cli.engines import engines
 from orgthink.cli.options import Options, pair, warn
 from orgthink.cli.progress import progress
 from orgthink.cli.table import conditions, print_table
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
+from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, trouble
@@ -126,7 +126,8 @@ async def conduct(plan: Evaluation, target: RunFolder | Path, *, overwrite: bool
         if len(episodes) == len(jobs(plan)) and not any(map(broken, episodes)):
             return report(plan, target, episodes)
     own = own_engines(plan)
-    async with engines([plan.engine, *own.values(), *(role.engine for role in plan.roles.values())]) as opened:
+    async with Engines() as engines:
+        opened = await engines.all([plan.engine, *own.values(), *(role.engine for role in plan.roles.values())])
         roles = {name: opened[role.engine] for name, role in plan.roles.items()}
         others = {label: opened[spec] for label, spec in own.items()}
         engine = opened[plan.engine]

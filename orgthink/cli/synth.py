@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orgthink.cli import INTERRUPTED
-from orgthink.cli.engines import engines
 from orgthink.cli.eval import interruptible
 from orgthink.cli.progress import LINES
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
+from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluate import trouble
@@ -115,8 +115,8 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
         if harvest.done == plan.n and not harvest.failed:
             conclude(target, harvest)
             return report(target, harvest)
-    async with engines([plan.teacher] if plan.teacher else []) as opened:
-        engine = opened[plan.teacher] if plan.teacher else None
+    async with Engines() as engines:
+        engine = await engines.get(plan.teacher) if plan.teacher else None
         if isinstance(target, Path):
             if plan.teacher and engine:
                 plan = replace(plan, teacher=replace(plan.teacher, model=plan.teacher.model or engine.model))

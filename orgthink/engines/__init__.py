@@ -98,8 +98,8 @@ def _folder(name: str) -> Path:
     raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url{demo}")
 
 
-async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
-    """Open the engine; one in this process decodes in a thread, or else on the event loop.
+async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 128) -> Engine:
+    """Open the engine. A local one decodes at most `slots` requests at once, in a thread or else on the event loop.
 
     UserError if the folder holds no usable model, EngineUnavailable if there is no such engine.
     """
@@ -122,7 +122,7 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
                 return await VllmEngine.open(spec.folder)
             from orgthink.engines.local.engine import LocalEngine
 
-            return LocalEngine.open(spec.folder, threaded=threaded)
+            return LocalEngine.open(spec.folder, slots=slots, threaded=threaded)
     except ModuleNotFoundError as error:
         raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
 

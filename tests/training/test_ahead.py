@@ -74,7 +74,7 @@ class Numbers:
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         for n in range(10**6):
-            yield Problem(f"numbers/{n % self.different}", self.name, "", "")
+            yield Problem(f"numbers/{n % self.different}", self.name, "")
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         return Grade(1, 1)

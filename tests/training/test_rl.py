@@ -24,6 +24,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.recipes import mini
 from orgthink_pocket.shipped import MODELS
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from safetensors.torch import load_file
@@ -35,7 +36,7 @@ from orgthink.episode import Episode, FormatError, Problem
 from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
-from orgthink.recipes.registry import Training, go_on, mini, start
+from orgthink.recipes.registry import Training, go_on, start
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
@@ -198,7 +199,7 @@ def test_shuffled_rewards_stay_in_their_group(groups, seed):
     episodes, rewards = [], {}
     for name, values in groups.items():
         for sample, value in enumerate(values):
-            episodes.append(Episode(f"{name}#{sample}", Problem(name, "task", "", ""), "asyncthink", 2, (), sample))
+            episodes.append(Episode(f"{name}#{sample}", Problem(name, "task", ""), "asyncthink", 2, (), sample))
             rewards[f"{name}#{sample}"] = Reward(float(value), 0.0, 0.0, False)
     random.Random(seed).shuffle(episodes)
     plain, dealt = grouped(episodes, rewards), grouped(episodes, rewards, random.Random(seed))
