@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
@@ -250,6 +251,7 @@ async def evaluate(
     todo, began = {job.id: job for job in jobs(plan)}, time.perf_counter()
     backings = {name: Backing(engine, plan.roles[name].sampling) for name, engine in (roles or {}).items()}
     assert backings.keys() == plan.roles.keys(), "an engine for each of the plan's roles"
+    task = task_named(plan.task)
     defaults = {label: Backing((own or {}).get(label, engine), plan.sampling) for label in plan.organizations}
     with folder.journal(redo=broken) as journal:
         require_planned(todo, folder, journal.kept)
@@ -262,8 +264,13 @@ async def evaluate(
             journal.log(done=len(done), elapsed=round(time.perf_counter() - began, 3), sampled_tokens=tokens)
             progress(episode, len(done))
 
+        async def work(job: Job) -> None:
+            default = defaults[job.organization.name]
+            one = attempt(job.organization, job.problem, default, roles=backings, limits=plan.limits, sample=job.sample)
+            ended(grade(await one, task))
+
         missing = [job for job in todo.values() if job.id not in done]
-        await _attempt_all(plan, missing, defaults, backings, stop or asyncio.Event(), ended)
+        await run_all(work, missing, plan.concurrency, stop)
     episodes = in_order(plan, done.values())
     folder.write_json("summary.json", summarise(episodes))
     return episodes
@@ -280,30 +287,3 @@ def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[E
     for episode in episodes:
         if episode.id not in ids:
             raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")
-
-
-async def _attempt_all(
-    plan: Evaluation,
-    todo: Iterable[Job],
-    defaults: Mapping[str, Backing],
-    roles: Mapping[str, Backing],
-    stop: asyncio.Event,
-    ended: Callable[[Episode], None],
-) -> None:
-    """Attempt every job, `plan.concurrency` at a time. A bug in one ends all, and is raised as itself."""
-    task, limits, queue = task_named(plan.task), plan.limits, iter(todo)
-
-    async def work() -> None:
-        for job in queue:  # shared: each job is taken once
-            if stop.is_set():
-                return
-            default = defaults[job.organization.name]
-            one = attempt(job.organization, job.problem, default, roles=roles, limits=limits, sample=job.sample)
-            ended(grade(await one, task))
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(plan.concurrency):
-                group.create_task(work())
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group
