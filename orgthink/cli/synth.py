@@ -146,8 +146,8 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
     """Print what was kept and dropped, and how to go on if something is missing; return the exit code."""
-    from orgthink.coldstart.pairs import has_parquet
     from orgthink.coldstart.synthesis import ROWS, TABLE
+    from orgthink.tabular import has_parquet
 
     summary, total = harvest.summary(), harvest.plan.n
     print(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")

@@ -33,6 +33,7 @@ from orgthink.errors import pick
 from orgthink.evaluate import broken, distinct, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
+from orgthink.tabular import has_parquet
 from orgthink.tasks import task_named
 
 ROWS, TABLE = "pairs.jsonl", "pairs.parquet"
@@ -208,6 +209,6 @@ def conclude(folder: RunFolder, harvest: Harvest) -> None:
     lines = [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in told]
     write_whole(folder.path / "dropped.jsonl", b"".join(lines))
     pairs.write(folder.path / ROWS, harvest.rows)
-    if pairs.has_parquet():
+    if has_parquet():
         pairs.write(folder.path / TABLE, harvest.rows)
     folder.write_json("synth.json", harvest.summary())
