@@ -15,14 +15,14 @@ import orgthink
 ROOT = Path(orgthink.__file__).parent
 
 FLOORS = {
-    "errors": 0, "threads": 0, "provenance": 0, "registry": 0, "http": 0, "concurrency": 0, "tabular": 0,
+    "version": 0, "errors": 0, "threads": 0, "provenance": 0, "registry": 0, "http": 0, "concurrency": 0, "tabular": 0,
     "episode": 1, "grammar": 1, "engines": 1, "tasks": 1,
     "runtime": 2, "measure": 2, "store": 2,
     "tools": 3, "rewards": 3, "view": 3,
     "organizations": 4, "credit": 4,
-    "training": 5, "coldstart": 5, "interchange": 5, "evaluate": 5,
+    "training": 5, "coldstart": 5, "interchange": 5, "evaluation": 5, "presets": 5,
     "recipes": 6, "scale": 6,
-    "cli": 7, "__main__": 7,
+    "cli": 7, "api": 7, "__main__": 7,
 }  # fmt: skip
 """The floor of each room, as DESIGN draws the house: a module imports from its own floor and from those below."""
 

@@ -11,7 +11,7 @@ from experiments.shared import laboratory
 from experiments.shared.runs import finished
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.grammar.verdict import FORMS
 from orgthink.runtime.budget import Limits
 

@@ -22,7 +22,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, trouble
+from orgthink.evaluation import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, trouble
 from orgthink.measure.summary import summarise
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant

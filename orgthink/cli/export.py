@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, distinct
+from orgthink.evaluation import distinct
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
 
@@ -65,20 +65,20 @@ class Rows:
             from orgthink.interchange.recorded import recorded_rows
             from orgthink.interchange.targets import TARGETS, Conditions
             from orgthink.recipes import registry as recipes
+            from orgthink.recipes.jobs import Policy
         except ModuleNotFoundError as error:
             raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
         if self.version < 0:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():
             job = recipes.adjusted(recipes.RECIPES.named(self.recipe), {}, self.set)
-        if not isinstance(job, recipes.Policy):
+        if not isinstance(job, Policy):
             raise UserError(
                 f"{self.recipe} makes no rows of whole episodes: name a recipe of AsyncThink or ParaManager"
             )
         folder = RunFolder.open(self.run)
         rows = recorded_rows(folder, job.settings)
-        task, reduction = folder.settings("eval", Evaluation).task, job.settings.loss.reduction
-        found = TARGETS[self.to](rows, Conditions(reduction, rows[0].temperature, self.version, task))
+        found = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         items = found if isinstance(found, list) else [found]
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())

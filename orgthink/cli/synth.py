@@ -17,7 +17,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import trouble
+from orgthink.evaluation import trouble
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 

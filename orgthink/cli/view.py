@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import pick
-from orgthink.evaluate import Evaluation, in_order
+from orgthink.evaluation import Evaluation, in_order
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, write_whole
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from orgthink.credit.shared import credit
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, in_order
+from orgthink.evaluation import Evaluation, in_order
 from orgthink.store import RunFolder
 from orgthink.training.episodes import RlSettings, grouped, mixed, whole_groups
 from orgthink.training.rows import PolicyRow, policy_rows

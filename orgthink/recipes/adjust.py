@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from orgthink.errors import UserError, pick
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.store import plain, typed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Policy, Trajectories
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits

@@ -21,7 +21,7 @@ from orgthink.credit.shared import Normalise, credit
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import broken, grade, trouble
+from orgthink.evaluation import broken, grade, trouble
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.accuracy import all_correct
 from orgthink.organizations.paramanager import ParaManager

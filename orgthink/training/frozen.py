@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.opening import Engines
 from orgthink.errors import UserError
-from orgthink.evaluate import RoleSpec
+from orgthink.evaluation import RoleSpec
 from orgthink.runtime.agent import Backing
 from orgthink.training.embedded import SLOTS
 

@@ -12,7 +12,7 @@ from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
+from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

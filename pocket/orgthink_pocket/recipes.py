@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import Gate, ParaManagerReward

@@ -13,7 +13,7 @@ from orgthink.engines import EngineSpec, engine_spec, open_engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, RoleSpec, broken, crowded, require_chance
+from orgthink.evaluation import OrganizationSpec, RoleSpec, broken, crowded, require_chance
 from orgthink.measure.usage import usage
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel

@@ -12,7 +12,7 @@ from rule_engine import RuleEngine, countdown
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken
+from orgthink.evaluation import OrganizationSpec, broken
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS

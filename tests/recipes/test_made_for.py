@@ -11,7 +11,7 @@ from orgthink_pocket import tool_model as pocket_tools
 from orgthink_pocket.shipped import MODELS
 
 from orgthink.cli.eval import Eval
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
 from orgthink.training.models import copy_companions

@@ -16,7 +16,7 @@ from random_episodes import Fork, Join, Program, Think, episode_of, programs
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, FormatFault, Grade, Sampling
-from orgthink.evaluate import grade
+from orgthink.evaluation import grade
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.organizations.asyncthink import AsyncThink

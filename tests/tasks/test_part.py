@@ -15,7 +15,7 @@ from orgthink_pocket.tasks.ledger import LEDGER_MINI
 from orgthink.cli import main
 from orgthink.episode import Problem
 from orgthink.errors import UserError
-from orgthink.evaluate import distinct
+from orgthink.evaluation import distinct
 from orgthink.tasks import task_named
 from orgthink.tasks.part import MOST, Part
 from orgthink.tasks.task import Split

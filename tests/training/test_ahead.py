@@ -26,7 +26,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.rewards.asyncthink import Reward
 from orgthink.runtime.budget import Limits

@@ -24,7 +24,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Origin, Sampling, Span
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals

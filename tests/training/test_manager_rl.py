@@ -29,7 +29,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS

@@ -34,7 +34,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.recipes.registry import Training, go_on, start
 from orgthink.rewards.asyncthink import AsyncThinkReward, Reward

@@ -23,7 +23,7 @@ from orgthink.credit.shared import Normalise
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Problem, Status, StopReason
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import MOST_REPEATS
+from orgthink.evaluation import MOST_REPEATS
 from orgthink.tasks import task_named
 from orgthink.training.marsrl.chain import Asked, Chain, Group, Member, Rules
 from orgthink.training.marsrl.metrics import Finished, rollout_metrics

@@ -17,7 +17,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import (
+from orgthink.evaluation import (
     Evaluation,
     OrganizationSpec,
     RoleSpec,
