@@ -25,7 +25,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate
+from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
@@ -83,7 +83,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = Evaluation(
         "countdown-mini", organizations, n=3, sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
     )
-    asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
+    given = orgthink.engines.opening.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
+    asyncio.run(evaluate(resolve(plan), given, RunFolder.create(path, "eval", plan)))
     return path
 
 

@@ -17,7 +17,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, broken, evaluate, trouble
+from orgthink.evaluation import Evaluation, broken, evaluate, resolve, trouble
 from orgthink.store import RunFolder, plain
 
 Design = TypeVar("Design")
@@ -85,9 +85,8 @@ class Laboratory(Generic[Design]):
         if len(found) < wanted or any(map(broken, found)):
             print(f"{path.name}: {wanted - len(found)} episodes …", end=" ", flush=True)
             engines = self._engines if plan.concurrency > 1 else self._timed
-            engine, began = await engines.get(plan.engine), time.perf_counter()
-            roles = {role: await engines.get(spec.engine) for role, spec in plan.roles.items()}
-            found = await evaluate(plan, engine, folder, roles=roles)
+            resolved, began = await resolve(plan).opened(engines), time.perf_counter()
+            found = await evaluate(resolved, engines, folder)
             print(f"{time.perf_counter() - began:.0f} s", flush=True)
         failed = [episode for episode in found if broken(episode)]
         if failed:

@@ -118,8 +118,8 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
     async with Engines() as engines:
         engine = await engines.get(plan.teacher) if plan.teacher else None
         if isinstance(target, Path):
-            if plan.teacher and engine:
-                plan = replace(plan, teacher=replace(plan.teacher, model=plan.teacher.model or engine.model))
+            if plan.teacher:
+                plan = replace(plan, teacher=await engines.named(plan.teacher))
             target = RunFolder.create(target, "synth", plan)
         folder = target
         harvest = await interruptible(lambda stop: _synthesise(plan, engine, folder, stop))

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import pick
-from orgthink.evaluation import Evaluation, in_order
+from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder, write_whole
 
@@ -49,7 +49,7 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
     from orgthink.view import render
 
     if folder.config["kind"] == "eval":
-        episodes = in_order(folder.settings("eval", Evaluation), episodes)
+        episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, Self
 
 from orgthink.engines import EngineSpec, open_engine
@@ -13,10 +14,10 @@ from orgthink.engines.engine import Engine
 class Engines:
     """Engines by their specs. Used as a context, which closes what was opened in it."""
 
-    def __init__(self, **how: Any) -> None:
-        """`how` engines are opened: settings of `open_engine`."""
+    def __init__(self, given: Mapping[EngineSpec, Engine] | None = None, **how: Any) -> None:
+        """`given` engines are open already, and stay so. `how` the others are opened: settings of `open_engine`."""
         self._how = how
-        self._opened: dict[EngineSpec, Engine] = {}
+        self._opened = dict(given or {})
         self._exits = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -32,6 +33,9 @@ class Engines:
             self._exits.push_async_callback(self._opened[spec].aclose)
         return self._opened[spec]
 
-    async def all(self, specs: Iterable[EngineSpec]) -> dict[EngineSpec, Engine]:
-        """The engines, by their specs."""
-        return {spec: await self.get(spec) for spec in specs}
+    async def named(self, spec: EngineSpec) -> EngineSpec:
+        """The spec with the name of its model, also where a server's only one was meant."""
+        engine = await self.get(spec)
+        named = replace(spec, model=spec.model or engine.model)
+        self._opened[named] = engine
+        return named
