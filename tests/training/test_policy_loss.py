@@ -29,7 +29,7 @@ from plain_policy import (
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
 
@@ -268,7 +268,7 @@ def test_the_trainer_s_gradient_is_that_of_a_plain_loop(loss, pack_tokens, tmp_p
         )
         for row in rows
     ]
-    signals = backend.forward_backward(stray, token_weights(rows, loss.reduction), loss)
+    signals = backend.forward_backward(weighted(stray, loss.reduction), loss)
     assert signals.clipped == sum(expected.clipped) > 0
     assert signals.loss == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
     close = max(1e-6, 2e-6 * max(gradient.abs().max().item() for gradient in gradients))
