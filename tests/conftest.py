@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
-sys.path += [str(Path(__file__).parent / folder) for folder in (".", "view", "measure", "engines")]
+FOLDERS = (".", "view", "measure", "engines", "training", "training/marsrl", "coldstart")
+"""Where the helpers lie."""
+
+sys.path += [str(Path(__file__).parent / folder) for folder in FOLDERS]
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def tiny_policy() -> Iterator[Path]:
+    """The folder of a model that has learned a little of everything, at `tiny_policy.TINY`."""
+    from tiny_policy import TINY, write_tiny_policy
+
+    write_tiny_policy()
+    yield TINY
+    shutil.rmtree(TINY)

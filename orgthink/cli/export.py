@@ -44,12 +44,12 @@ class Problems:
 class Rows:
     """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/row_formats.md).
 
-    A JSON object a line: one for each row, or one for all rows where the trainer wants a batch (skyrl, areal).
+    A JSON object a line, one for each row.
     """
 
     run: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder of `orgthink eval` with one organization and several samples of each problem."""
-    to: Literal["verl", "trl", "tinker", "prime_rl", "skyrl", "slime", "areal"]
+    to: Literal["verl", "trl", "tinker"]
     """Which trainer."""
     recipe: str
     """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-countdown-mini`."""
@@ -78,8 +78,7 @@ class Rows:
             )
         folder = RunFolder.open(self.run)
         rows = recorded_rows(folder, job.settings)
-        found = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
-        items = found if isinstance(found, list) else [found]
+        items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())
         print(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")

@@ -116,11 +116,12 @@ class Train:
 
     def _own(self) -> dict[str, Any]:
         """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
+        from orgthink.engines import MODELS
         from orgthink.training.models import LoraSettings
 
         model, files = self.model, {"pairs": self.pairs, "episodes": self.episodes}
         return {
-            "model": str(Path(model).resolve()) if model is not None and Path(model).is_dir() else model,
+            "model": str(Path(model).resolve()) if model and model not in MODELS and Path(model).is_dir() else model,
             **{name: None if file is None else str(file.resolve()) for name, file in files.items()},
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,

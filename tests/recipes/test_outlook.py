@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as run
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine, problems_file
+from terse import TERSE
 
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Mars
@@ -23,7 +24,7 @@ ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "correct
 
 
 def job(task: str, **changes: Any) -> Mars:
-    return Mars(MarsSettings(MarsRollout(task, "pocket", **changes), steps=1, learning_rate=1e-3))
+    return Mars(MarsSettings(MarsRollout(task, TERSE, **changes), steps=1, learning_rate=1e-3))
 
 
 def rolled_out(job: Mars, habits: Habits, steps: int) -> list[dict[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,17 +15,19 @@ from random import Random
 import pytest
 from dictated import Dictated
 from loopback import MODEL, Exchange, Server, loopback, says
-from random_model import QWEN3_4B, write_random_model
+from random_model import write_random_model
 from rehearsed import recorded, rehearsed
+from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.errors import UserError
 from orgthink.grammar.toolcall import ToolCall, render_reply
-from orgthink.organizations import prompts
 from orgthink.recipes.jobs import Policy, Trajectories
 from orgthink.recipes.outlook import outlook, unnamed
-from orgthink.recipes.registry import PAPER_POOL, RECIPES, Training, adjusted
+from orgthink.recipes.paramanager import PAPER_POOL
+from orgthink.recipes.registry import RECIPES, Training, adjusted
 from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.scale.sizing.configs import QWEN3_4B
 from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import open_trainable
@@ -151,7 +154,7 @@ def managing(seen: str, luck: Random) -> str:
 
 async def member(exchange: Exchange) -> None:
     """A model of the pool solves a problem; the one who writes the answer may spoil it."""
-    answer = int(exchange.shown.split("math ")[-1].split()[0])
+    answer = int(re.findall(r"\d+", exchange.shown)[-1])
     wrong = "summary" in exchange.shown and Random(exchange.body["seed"]).random() < 0.5
     await says(f"it is <ANSWER> {answer + wrong} </ANSWER>")(exchange)
 
@@ -179,12 +182,11 @@ def pool() -> Iterator[Server]:
         loop.close()
 
 
-def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_path, monkeypatch):
+def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_path):
     """The recipe in tiny numbers and short prompts: calls go to the server, only the manager is trained, and the ratio
     of a sequence moves its weights without a drift between the sampler and the trainer."""
-    monkeypatch.setitem(prompts._templates("pocket"), "summarizer", "summary of {history} ; {terse}")
     folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
-    small = ("problems=2", "group=4", f"task=math:{rows}", "organization.settings.prompts=pocket")
+    small = ("problems=2", "group=4", f"task=math:{rows}", f"organization.settings.prompts={TERSE}")
     given = (*(f"rollout.{one}" for one in small), "steps=3", "drift=1e-4", "learning_rate=1e-3")
     lines: list[dict] = []
     with pool() as server:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from orgthink_pocket import model as pocket
+from orgthink_pocket.recipes import mini
 from orgthink_pocket.shipped import MODELS
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -17,7 +18,7 @@ from orgthink.coldstart.pairs import Pair, write
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.recipes import jobs
-from orgthink.recipes.registry import RECIPES, Training, adjusted, mini, start, training_of
+from orgthink.recipes.registry import RECIPES, Training, adjusted, start, training_of
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.models import LoraSettings
 

@@ -28,7 +28,7 @@ from orgthink.episode import Origin, Problem, Trace
 from orgthink.errors import UserError
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, read_report
-from orgthink.recipes.jobs import Mars, Roles
+from orgthink.recipes.jobs import Mars
 from orgthink.recipes.registry import RECIPES
 from orgthink.store import RunFolder
 from orgthink.tasks.expression import parse

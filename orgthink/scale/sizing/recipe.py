@@ -32,11 +32,11 @@ PAPERS = {
 
 
 def model_of(recipe: str, job: Job) -> str:
-    """The model that a recipe starts from: its own, or the paper's. A recipe from scratch bears the name of its model.
+    """The model that a recipe starts from: its own, or the paper's. A job from scratch names a model of its `shape`.
 
     UserError if none of these tells.
     """
-    own = getattr(job, "model", recipe) or PAPERS.get(recipe)
+    own = getattr(job, "model", None) or getattr(job, "shape", None) or PAPERS.get(recipe)
     if own is None:
         raise UserError(f"{recipe} starts from a model of yours: name it with --model, such as qwen3-4b")
     return own

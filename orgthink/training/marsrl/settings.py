@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from orgthink.credit.shared import Normalise
 from orgthink.errors import UserError, user_input
-from orgthink.organizations.prompts import prompt
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
 from orgthink.training.marsrl.choose import Strategy
@@ -94,6 +94,7 @@ class MarsSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         plan = self.rollout
+        style_named(plan.prompts)
         if context is not None and plan.max_input + plan.max_tokens > context:
             raise UserError(
                 f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "

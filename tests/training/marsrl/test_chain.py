@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mars_words import Habits
+from terse import TERSE
 
 from orgthink.credit.per_role import per_role
 from orgthink.episode import Origin, Span, StopReason, Trace
@@ -23,7 +24,7 @@ from orgthink.training.marsrl.chain import Asked, Chain, Group, Rules
 from orgthink.training.marsrl.streams import ROLES, STREAMS, last_stage, role_of
 
 PROBLEM = MATH.problem("7", "7")
-RULES = Rules(MATH, "pocket", group=8, take=2, strategy="adaptive", last=4, reward=MarsReward(), seed=0)
+RULES = Rules(MATH, TERSE, group=8, take=2, strategy="adaptive", last=4, reward=MarsReward(), seed=0)
 
 RATE = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
 HABITS = st.builds(Habits, solves=RATE, accuses=RATE, rambles=RATE, spellings=st.sampled_from([1, 3, 1000]))
@@ -75,7 +76,7 @@ def groups_of(stages: list[Chain]) -> list[Group]:
 
 
 def prompt_of(group: Group) -> str:
-    (message,) = group.asked.messages(PROBLEM, "pocket")
+    (message,) = group.asked.messages(PROBLEM, TERSE)
     return message.content
 
 

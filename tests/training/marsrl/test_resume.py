@@ -17,13 +17,13 @@ import torch
 from mars_words import Habits, WordEngine, problems_file
 from orgthink_pocket.shipped import MODELS
 from safetensors.torch import load_file
+from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import StopReason
 from orgthink.errors import UserError
-from orgthink.organizations import prompts
 from orgthink.recipes.registry import RECIPES
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
@@ -41,7 +41,7 @@ SETTINGS = MarsSettings(ROLLOUT, steps=5, learning_rate=1e-3, warmup=1, minibatc
 @pytest.fixture
 def settings(tmp_path: Path) -> MarsSettings:
     task = problems_file(tmp_path, *range(7, 30))
-    plan = MarsRollout(task, "pocket", max_tokens=14, segment=5, problems=2, group=4)
+    plan = MarsRollout(task, TERSE, max_tokens=14, segment=5, problems=2, group=4)
     return MarsSettings(plan, steps=1, learning_rate=1e-3)
 
 
@@ -237,11 +237,11 @@ def test_inputs_and_outputs_fit_the_models_context_together(changes, fits):
             settings.require(1024)
 
 
-def test_a_prompt_style_without_the_roles_is_named(monkeypatch):
-    templates = prompts._templates("pocket")
-    monkeypatch.setattr(prompts, "_templates", lambda style: {k: v for k, v in templates.items() if k != "corrector"})
-    with pytest.raises(UserError, match="prompt style pocket has no template 'corrector'"):
-        SETTINGS.require(1024)
+def test_a_prompt_style_without_the_roles_is_named(tmp_path):
+    short = tmp_path / "short.toml"
+    short.write_text('solver = "{question}"\nverifier = "{question} {solution}"\n')
+    with pytest.raises(UserError, match=r"prompt style .*short\.toml has no template 'corrector'"):
+        replace(SETTINGS, rollout=replace(ROLLOUT, prompts=str(short))).require(1024)
 
 
 RECIPE = "marsrl-arithmetic-mini"

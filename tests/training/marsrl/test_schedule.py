@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mars_words import Habits, WordEngine, problems_file
+from terse import TERSE
 
 from orgthink.engines.engine import EngineError
 from orgthink.errors import UserError
@@ -25,7 +26,7 @@ BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 @pytest.fixture
 def settings(tmp_path: Path) -> MarsSettings:
     task = problems_file(tmp_path, *range(7, 30))
-    plan = MarsRollout(task, "pocket", max_tokens=14, segment=5, problems=3, group=4)
+    plan = MarsRollout(task, TERSE, max_tokens=14, segment=5, problems=3, group=4)
     return MarsSettings(plan, steps=1, learning_rate=1e-3)
 
 
@@ -220,9 +221,9 @@ def test_problems_that_are_too_long_are_passed_over_and_such_inputs_not_handed_o
         '{"problem": "7 is short", "answer": "7"}\n{"problem": "8 ' + "is long " * 20 + '", "answer": "8"}\n'
     )
     engine = WordEngine(BUSY)
-    ticked(Chains(planned(settings, max_input=12)), engine, 6)
-    assert max(len(text.split()) for text, _, _ in engine.requests) <= 12
-    assert {text.split()[2] for text, _, _ in engine.requests} == {"7"}
+    ticked(Chains(planned(settings, max_input=20)), engine, 6)
+    assert max(len(text.split()) for text, _, _ in engine.requests) <= 20
+    assert {text.split()[1] for text, _, _ in engine.requests} == {"7"}
     assert {text.split()[0] for text, _, _ in engine.requests} >= {"sequential", "verifier"}
 
 

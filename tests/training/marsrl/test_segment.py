@@ -104,10 +104,10 @@ def test_segments_give_the_tokens_and_log_probabilities_of_one_go(segments):
 
 @given(st.integers(0, 99), st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_segments_of_any_engine_whose_draws_follow_the_seed_are_those_of_one_go(seed, segments):
-    habits, messages = Habits(), (Message("user", "sequential math 7"),)
+    habits, messages = Habits(), (Message("user", "sequential 7"),)
     engine = WordEngine(habits)
     (cut,) = asyncio.run(decoded(engine, [begun(seed)], segments, messages))
-    assert cut.trace.text == habits("sequential math 7", Random(seed))
+    assert cut.trace.text == habits("sequential 7", Random(seed))
     assert cut.trace.turns == len(engine.requests)
     assert [there for _, there, _ in engine.requests] == [
         sum(span.tokens for span in sampled(cut)[:i]) for i in range(cut.trace.turns)
