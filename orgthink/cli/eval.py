@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli import INTERRUPTED
+from orgthink.cli.interruption import INTERRUPTED, interruptible
 from orgthink.cli.options import Options, pair, warn
 from orgthink.cli.progress import progress
 from orgthink.cli.table import conditions, print_table
@@ -26,8 +24,6 @@ from orgthink.measure.summary import summarise
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,26 +152,3 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
 
 def _again(folder: RunFolder) -> str:
     return f"go on with: orgthink eval --resume {folder.path}"
-
-
-async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
-    """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    task = loop.create_task(work(stop))
-
-    def interrupt() -> None:
-        if stop.is_set():
-            task.cancel()
-            return
-        stop.set()
-        print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
-
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not task.cancelled():
-            raise
-        return None
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)

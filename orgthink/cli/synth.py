@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli import INTERRUPTED
-from orgthink.cli.eval import interruptible
+from orgthink.cli.interruption import INTERRUPTED, interruptible
 from orgthink.cli.progress import LINES
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine

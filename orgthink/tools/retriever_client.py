@@ -11,7 +11,7 @@ from typing import Any
 from orgthink.errors import ToolError, UserError
 from orgthink.http import Patience, Reply, Server, server_url
 from orgthink.tools.keeper import Keeper
-from orgthink.tools.search import Passage
+from orgthink.tools.passages import Passage
 
 
 class RetrieverClient:

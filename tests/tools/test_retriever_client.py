@@ -16,8 +16,9 @@ from loopback import Exchange
 
 from orgthink.errors import Failure, UserError
 from orgthink.http import Patience
+from orgthink.tools.passages import Passage
 from orgthink.tools.retriever_client import RetrieverClient
-from orgthink.tools.search import Passage, look_up, retriever_named
+from orgthink.tools.search import look_up, retriever_named
 
 QUICK = Patience(read=60, attempts=3, first_delay=0.01)
 HASTY = Patience(read=1.0, attempts=3, first_delay=0.01)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import ray
 import torch
@@ -31,17 +31,27 @@ from orgthink.training.models import copy_companions
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
-if TYPE_CHECKING:
-    from orgthink.scale.verl.trainer import OrganizationTrainer
-
 PARTITION = "train"
 """Where rows lie in TransferQueue."""
+
+
+class Trainer(Protocol):
+    """What the backend asks of verl's trainer."""
+
+    actor_rollout_wg: Any
+    """Workers that hold the weights."""
+    checkpoint_manager: Any
+    """Brings weights to the rollout servers."""
+
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> Any:
+        """Put the reference's log-probabilities beside the rows."""
+        ...
 
 
 class VerlBackend:
     """Model and optimizer in verl's workers, the sampler in its rollout servers."""
 
-    def __init__(self, trainer: OrganizationTrainer, sampler: Engine, base: Path) -> None:
+    def __init__(self, trainer: Trainer, sampler: Engine, base: Path) -> None:
         """`base` is the folder the model came from, whose other files go with it."""
         self._trainer, self._sampler, self._base = trainer, sampler, base
         self._workers = trainer.actor_rollout_wg
