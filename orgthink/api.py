@@ -21,7 +21,6 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_chance, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
-from orgthink.measure.summary import summarise
 from orgthink.presets import organized, partners
 from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
@@ -52,7 +51,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """Measures with 95 % intervals, by organization: what summary.json holds."""
-        return summarise(self.episodes)
+        return json.loads((self.path / "summary.json").read_bytes())
 
 
 def solve(problem: str | Problem, organization: str | Organization = "asyncthink", **settings: Any) -> Episode:
@@ -100,8 +99,8 @@ async def asolve(
     else:
         given[spec := EngineSpec()] = model
     if isinstance(organization, str):
-        how = {organization: OrganizationSpec(organization, organized(organization, spec, settings, prompts))}
-        who = how[organization].named(organization)
+        one = OrganizationSpec(organization, organized(organization, spec, settings, prompts))
+        how, who = {one.label: one}, one.named(one.label)
     else:
         how, who = {}, organization
     sampling = Sampling(max_tokens, temperature, seed=seed)
@@ -145,8 +144,8 @@ async def aevaluate(
     """
     name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
     given = settings or {}
-    how = {one: OrganizationSpec(one, organized(one, spec, given.get(one), prompts)) for one in organizations}
-    how = {label: replace(one, settings=plain(one.named(label))) for label, one in how.items()}
+    named = [OrganizationSpec(one, organized(one, spec, given.get(one), prompts)) for one in organizations]
+    how = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
     sampling = Sampling(max_tokens, temperature, seed=seed)
     plan = Evaluation(
         task=name,
@@ -183,13 +182,13 @@ def train(
     job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder; without it runs/RECIPE. `report` is
     called with the metrics of each step. UserError for what cannot be.
     """
-    from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
+    from orgthink.recipes.registry import RECIPES, Training, adjusted, folder_of, go_on, start
 
     name = recipe or default("recipe", "a recipe")
     given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
     job = adjusted(RECIPES.named(name), named, given)
-    folder = start(Training(name, job), Path(out) if out is not None else Path("runs") / name)
+    folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
     return go_on(folder, report)
 
 

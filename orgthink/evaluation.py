@@ -14,7 +14,8 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
 from orgthink.errors import UserError, pick
-from orgthink.measure.summary import summarise
+from orgthink.grammar.toolcall import TAGS, CallTags
+from orgthink.measure.summary import Measure, summarise
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
@@ -37,6 +38,11 @@ class OrganizationSpec:
     """Its fields; those that are left out have their defaults."""
     engine: EngineSpec | None = None
     """Whose tokens; `None`: those that the others have too."""
+
+    @property
+    def label(self) -> str:
+        """What it is called where nothing else is said: its name, that of the class for a reference."""
+        return self.organization.rpartition(":")[2]
 
     def named(self, label: str) -> Organization:
         """The organization, called by a label. UserError if there is none of that name, or it has no such settings."""
@@ -94,6 +100,36 @@ class Evaluation:
             require_sampling(sampling)
 
 
+@runtime_checkable
+class Measured(Protocol):
+    """An organization with measures of its own, for the table, summary.json and the metrics of training."""
+
+    @property
+    def measures(self) -> Mapping[str, Measure]:
+        """By their names. A measure is a pure function of an episode: a number, or `None` if it has none."""
+        ...
+
+
+@runtime_checkable
+class Calling(Protocol):
+    """An organization whose root calls agents side by side, and waits for them."""
+
+    @property
+    def at_once(self) -> int:
+        """How many, at most; the root is not one of them."""
+        ...
+
+
+def measures_of(organization: Organization) -> Mapping[str, Measure]:
+    """Its own measures; none if it offers none."""
+    return organization.measures if isinstance(organization, Measured) else {}
+
+
+def tags_of(organization: Organization) -> CallTags:
+    """How its calls are spelled: its `tags`; the default for one without."""
+    return getattr(organization, "tags", TAGS)
+
+
 def require_sampling(sampling: Sampling) -> None:
     """ValueError for a sampling that no engine can do."""
     if sampling.max_tokens < 1:
@@ -133,16 +169,6 @@ def require_chance(
                 f"{organization.name}: {alike} thinkers at temperature 0 all think the same; "
                 f"give them a temperature, such as --sampling {role}.temperature=1, or do without the vote"
             )
-
-
-@runtime_checkable
-class Calling(Protocol):
-    """An organization whose root calls agents side by side, and waits for them."""
-
-    @property
-    def at_once(self) -> int:
-        """How many, at most; the root is not one of them."""
-        ...
 
 
 def crowded(organization: Organization, capacity: int) -> str | None:
@@ -193,6 +219,10 @@ class Resolved:
         """Episodes in the order of the plan, whenever they ended."""
         place = {name: place for place, name in enumerate(self.jobs)}
         return sorted(episodes, key=lambda episode: place[episode.id])
+
+    def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
+        """The summary of its episodes, with the organizations' own measures."""
+        return summarise(episodes, {label: measures_of(one) for label, one in self.organizations.items()})
 
     async def opened(self, engines: Engines) -> Resolved:
         """The same with all its engines open. Where a server's only model was meant, the plan now has its name."""
@@ -306,7 +336,7 @@ async def evaluate(
         missing = [job for name, job in resolved.jobs.items() if name not in done]
         await run_all(work, missing, plan.concurrency, stop)
     episodes = resolved.in_order(done.values())
-    folder.write_json("summary.json", summarise(episodes))
+    folder.write_json("summary.json", resolved.summary(episodes))
     return episodes
 
 

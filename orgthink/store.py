@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, TypeVar
@@ -34,9 +34,9 @@ from orgthink.episode import (
     Span,
     Trace,
 )
-from orgthink.errors import UserError
+from orgthink.errors import UserError, pick
 from orgthink.provenance import provenance
-from orgthink.registry import Registry
+from orgthink.registry import Registry, absolute
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -67,7 +67,8 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
-        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": plain(settings)}
+        known = absolute(plain(settings))  # it is read from wherever it is resumed
+        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         folder = cls(path, config)
         folder.write_json("config.json", config)
         folder.episodes_file.touch()
@@ -210,23 +211,52 @@ def typed(cls: type[T], data: Any, source: object) -> T:
         raise UserError(f"{source}: {_first(error)}") from error
 
 
-def class_by_kind(registry: Registry[Any], first: str | None = None) -> Any:
-    """The annotation of a field that holds a dataclass of any class in a registry: in JSON its `kind` names the class.
+@dataclass(frozen=True, slots=True)
+class ByKind:
+    """Marks a field that holds a dataclass of any class in a registry: in JSON its `kind` names the class."""
 
-    `first` is the kind of values that do not say theirs: files from when there was only one.
-    """
+    registry: Registry[Any]
+    """Whose classes."""
+    first: str | None = None
+    """Kind of values that do not say theirs: files from when there was only one."""
+
+    def class_of(self, value: Mapping[str, Any]) -> type:
+        """The class of JSON values; UserError if there is none."""
+        return self.registry.named(str(value.get("kind", self.first)))
+
+    def read(self, value: Any) -> Any:
+        """The object of JSON values, of which a name alone may be given. UserError for what it does not have."""
+        value = {"kind": value} if isinstance(value, str) else value
+        if not isinstance(value, Mapping):
+            raise ValueError(f"name a {self.registry.kind}, or give its settings and its kind")
+        cls, given = self.class_of(value), {name: each for name, each in value.items() if name != "kind"}
+        for name in given:
+            pick(f"setting of the {self.registry.kind}", name, {field.name: None for field in fields(cls)})
+        return _adapter(cls).validate_python(given)
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """JSON values of an object."""
+        return {"kind": self.registry.name_of(type(value)), **_adapter(type(value)).dump_python(value, mode="json")}
+
+
+def class_by_kind(registry: Registry[Any], first: str | None = None) -> Any:
+    """The annotation of a field that holds a dataclass of any class in a registry, as `ByKind` says."""
     from pydantic import PlainSerializer, PlainValidator
 
-    def read(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        cls = registry.named(str(value.get("kind", first)))
-        return _adapter(cls).validate_python({name: value[name] for name in value if name != "kind"})
+    kind = ByKind(registry, first)
+    return Annotated[Any, kind, PlainValidator(kind.read), PlainSerializer(kind.write)]
 
-    def write(value: Any) -> dict[str, Any]:
-        return {"kind": registry.name_of(type(value)), **_adapter(type(value)).dump_python(value, mode="json")}
 
-    return Annotated[Any, PlainValidator(read), PlainSerializer(write)]
+def moved(settings: Any, places: Mapping[str, str]) -> Any:
+    """JSON values of settings with those that go by a former name put where they belong: name → `part.name`."""
+    if not (isinstance(settings, Mapping) and places.keys() & settings.keys()):
+        return settings
+    found = {name: value for name, value in settings.items() if name not in places}
+    for former, place in places.items():
+        if former in settings:
+            part, _, name = place.partition(".")
+            found[part] = {**found.get(part, {}), name: settings[former]}
+    return found
 
 
 def episode_schema() -> dict[str, Any]:

@@ -20,7 +20,6 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import Evaluation, Resolved, broken, evaluate, lost, require_planned, resolve, trouble
-from orgthink.measure.summary import summarise
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
@@ -135,7 +134,7 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     """Print the table, and how to go on if something is missing; return the exit code."""
     total = len(resolved.jobs)
     if episodes:
-        print_table(summarise(resolved.in_order(episodes)), conditions(folder))
+        print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
     failed = [episode for episode in episodes if broken(episode)]
     others = [episode for episode in episodes if lost(episode) and not broken(episode)]
     if others:

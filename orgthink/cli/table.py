@@ -59,6 +59,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     solver = ["solver %"] if any("solver_correct" in row for row in summary.values()) else []
     several = sorted({row["k"] for row in summary.values() if "k" in row})
     led = any("rounds" in row for row in summary.values())
+    own = list(dict.fromkeys(name for row in summary.values() for name in row.get("measures", {})))
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
     header = [
@@ -73,6 +74,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         "seconds",
         "η",
         *(["rounds", "calls/round", "cost"] if led else []),
+        *(name.replace("_", " ") for name in own),
         "format errors %",
         "cut off %",
     ]
@@ -84,6 +86,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         shares = [row["all_correct"], *passed, *(row.get("solver_correct", _NONE) for _ in solver), *found]
         quantities = (*_QUANTITIES, *(_OF_MANAGERS if led else ()))
         numbers = [_show(row.get(key, _NONE), 1, digits) for key, digits in quantities]
+        numbers += [_show(row.get("measures", {}).get(name, _NONE), 1, 2) for name in own]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
         rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows

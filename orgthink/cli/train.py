@@ -79,7 +79,7 @@ class Train:
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),
-                self.out or Path("runs") / _folder_name(self.named_recipe),
+                self.out or recipes.folder_of(self.named_recipe),
             )
             if self.dry_run:
                 return _look_ahead(training, path)
@@ -126,11 +126,6 @@ class Train:
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,
         }
-
-
-def _folder_name(recipe: str) -> str:
-    """A folder's name for a recipe that may be `file.py:Name`."""
-    return recipe.rpartition("/")[2].replace(":", "-")
 
 
 def _look_ahead(training: Training, path: Path) -> int:

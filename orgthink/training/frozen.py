@@ -34,7 +34,7 @@ def require_models(models: Mapping[str, RoleSpec]) -> None:
     """UserError for a model that would lie on this machine and does not."""
     for name, model in models.items():
         folder = model.engine.folder
-        if model.engine.url is None and (folder is None or not (folder / "config.json").is_file()):
+        if model.engine.engine in OF_FOLDERS and (folder is None or not (folder / "config.json").is_file()):
             raise UserError(
                 f"the model of {name} cannot be used: {model.engine.model} is no model, shipped or a folder"
             )

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.errors import UserError
+from orgthink.evaluation import RoleSpec
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
@@ -133,6 +134,16 @@ class Optimization(ABC):
     @abstractmethod
     def require(self, context: int | None) -> None:
         """UserError if something rollouts need is not there; `context` is the most tokens the model reads."""
+
+    @property
+    @abstractmethod
+    def temperature(self) -> float:
+        """Of the rollouts' sampling."""
+
+    @property
+    def frozen(self) -> Mapping[str, RoleSpec]:
+        """Models beside the one that is trained, by what the recipe calls them."""
+        return {}
 
     @abstractmethod
     def source(self) -> Source:

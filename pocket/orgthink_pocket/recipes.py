@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import OrganizationSpec, RoleSpec
@@ -118,7 +119,7 @@ def paramanager(
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.1),
         reward=ParaManagerReward(diversity=diversity, gate=gate, length_target=320, cost_target=cost_target),
-        delta=1e-6,
+        credit=SharedCredit(delta=1e-6),
         mixed=True,
         drift=1e-3,
     )

@@ -36,12 +36,12 @@ def tiny_model(
 ) -> Path:
     """Write a random model with its tokenizer and return the folder. Its greedy output varies.
 
-    `words` has one token for each tag, integer and word, and for further words; in `bytes` most tags span several tokens; `chat` is `bytes`
-    with the special tokens of ChatML.
+    `words` has one token for each tag, integer and word, and for further `words`; in `bytes` most tags span several
+    tokens; `chat` is `bytes` with the special tokens of ChatML.
     """
     folder.mkdir(parents=True, exist_ok=True)
     special = [TURN, END] if tokenizer == "chat" else [EOS]
-    texts = _words(words) if tokenizer == "words" else _bytes(special)
+    texts = word_tokenizer(words) if tokenizer == "words" else _bytes(special)
     texts.save(str(folder / "tokenizer.json"))
     size = texts.get_vocab_size()
     config = Qwen3Config(
@@ -74,7 +74,8 @@ def random_model(config: Qwen3Config, seed: int = 0) -> Qwen3:
     return model
 
 
-def _words(more: Sequence[str]) -> Tokenizer:
+def word_tokenizer(more: Sequence[str] = ()) -> Tokenizer:
+    """One token for each tag, integer and word, and for further words."""
     vocabulary = [EOS, "<unk>", *TAGS, *WORDS, *map(str, range(100)), *more]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")

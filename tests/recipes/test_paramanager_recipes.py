@@ -15,8 +15,8 @@ from random import Random
 import pytest
 from dictated import Dictated
 from loopback import MODEL, Exchange, Server, loopback, says
+from managed_runs import managed, recorded
 from random_model import write_random_model
-from rehearsed import recorded, rehearsed
 from terse import TERSE
 
 from orgthink.cli import main
@@ -132,7 +132,7 @@ def test_other_places_of_the_pool_are_named_by_set(rows):
 
 def test_a_step_of_supervised_fine_tuning(tmp_path, capsys):
     folder = write_random_model(tmp_path / "model", SMALL, layers=2)
-    recorded(tmp_path / "episodes", rehearsed(None))
+    recorded(tmp_path / "episodes", managed(None))
     given = ["train", "paramanager-qwen3-sft", "--model", str(folder), "--episodes", str(tmp_path / "episodes")]
     assert main([*given, "--steps", "1", "--set", "batch_rows=2", "--out", str(tmp_path / "run")]) == 0
     (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())

@@ -248,6 +248,7 @@ def test_nothing_is_cut_into_nothing():
 # The loop
 
 
+@pytest.mark.numerical
 def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
     backend = tiny()
     lines = trained(tmp_path / "one", backend=backend)
@@ -375,6 +376,7 @@ class Imprecise(Counting):
 IN_ROWS = replace(SETTINGS, steps=1, minibatches=1, loss=PolicyLoss(ratio="sequence", reduction="episode-mean"))
 
 
+@pytest.mark.numerical
 def test_what_a_sampler_is_off_by_at_each_token_adds_up_in_a_row(tmp_path):
     """Then a ratio of rows is relative to log-probabilities of the trainer's own, or nothing is trained at all."""
     (token,) = trained(tmp_path / "token", replace(SETTINGS, steps=1, minibatches=1), tiny(Imprecise))
@@ -389,6 +391,7 @@ def test_what_a_sampler_is_off_by_at_each_token_adds_up_in_a_row(tmp_path):
     assert line["logprob_difference"] == token["logprob_difference"], "the sampler's, as ever"
 
 
+@pytest.mark.numerical
 def test_where_the_sampler_is_exact_it_does_not_matter_whose_log_probabilities_are_old(tmp_path):
     """Those of the trainer are of the weights before the first update: the second minibatch is clipped as ever."""
     settings = replace(IN_ROWS, minibatches=2, learning_rate=3e-2)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from orgthink_pocket import model as pocket
+from orgthink_pocket.jobs import Roles
 from orgthink_pocket.lessons.roles import COURSES, ROLES, SHARES, WRONG, lessons
 from orgthink_pocket.shipped import MODELS
 from orgthink_pocket.style import VERDICTS as TERSE

@@ -32,7 +32,7 @@ ASYNCTHINK = Policy(
 )
 MARSRL = Mars(
     MarsSettings(
-        MarsRollout(TASK, TERSE, max_tokens=16, max_input=64, segment=5, problems=3, group=4),
+        MarsRollout(TASK, TERSE, max_tokens=16, max_input=64, segment=3, problems=3, group=4),
         steps=5,
         learning_rate=1e-3,
         warmup=1,

@@ -105,6 +105,10 @@ class MarsSettings(Optimization):
             for role in ROLES:
                 prompt(plan.prompts, role, problem)
 
+    @property
+    def temperature(self) -> float:
+        return self.rollout.temperature
+
     def source(self) -> Chains:
         return Chains(self)
 
