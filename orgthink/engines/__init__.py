@@ -147,7 +147,8 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
     engine, rest = _divided(spec.model or "")
     try:
         with user_input():
-            name, own = str(spec.folder) if engine in OF_FOLDERS else rest, {"slots": slots} if engine == "local" else {}
+            name = str(spec.folder) if engine in OF_FOLDERS else rest
+            own = {"slots": slots} if engine == "local" else {}
             return await ENGINES.named(engine)(name, threaded=threaded, **own)
     except ModuleNotFoundError as error:
         raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error

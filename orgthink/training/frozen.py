@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from orgthink.engines import OF_FOLDERS
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.opening import Engines
 from orgthink.errors import UserError
