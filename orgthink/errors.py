@@ -24,6 +24,18 @@ class Failure(Exception):
         return " ".join(super().__str__().split())
 
 
+class EngineError(Failure):
+    """The engine could not go on with a request. Other requests and the engine itself may be fine."""
+
+
+class EngineUnavailable(EngineError):
+    """There is no engine: no server at the URL, no such model. The message says what to do."""
+
+
+class ToolError(Failure):
+    """A tool could not do a call: its server, its sandbox or its function failed."""
+
+
 def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     """The entry of that name; UserError with a suggestion without one."""
     if name in table:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from rule_engine import Rule, RuleEngine, countdown, failing
 
-import orgthink.cli.engines
+import orgthink.engines.opening
 from orgthink import engines
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
@@ -25,7 +25,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate
+from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
@@ -69,7 +69,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
         async def open_engine(spec: EngineSpec) -> RuleEngine:
             return engine
 
-        monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
         return engine
 
     use(countdown)
@@ -83,7 +83,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = Evaluation(
         "countdown-mini", organizations, n=3, sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
     )
-    asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
+    given = orgthink.engines.opening.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
+    asyncio.run(evaluate(resolve(plan), given, RunFolder.create(path, "eval", plan)))
     return path
 
 
@@ -158,7 +159,7 @@ def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pyt
         assert spec.model not in opened, "an engine is opened once"
         return opened.setdefault(spec.model, RuleEngine(countdown, model=Path(spec.model).name))
 
-    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     roles = ["--roles", "worker=small", "organizer=pocket"]
     assert main([*SMALL, "--organizations", "asyncthink", *roles, "--out", "run"]) == 0
     models = {(t.role, t.model) for e in RunFolder.open(Path("run")).episodes() for t in e.traces}
@@ -239,7 +240,7 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         return RuleEngine(lambda text: " word" * 200, model=Path(spec.model).name)
 
-    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     sampling = ["verifier.temperature=0.6", "verifier.top_p=0.95", "verifier.max_tokens=90", "corrector.max_tokens=9"]
     argv = ["--organizations", "verifier_corrector", "--set", "rounds=2", "--roles", "verifier=small"]
     argv += ["--sampling", *sampling, "--seed", "3", "--out", "run"]
@@ -362,7 +363,7 @@ def test_organizations_may_have_models_of_their_own(
         engine.model = str(spec.model)
         return engine
 
-    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     two = ["--organizations", "before=asyncthink", "after=asyncthink"]
     assert main(["eval", "--n", "2", *two, "--models", "after=pocket-async", "--out", "run"]) == 0
     assert "after's model pocket-async" in capsys.readouterr().out
@@ -437,7 +438,7 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(pocket, monkeypatch: p
         opened.append(spec.model)
         return RuleEngine(countdown)
 
-    monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     assert main(["eval", "--resume", "run"]) == 0
     assert opened == [str(model.resolve()), "pocket-mars", "pocket-tools"]
     plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
@@ -777,14 +778,14 @@ def test_which_engine_the_words_mean(pocket, tmp_path: Path, monkeypatch: pytest
 
 CHILD = """
 import resource, sys
-import orgthink.cli.engines
+import orgthink.engines.opening
 from orgthink.cli import main
 from rule_engine import RuleEngine, countdown
 
 async def open_engine(spec):
     return RuleEngine(countdown, seconds=float(sys.argv[1]))
 
-orgthink.cli.engines.open_engine = open_engine
+orgthink.engines.opening.open_engine = open_engine
 if int(sys.argv[2]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 sys.exit(main(sys.argv[3:]))

@@ -14,10 +14,9 @@ from experiments.paramanager import collect, plan, results, runs, tables
 from experiments.paramanager.plan import Laboratory, Setting
 from experiments.paramanager.readme import render
 from experiments.paramanager.tables import Attempt, Point
-from experiments.shared import laboratory
 from experiments.shared import runs as shared_runs
 from orgthink.cli.eval import Eval
-from orgthink.engines import EngineSpec, open_engine
+from orgthink.engines import EngineSpec, open_engine, opening
 from orgthink.engines.engine import Engine
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import UserError
@@ -195,7 +194,7 @@ async def test_no_thread_decodes_where_seconds_are_taken(tmp_path: Path, monkeyp
         opened.append(threaded)
         return await open_engine(spec, threaded=threaded)
 
-    monkeypatch.setattr(laboratory, "open_engine", open_one)
+    monkeypatch.setattr(opening, "open_engine", open_one)
     small = plan.Design(n=len(plan.TASKS), seeds=1, timed=1)
     async with Laboratory(tmp_path, small) as lab:
         for alone in (False, True):

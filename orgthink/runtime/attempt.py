@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from orgthink.concurrency import first_error
 from orgthink.episode import CancelSource, Episode, Problem, StopReason, episode_id
 from orgthink.errors import Failure
 from orgthink.runtime.agent import Backing, Watcher
@@ -66,13 +67,12 @@ class _End:
 
 async def _run(organization: Organization, session: Session, end: _End) -> None:
     try:
-        end.answer = await session.run(lambda: organization.run(session.problem, session))
+        with first_error():  # a bug in a forked task is raised as itself
+            end.answer = await session.run(lambda: organization.run(session.problem, session))
     except Failure as error:
         end.stop, end.error = StopReason.ERROR, str(error)
     except BudgetExhausted as error:
         end.stop, end.error = StopReason.BUDGET, str(error)
-    except BaseExceptionGroup as group:  # a bug in a forked task: raise it as itself
-        raise group.exceptions[0] from group
 
 
 def _episode(organization: Organization, session: Session, end: _End) -> Episode:

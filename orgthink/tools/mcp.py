@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import IO, Any
 
+from orgthink.concurrency import innermost
 from orgthink.episode import Status
 from orgthink.errors import Failure, UserError
 from orgthink.runtime.agent import Agent
@@ -169,6 +170,5 @@ def _summary(description: str | None) -> str:
 
 def _line(error: BaseException) -> str:
     """What an error says, on one line; of a group, its first."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = innermost(error)
     return " ".join(str(error).split())[:_MOST_SAID] or type(error).__name__

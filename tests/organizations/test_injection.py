@@ -15,7 +15,8 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.result import Result
-from orgthink.tools.search import Passage, search_tool
+from orgthink.tools.passages import Passage
+from orgthink.tools.search import search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
 PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")

@@ -25,7 +25,8 @@ from benchmarks import scale_page
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.recipes.jobs import Reinforced, model_folder
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
-from orgthink.scale.verl.launch import Placement, run
+from orgthink.scale.verl.launch import run
+from orgthink.scale.verl.placement import Placement
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 

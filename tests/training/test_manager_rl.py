@@ -23,7 +23,7 @@ from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL
 
 from orgthink.credit.shared import SharedCredit
-from orgthink.engines import EngineSpec
+from orgthink.engines import EngineSpec, opening
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
@@ -248,11 +248,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         async def aclose(self) -> None:
             self.closed = True
 
-    async def open_engine(spec: EngineSpec) -> Watched:
+    async def open_engine(spec: EngineSpec, *, threaded: bool, slots: int) -> Watched:
+        assert not threaded, "runs repeat to the bit"
         engines.append(Watched([], model=str(spec.model)))
         return engines[-1]
 
-    monkeypatch.setattr(frozen, "_open", open_engine)
+    monkeypatch.setattr(opening, "open_engine", open_engine)
     return engines
 
 
@@ -273,14 +274,14 @@ async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_i
 
 
 async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(opened, monkeypatch):
-    first = frozen._open
+    first = opening.open_engine
 
-    async def second_fails(spec: EngineSpec) -> Any:
+    async def second_fails(spec: EngineSpec, **how: Any) -> Any:
         if opened:
             raise EngineUnavailable("no server\nthere")
-        return await first(spec)
+        return await first(spec, **how)
 
-    monkeypatch.setattr(frozen, "_open", second_fails)
+    monkeypatch.setattr(opening, "open_engine", second_fails)
     models = {"strong": FROZEN["strong"], "weak": RoleSpec(EngineSpec("x", "http://localhost:1"), Sampling(3))}
     with pytest.raises(UserError, match=r"^the model of weak cannot be used: no server there$"):
         async with frozen.frozen(models):
