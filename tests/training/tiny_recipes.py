@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Mars, Policy
+from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
@@ -28,6 +29,20 @@ ASYNCTHINK = Policy(
         learning_rate=1e-3,
         warmup=1,
         minibatches=2,
+    )
+)
+PARAMANAGER = Policy(
+    RlSettings(
+        Rollout(
+            TASK,
+            OrganizationSpec("paramanager", {"prompts": TERSE, "pool": {"a": "numbers"}}),
+            Limits(capacity=9),
+            max_tokens=24,
+        ),
+        steps=5,
+        learning_rate=1e-3,
+        reward=ParaManagerReward(),
+        mixed=True,
     )
 )
 MARSRL = Mars(
