@@ -85,7 +85,8 @@ $(VERL)/.ready: pyproject.toml requirements/verl.txt
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
 	OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 \
-	  $(VERL)/bin/python -m pytest -m verl tests/scale tests/training/test_verl_parity.py tests/recipes/test_cluster_scripts.py
+	  $(VERL)/bin/python -m pytest -m verl tests/scale pocket/tests/scale tests/training/test_verl_parity.py \
+	  experiments/tests/test_cluster_scripts.py
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 
@@ -96,7 +97,7 @@ $(TRL)/.ready: pyproject.toml requirements/trl.txt
 	touch $@
 
 test-learning: setup  ## a short run of reinforcement learning must learn, and its control must not
-	$(BIN)/pytest -m learning tests/training/test_learning.py
+	$(BIN)/pytest -m learning pocket/tests/training/test_learning.py
 
 test-browser: setup  ## the page in a real headless Chromium
 	@which chromium chromedriver >/dev/null 2>&1 \
