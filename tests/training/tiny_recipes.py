@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from orgthink.evaluation import OrganizationSpec
@@ -31,6 +32,8 @@ ASYNCTHINK = Policy(
         minibatches=2,
     )
 )
+_ALONE = replace(ASYNCTHINK.settings.rollout, organization=OrganizationSpec("sequential", {"prompts": TERSE}))
+SEQUENTIAL = replace(ASYNCTHINK, settings=replace(ASYNCTHINK.settings, rollout=_ALONE))
 PARAMANAGER = Policy(
     RlSettings(
         Rollout(
