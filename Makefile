@@ -90,7 +90,7 @@ $(VERL)/.ready: pyproject.toml requirements/verl.txt
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
 VERL_TEST := OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
-VERL_TESTS := tests/scale tests/training/test_verl_parity.py tests/recipes/test_cluster_scripts.py
+VERL_TESTS := tests/scale pocket/tests/scale tests/training/test_verl_parity.py experiments/tests/test_cluster_scripts.py
 
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
 	$(VERL_TEST) $(VERL)/bin/python -m pytest -m verl $(VERL_TESTS)
@@ -105,7 +105,7 @@ $(TRL)/.ready: pyproject.toml requirements/trl.txt
 	touch $@
 
 test-learning: setup  ## a short run of reinforcement learning must learn, and its control must not
-	$(BIN)/pytest -m learning tests/training/test_learning.py
+	$(BIN)/pytest -m learning pocket/tests/training/test_learning.py
 
 test-browser: setup  ## the page in a real headless Chromium
 	@which chromium chromedriver >/dev/null 2>&1 \
