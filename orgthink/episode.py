@@ -7,7 +7,7 @@ validated where they are read (`orgthink.store`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -293,7 +293,7 @@ class Episode:
     """One attempt at one problem: a tree of traces, joined by forks and joins."""
 
     id: str
-    """`problem|organization|sample`."""
+    """`problem|organization|sample`, and of a training's `problem|organization|sample|step`."""
     problem: Problem
     """What was asked."""
     organization: str
@@ -320,6 +320,8 @@ class Episode:
     """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
     seconds: float = 0.0
     """Wall clock, or virtual seconds on the scripted engine."""
+    step: int | None = None
+    """Step of the training that used it, counted from 1; `None` outside of one."""
     schema_version: int = SCHEMA_VERSION
     """Of this record."""
 
@@ -333,3 +335,7 @@ class Episode:
             if trace.agent == agent:
                 return trace
         raise KeyError(agent)
+
+    def of_step(self, step: int) -> Episode:
+        """As the record of a training's step, counted from 1, holds it."""
+        return replace(self, id=f"{self.id}|{step}", step=step)

@@ -109,14 +109,15 @@ class RunFolder:
         return (line.episode for line in _lines(self.episodes_file))
 
     @contextmanager
-    def journal(self, redo: Callable[[Episode], bool] = lambda episode: False) -> Iterator[Journal]:
+    def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
         """Open the run for appending; only one process may. Cuts off a torn last line.
 
-        Episodes that `redo` names move to failed.jsonl, so that they can be done again.
+        Episodes that `redo` names move to failed.jsonl, so that they can be done again. `None`: episodes are not read,
+        for who rewinds them.
         """
         with (self.path / "config.json").open("rb") as locked:
             _lock(locked, self.path)
-            kept = self._settle(redo)
+            kept = [] if redo is None else self._settle(redo)
             with _appending(self.episodes_file) as file, _appending(self.path / "metrics.jsonl") as metrics:
                 yield Journal(kept, file, metrics)
 
@@ -150,20 +151,29 @@ class Journal:
         """What was in it when it was opened."""
         self._file, self._metrics = file, metrics
 
-    def append(self, episode: Episode) -> None:
-        """Add an episode; when this returns it is on the disk. Nothing is added, and OSError raised, if it does not
-        fit; ValueError if it could not be read again: a log-probability that is no number, say."""
-        line = dump(episode)
-        try:
-            load(line)
-        except ValueError as error:
-            raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
-        _append(self._file, line)
+    def append(self, *episodes: Episode) -> None:
+        """Add episodes; when this returns all of them are on the disk. Nothing is added, and OSError raised, if they do
+        not fit; ValueError if one could not be read again: a log-probability that is no number, say."""
+        lines = []
+        for episode in episodes:
+            lines.append(dump(episode))
+            try:
+                load(lines[-1])
+            except ValueError as error:
+                raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
+        _append(self._file, b"".join(lines))
 
-    def rewind(self, lines: int) -> None:
-        """Leave only so many lines of metrics.jsonl, all at once."""
+    @property
+    def size(self) -> int:
+        """Bytes of episodes.jsonl."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def rewind(self, lines: int, size: int | None = None) -> None:
+        """Leave only so many lines of metrics.jsonl, and bytes of episodes.jsonl; `None`: all of those."""
         kept = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
         self._metrics.truncate(sum(len(line) for line in kept if line.endswith(b"\n")))
+        if size is not None:
+            self._file.truncate(min(size, self.size))
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
@@ -192,10 +202,11 @@ def load(line: bytes) -> Episode:
 
 def dump(episode: Episode) -> bytes:
     """The line of an episode, with its newline. Half a surrogate pair, which JSON cannot hold, becomes `?`."""
+    unset = {"step"} if episode.step is None else None
     try:
-        return _adapter(Episode).dump_json(episode) + b"\n"
+        return _adapter(Episode).dump_json(episode, exclude=unset) + b"\n"
     except ValueError:
-        record = _adapter(Episode).dump_python(episode)
+        record = _adapter(Episode).dump_python(episode, exclude=unset)
         return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 

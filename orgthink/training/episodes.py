@@ -31,7 +31,7 @@ from orgthink.store import class_by_kind, moved
 from orgthink.tasks import task_named
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.metrics import means, rollout_metrics
+from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
 from orgthink.training.rl import Batch, Clock, Optimization, took
 from orgthink.training.rollout import Groups, Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 else:
     AnyReward = class_by_kind(REWARDS, "asyncthink")
     AnyCredit = class_by_kind(CREDITS, "shared")
-
-OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
-LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}", "age": "age {:.2f}"}
-"""Metrics that a user watches, of those that a step has, before and after those of the reward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,8 @@ class RlSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         self.rollout.require()
-        self.reward.require(self.rollout.made)
+        if isinstance(self.reward, EpisodeReward):  # and not just a function
+            self.reward.require(self.rollout.made)
         next(task_named(self.rollout.task).problems("train", self.seed))
 
     def source(self) -> Episodes:
@@ -100,6 +97,11 @@ class RlSettings(Optimization):
     @property
     def frozen(self) -> Mapping[str, RoleSpec]:
         return self.rollout.models
+
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        rewards, organization = {episode.id: self.reward(episode) for episode in episodes}, self.rollout.made
+        found = rollout_metrics(episodes, rewards, tags_of(organization))
+        return found | means(episodes, measures_of(organization))
 
     def bounds(self) -> dict[str, int | None]:
         """`None` where nothing but the model ends episodes."""
@@ -114,7 +116,7 @@ class RlSettings(Optimization):
 
     def told(self, line: Mapping[str, Any]) -> str:
         own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
-        watched = {**OUTCOME, **self.reward.watched, **own, **LATENCY}
+        watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
         said = [_said(form, line[name]) for name, form in watched.items() if name in line]
         return "  ".join([*said, f"{took(line):.0f} s"])
 
@@ -156,7 +158,6 @@ class Episodes:
         self._settings, self._plan = settings, settings.rollout
         self._problems = Problems(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
-        self._organization = self._plan.made
         self._groups = Groups()
         self._anew: list[Problem] = []
         """Problems whose groups were under way when a run ended."""
@@ -179,6 +180,7 @@ class Episodes:
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
         drawn, episodes, began = await attempted(sampler, step, seed, clock)
+        episodes = [episode.of_step(step + 1) for episode in episodes]
         chosen, dropped = self._chosen(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
         groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
@@ -188,8 +190,7 @@ class Episodes:
             rewarded = [episode for episode in chosen if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
-            **rollout_metrics(episodes, rewards, tags_of(self._organization)),
-            **means(episodes, measures_of(self._organization)),
+            **settings.measure(episodes),
             "drawn_groups": drawn,
             "mixed_groups": len(mixed(episodes)),
             "groups": drawn - dropped,
@@ -198,7 +199,7 @@ class Episodes:
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
-        return Batch(rows, metrics, sampled_entropy(sampled))
+        return Batch(rows, metrics, sampled_entropy(sampled), episodes)
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The groups of a step's problems, and of those that are drawn further."""

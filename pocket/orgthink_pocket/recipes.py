@@ -15,7 +15,8 @@ from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.choose import Strategy
-from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout

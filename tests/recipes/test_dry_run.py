@@ -196,7 +196,7 @@ def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
     def graded(text: str, ended: bool) -> Proposal:
         return Proposal(text, "7" if crc32(text.encode("utf-8", "surrogatepass")) % 2 else None)
 
-    monkeypatch.setattr(chain, "read_report", lambda text, form: Report(Verdict.WRONG, text))
+    monkeypatch.setattr(chain, "report_of", lambda style, text, whole: Report(Verdict.WRONG, text))
     monkeypatch.setattr(chain, "read_proposal", graded)
     folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
     job = replace(marsrl(folder, tmp_path, "rollout.max_tokens=24", "rollout.segment=12"), sampler_settings={})

@@ -128,12 +128,12 @@ def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
     same = ["groups", "reward", "rewards", "forks", "rounds", "learning_rate"]
     if told.recipe != JOBS["asyncthink"][0]:
         same += ["trained_tokens", "clip_fraction", "masked_tokens"]
-        most = {"loss": 1e-5, "gradient_norm": 1e-4 * expected["gradient_norm"]}
+        most: dict[str, float] = {}
         if done.job.settings.loss.ratio == "sequence":  # advantages of a group are about 1, and so are ratios
             ratio = product_error(of_a_row(expected, done.job), logprob_error(LOGITS))
             most = {"loss": ratio, "gradient_norm": ratio * expected["gradient_norm"]}
         for name in ("loss", "gradient_norm", "entropy", "sampled_entropy"):
-            assert found[name] == pytest.approx(expected[name], rel=0, abs=most.get(name, 1e-5)), name
+            assert found[name] == pytest.approx(expected[name], rel=1e-4, abs=most.get(name, 1e-5)), name
     assert {name: found.get(name) for name in same} == {name: expected.get(name) for name in same}
 
 
