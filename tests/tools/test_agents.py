@@ -294,7 +294,7 @@ def test_what_is_no_text_is_a_failed_call():
     assert called(FunctionTool(four), [])[0] == "EXEC_ERR"
 
 
-@pytest.mark.parametrize("limit", [BudgetExhausted("forks"), DeadlineMissed()])
+@pytest.mark.parametrize("limit", [BudgetExhausted("forks", 2, 2), DeadlineMissed()])
 async def test_limits_are_no_fault_of_a_function(limit: Exception):
     async def limited() -> str:
         """Reaches a limit."""
