@@ -54,13 +54,13 @@ pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
 
 results-asyncthink: setup  ## the paper's tables and figures: trains what is missing (hours), evaluates, writes them
-	$(BIN)/python -m recipes.asyncthink.results
+	$(BIN)/python -m experiments.asyncthink.results
 
 results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
-	$(BIN)/python -m recipes.marsrl.results
+	$(BIN)/python -m experiments.marsrl.results
 
 results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
-	$(BIN)/python -m recipes.paramanager.results
+	$(BIN)/python -m experiments.paramanager.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 

@@ -44,6 +44,12 @@ MANAGER = {
         "worker": {"model": "pocket-async", "max_tokens": 80},
     },
 }
+SHIPPED = {
+    "prompts": "pocket",
+    "organizations": {name: {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
+}
+"""What every shipped model of these tests is made for."""
+MANAGER["organizations"]["paramanager"]["suite"] = {"corpus": "ledger"}
 """What a manager is made for; none of its own organizations has a worker."""
 
 
@@ -59,9 +65,8 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
     """A shipped model `pocket` whose engine follows a rule; give it another rule at will."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    for name in MODELS:
-        made_for(tmp_path / "models" / name, {"prompts": "pocket"})
-    monkeypatch.setattr(engines, "MODELS", tmp_path / "models")
+    folders = {name: made_for(tmp_path / "models" / name, SHIPPED) for name in MODELS}
+    monkeypatch.setattr(engines, "MODELS", folders)
 
     def use(rule: Rule) -> RuleEngine:
         engine = RuleEngine(rule)
@@ -81,7 +86,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
     organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in Eval().organizations}
     plan = Evaluation(
-        "countdown-mini", organizations, n=3, sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
+        "countdown-mini", organizations, n=3, engine=EngineSpec("pocket"), sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
     )
     asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
     return path
@@ -711,7 +716,7 @@ def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytes
     [
         (_foreign, "config.json was written by another program"),
         (_unreadable, "config.json cannot be read"),
-        (_newer, "schema version 7: this orgthink reads version 1"),
+        (_newer, "schema version 7: this orgthink reads up to version 2"),
         (_corrupt, "episodes.jsonl, line 2: not an episode"),
         (_train, "run holds a run of kind train, not eval"),
         (shutil.rmtree, "no run folder at run"),

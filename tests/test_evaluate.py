@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from orgthink_pocket.style import terse
 from rule_engine import RuleEngine, countdown, failing
+from small import TASK_OF_THREE
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
@@ -349,17 +350,9 @@ def test_problems_are_different_and_always_the_same():
     assert distinct("countdown-mini", "test", 3, 50) == problems[:50]
 
 
-def test_a_task_with_too_few_problems_says_so(monkeypatch: pytest.MonkeyPatch):
-    class Three:
-        name = "three"
-
-        def problems(self, split: str, seed: int):
-            while True:
-                yield from distinct("countdown-mini", "test", 0, 3)
-
-    monkeypatch.setitem(TASKS, "three", Three())
+def test_a_task_with_too_few_problems_says_so():
     with pytest.raises(UserError, match="only 3 different"):
-        distinct("three", "test", 0, 4)
+        distinct(TASK_OF_THREE, "test", 0, 4)
 
 
 def _after(times: int, then: Callable[[], object]) -> Callable[[], None]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.engines import EngineSpec
-from orgthink.errors import UserError, pick
+from orgthink.errors import UserError
 from orgthink.evaluate import OrganizationSpec
-from orgthink.organizations.prompts import STYLES
+from orgthink.organizations.prompts import style_named
 from orgthink.store import typed
 
 
@@ -38,7 +38,7 @@ def preset_of(spec: EngineSpec) -> Preset:
     """The preset of a model; one without a folder, or without that file in it, has none. UserError if it is broken."""
     preset = typed(Preset, spec.made_for, f"orgthink.json of {spec.model}")
     try:
-        pick("prompt style", preset.prompts, STYLES)
+        style_named(preset.prompts)
         for name, settings in preset.organizations.items():
             OrganizationSpec(name, settings).named(name)
     except UserError as error:

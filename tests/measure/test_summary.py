@@ -29,7 +29,7 @@ def attempt(organization: str, problem: int, correct: int | None = 4, faults: tu
         BASE[organization],
         id=f"{problem}|{organization}|0",
         organization=organization,
-        problem=Problem(str(problem), "countdown", "", "", required=4),
+        problem=Problem(str(problem), "countdown", "", required=4),
         grade=None if correct is None else Grade(correct, 4),
         seconds=float(problem),
         format_faults=tuple(FormatFault(kind, "organizer", 0) for kind in faults),
@@ -142,7 +142,7 @@ def test_the_solvers_own_answer_is_a_share_beside_the_systems() -> None:
     def solved(problem: int, said: str, answer: str, correct: int | None) -> Episode:
         solver = replace(BASE["sequential"].root, agent="controller/solution", role="solver", returned=said)
         grade = None if correct is None else Grade(correct, 1)
-        task = Problem(str(problem), "arithmetic-mini", "", "2 + 3", data={"expression": "2 + 3", "value": 5})
+        task = Problem(str(problem), "arithmetic-mini", "", data={"expression": "2 + 3", "value": 5})
         return replace(attempt("sequential", problem), problem=task, answer=answer, grade=grade, traces=(solver,))
 
     right, wrong = "<ANSWER> 5 </ANSWER>", "<ANSWER> 6 </ANSWER>"

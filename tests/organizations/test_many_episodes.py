@@ -160,7 +160,7 @@ async def all_at_once(numbers: Sequence[int]) -> tuple[Counter[CallStatus], Coun
     async def one(n: int) -> str:
         real = kind_of(n)
         organization, _ = KINDS[n % len(KINDS)] if real is None else REAL[real]
-        problem = Problem(f"p{n}", "arithmetic-mini", f"item {n}", f"item {n}")
+        problem = Problem(f"p{n}", "arithmetic-mini", f"item {n}")
         limits = Limits(capacity=9)
         episode: Episode = await attempt(organization, problem, roles["steady"], roles=roles, limits=limits)
         seen.update(statuses(episode))

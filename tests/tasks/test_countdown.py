@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
-from orgthink.tasks import OPERATORS, all_solutions
-from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, all_solutions
 from orgthink.tasks.expression import parse
 from orgthink.tasks.vote import vote
 

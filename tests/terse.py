@@ -1,0 +1,39 @@
+"""A prompt style of few words for tests: roles by name, questions as they are, and verdicts in one line.
+
+Its name is a path, so whoever reads a run folder finds it, other processes too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orgthink.grammar.verdict import VerdictForm
+from orgthink.organizations.prompts import Style
+
+REVIEW = "{question} solution {solution}"
+
+STYLE = Style(
+    "terse",
+    {
+        "sequential": "sequential {question}",
+        "organizer": "organizer {capacity} {question}",
+        "worker": "worker {question} subtask {query}",
+        "solver": "sequential {question}",
+        "verifier": f"verifier {REVIEW}",
+        "corrector": f"corrector {REVIEW} report {{report}}",
+        "feedback": f"verifier {REVIEW}",
+        "refine": f"corrector {REVIEW} report {{report}}",
+        "manager": "manager {calls} left {rounds} {models} ; {question}",
+        "rounds": "left {rounds}",
+        "final": "final",
+        "summarizer": "summary of {history} ; {question}",
+        "standard_reasoner": "sequential {question}",
+        "critical_reviewer": "reviewer {question} answers {answers}",
+        "knowledge_searcher": "finder {question}",
+        "code_reasoner": "coder {question}",
+    },
+    VerdictForm("correctness", ("correct",), ("wrong",), lines=False),
+)
+
+TERSE = f"{Path(__file__).resolve()}:STYLE"
+"""Names the style wherever a style is named."""
