@@ -86,7 +86,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
     organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in Eval().organizations}
     plan = Evaluation(
-        "countdown-mini", organizations, n=3, engine=EngineSpec("pocket"), sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
+        "countdown-mini",
+        organizations,
+        n=3,
+        engine=EngineSpec("pocket"),
+        sampling=Sampling(64, seed=0),
+        limits=Limits(2, agent_tokens=64),
     )
     asyncio.run(evaluate(plan, RuleEngine(countdown), RunFolder.create(path, "eval", plan)))
     return path

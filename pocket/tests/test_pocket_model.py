@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from pocket_solver import solve
 
 from orgthink.engines import engine_spec, open_engine
 from orgthink.measure.latency import critical_path
@@ -13,7 +14,6 @@ from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.sequential import Sequential
 from orgthink.organizations.verifier_corrector import VerifierCorrector
-from pocket import solve
 
 PROBLEMS = 200
 

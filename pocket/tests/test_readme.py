@@ -9,7 +9,7 @@ import pytest
 
 from orgthink.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 
 

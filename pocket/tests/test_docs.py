@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = sorted((Path(__file__).parent.parent / "docs").glob("*.md"))
+DOCS = sorted((Path(__file__).parent.parent.parent / "docs").glob("*.md"))
 FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 BLOCKS = [(file.name, code) for file in DOCS for code in FENCED.findall(file.read_text())]
 
