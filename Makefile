@@ -14,8 +14,11 @@ TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url ht
 export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
+# Instruction sets that every x86 processor has: PyTorch's own kernels, MKL's (two names: one is Intel's alone), oneDNN's.
+OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser clean
+.PHONY: help setup demo sandbox test test-isa check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +44,9 @@ sandbox:  ## bubblewrap, in which the code of models runs
 
 test: setup sandbox  ## the tests that need nothing else
 	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+test-isa: setup  ## the tests of floating-point computations, without the wide registers of this processor
+	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
 
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check
@@ -83,9 +89,12 @@ $(VERL)/.ready: pyproject.toml requirements/verl.txt
 	touch $@
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
+VERL_TEST := OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
+VERL_TESTS := tests/scale tests/training/test_verl_parity.py tests/recipes/test_cluster_scripts.py
+
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
-	OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 \
-	  $(VERL)/bin/python -m pytest -m verl tests/scale tests/training/test_verl_parity.py tests/recipes/test_cluster_scripts.py
+	$(VERL_TEST) $(VERL)/bin/python -m pytest -m verl $(VERL_TESTS)
+	$(VERL_TEST) $(OTHER_ISA) $(VERL)/bin/python -m pytest -m "verl and numerical" $(VERL_TESTS)
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 
@@ -106,5 +115,9 @@ test-browser: setup  ## the page in a real headless Chromium
 	$(BIN)/pip install --quiet -e ".[browser]"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser
 
+docs: setup  ## the documentation as a site in site/: every link is checked, and pages load nothing from elsewhere
+	$(BIN)/pip install --quiet -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## remove environments and caches, keep runs
-	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis site

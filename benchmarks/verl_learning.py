@@ -20,7 +20,7 @@ import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.evaluate import distinct, grade
+from orgthink.evaluation import distinct, grade
 from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.recipes.jobs import Policy, model_folder
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start

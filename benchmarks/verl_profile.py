@@ -57,7 +57,7 @@ PARTS = {
         "orgthink/credit/",
         "orgthink/measure/",
         "orgthink/tasks/",
-        "orgthink/evaluate.py",
+        "orgthink/evaluation.py",
         "orgthink/training/",
     ),
     "tokens to servers and back": ("orgthink/scale/verl/engine.py",),

@@ -1,14 +1,44 @@
 """Organizations of language models: run, measured, trained.
 
-Reading order is import order is data flow: *text → actions → episode → numbers → credit → weights*. A module
-imports only from floors below its own (or beside it); `tests/test_layers.py` fails on an upward arrow.
+    import orgthink
 
-6  cli
-5  training · evaluate
-4  organizations
-3  view · export
+    episode = orgthink.solve("What is 17 * 23?", organization="asyncthink", url="http://localhost:8000/v1")
+    run = orgthink.evaluate("math:problems.jsonl", ["sequential", "asyncthink"], n=50, model="Qwen3-4B")
+    model = orgthink.train("asyncthink-qwen3-math", model="Qwen3-4B", settings={"rollout.task": "math:rows.jsonl"})
+
+Each has an asynchronous twin (`asolve`, `aevaluate`, `atrain`). Reading order is import order is data flow: *text →
+actions → episode → numbers → credit → weights*.
+
+7  cli · api
+6  recipes · scale
+5  training · coldstart · interchange · evaluation
+4  organizations · credit
+3  tools · rewards · view
 2  runtime · measure · store
 1  engines · grammar · episode · tasks
+
+A module imports only from its own floor and from those below; `tests/test_layers.py` fails on an upward arrow.
 """
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from orgthink.version import __version__
+
+if TYPE_CHECKING:
+    from orgthink.api import Run, aevaluate, asolve, atrain, evaluate, solve, train
+
+__all__ = ["Run", "__version__", "aevaluate", "asolve", "atrain", "evaluate", "solve", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of `orgthink.api`, imported when they are first used: `import orgthink` stays light."""
+    if name in __all__:
+        return getattr(importlib.import_module("orgthink.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

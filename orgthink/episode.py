@@ -7,7 +7,7 @@ validated where they are read (`orgthink.store`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -275,7 +275,7 @@ class Episode:
     """One attempt at one problem: a tree of traces, joined by forks and joins."""
 
     id: str
-    """`problem|organization|sample`."""
+    """`problem|organization|sample`, and of a training's `problem|organization|sample|step`."""
     problem: Problem
     """What was asked."""
     organization: str
@@ -300,6 +300,8 @@ class Episode:
     """One line, if the organization could not go on."""
     seconds: float = 0.0
     """Wall clock, or virtual seconds on the scripted engine."""
+    step: int | None = None
+    """Step of the training that used it, counted from 1; `None` outside of one."""
     schema_version: int = SCHEMA_VERSION
     """Of this record."""
 
@@ -313,3 +315,7 @@ class Episode:
             if trace.agent == agent:
                 return trace
         raise KeyError(agent)
+
+    def of_step(self, step: int) -> Episode:
+        """As the record of a training's step, counted from 1, holds it."""
+        return replace(self, id=f"{self.id}|{step}", step=step)

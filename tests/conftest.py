@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 FOLDERS = (".", "view", "measure", "engines", "training", "training/marsrl", "coldstart")
@@ -16,3 +19,13 @@ sys.path += [str(Path(__file__).parent / folder) for folder in FOLDERS]
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.register_profile("ci", deadline=None, max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "untimed")
+
+
+@pytest.fixture(scope="session")
+def tiny_policy() -> Iterator[Path]:
+    """The folder of a model that has learned a little of everything, at `tiny_policy.TINY`."""
+    from tiny_policy import TINY, write_tiny_policy
+
+    write_tiny_policy()
+    yield TINY
+    shutil.rmtree(TINY)

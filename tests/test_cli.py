@@ -29,7 +29,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
+from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
@@ -836,7 +836,7 @@ def test_importing_the_package_and_its_command_line_is_light():
     code = f"""
 import sys, orgthink
 assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthink"
-import orgthink.evaluate, orgthink.store
+import orgthink.evaluation, orgthink.store
 assert not {{*{heavy}, "pydantic", "tyro"}} & set(sys.modules), "evaluate"
 from orgthink.cli import main
 assert main(["nonsense"]) == 2

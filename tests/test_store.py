@@ -101,6 +101,36 @@ def test_metrics_are_cut_back_to_a_line(tmp_path: Path, torn: str):
     assert file.read_text() == '{"loss": 1}\n{"loss": 5}\n'
 
 
+def test_several_episodes_are_stored_together_or_none_of_them(tmp_path: Path):
+    folder = new(tmp_path / "run", 1)
+    bad = episode(2, traces=(Trace("a", "a", None, (Span(Origin.SAMPLED, "a", 1, (1,), (float("nan"),)),)),))
+    with folder.journal() as journal:
+        with pytest.raises(ValueError, match=r"p2\|asyncthink\|0 cannot be stored"):
+            journal.append(episode(1), bad)
+        assert list(folder.episodes()) == [episode(0)]
+        journal.append(episode(1), episode(2))
+        journal.append()
+    assert list(folder.episodes()) == [episode(0), episode(1), episode(2)]
+
+
+@pytest.mark.parametrize("tail", [b"", b'{"id": "torn', b"not read\n"])
+def test_episodes_are_rewound_to_what_was_there_without_being_read(tmp_path: Path, tail: bytes):
+    folder = new(tmp_path / "run", 2)
+    with folder.journal() as journal:
+        size = journal.size
+        journal.append(episode(2))
+    with folder.episodes_file.open("ab") as file:
+        file.write(tail)
+    with folder.journal(redo=None) as journal:
+        assert journal.kept == []
+        journal.rewind(0)
+        assert folder.episodes_file.read_bytes().endswith(tail), "only those that are named go"
+        journal.rewind(0, size)
+        journal.append(episode(3))
+        journal.rewind(0, 10 * journal.size)
+    assert list(folder.episodes()) == [episode(0), episode(1), episode(3)]
+
+
 def test_half_a_surrogate_pair_does_not_lose_the_episode():
     back = store.load(store.dump(episode(answer="smile \ud83d!")))
     assert back == episode(answer="smile ?!")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from manager_episodes import Call, episode_of
 
-from orgthink.cli.table import cells, print_table
+from orgthink.cli.table import cells, lay_out, print_table
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.measure.summary import summarise
 
@@ -48,6 +48,40 @@ def test_several_samples_of_a_problem_show_pass_at_k() -> None:
 @pytest.mark.parametrize(("episodes", "told"), [((MANAGED, ALONE), True), ((ALONE,), False)])
 def test_the_caption_tells_the_unit_of_costs(episodes, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
     print_table(summarise(episodes), {"problems": "1 test problem", "seed": "0"})
-    caption = capsys.readouterr().out.splitlines()[-1]
+    caption = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
     assert caption.startswith("1 test problem; seed 0. [95 % interval].")
     assert ("; cost in units." in caption) == told
+
+
+HEADER, ROWS = (
+    ["organization", "n", "all correct %", "critical path"],
+    [["sequential", "60", "2 [0, 9]", "122 [119, 126]"], ["asyncthink", "60", "68 [56, 79]", "175 [168, 182]"]],
+)
+
+
+@pytest.mark.parametrize("width", [200, 60, 55, 45, 10])
+def test_a_table_fits_its_width_and_cuts_nothing(width: int) -> None:
+    lines = lay_out(HEADER, ROWS, width)
+    text = "\n".join(lines)
+    assert all(cell in text for row in (HEADER, *ROWS) for cell in row)
+    narrowest = max(len(name) for name in HEADER) + 2 + len("175 [168, 182]")
+    assert max(map(len, lines)) <= max(width, narrowest)
+
+
+def test_a_table_that_is_too_wide_has_a_row_for_each_measure() -> None:
+    lines = [line.partition("  ")[0] for line in lay_out(HEADER, ROWS, 46)]
+    assert [name for name in lines if name in HEADER] == HEADER
+
+
+def test_organizations_that_do_not_fit_side_by_side_stand_in_several_parts() -> None:
+    lines = lay_out(HEADER, ROWS, 35)
+    assert sum(line.startswith("organization") for line in lines) == 2
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_table_of_a_real_summary_is_readable(columns: int, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_table(summarise((MANAGED, ALONE, UNKNOWN)), {"problems": "3 test problems of a task", "seed": "0"})
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= columns
+    assert "paramanager" in out and "format errors %" in out

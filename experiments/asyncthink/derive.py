@@ -23,7 +23,7 @@ from orgthink.episode import (
     Trace,
     episode_id,
 )
-from orgthink.evaluate import grade
+from orgthink.evaluation import grade
 from orgthink.tasks import TASKS
 from orgthink.tasks.vote import vote
 

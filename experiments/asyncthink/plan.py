@@ -10,7 +10,7 @@ from experiments.asyncthink.derive import Decode, cut, voted
 from experiments.shared import laboratory
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Sampling
-from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.runtime.budget import Limits
 
 TASK = "countdown-mini"

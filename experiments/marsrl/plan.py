@@ -13,7 +13,7 @@ from experiments.shared import laboratory
 from experiments.shared.runs import finished
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.runtime.budget import Limits
 
 BUDGETS = {"arithmetic-mini": 128, "countdown-mini-single": 256}

@@ -16,7 +16,7 @@ from experiments.paramanager.plan import AGENT_TOKENS, CAPACITY, CONCURRENCY, TA
 from experiments.shared.runs import is_last, model_folder, run_orgthink
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, OrganizationSpec, RoleSpec, broken
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, broken
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, plain
 

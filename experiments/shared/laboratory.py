@@ -18,7 +18,7 @@ from orgthink.engines import EngineSpec, engine_spec, open_engine
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, broken, evaluate, trouble
+from orgthink.evaluation import Evaluation, broken, evaluate, trouble
 from orgthink.store import RunFolder, plain
 
 Design = TypeVar("Design")

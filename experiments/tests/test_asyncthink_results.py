@@ -28,7 +28,7 @@ from orgthink.engines import EngineSpec, open_engine
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Grade, Problem, Sampling, Status, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation, OrganizationSpec, evaluate
+from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS

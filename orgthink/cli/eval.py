@@ -22,8 +22,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, trouble
-from orgthink.measure.summary import summarise
+from orgthink.evaluation import Evaluation, broken, evaluate, in_order, jobs, lost, require_planned, summary_of, trouble
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 from orgthink.tasks.task import Split
@@ -158,7 +157,7 @@ def report(plan: Evaluation, folder: RunFolder, episodes: list[Episode]) -> int:
     """Print the table, and how to go on if something is missing; return the exit code."""
     total = len(jobs(plan))
     if episodes:
-        print_table(summarise(in_order(plan, episodes)), conditions(folder))
+        print_table(summary_of(plan, in_order(plan, episodes)), conditions(folder))
     failed = [episode for episode in episodes if broken(episode)]
     others = [episode for episode in episodes if lost(episode) and not broken(episode)]
     if others:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, distinct
+from orgthink.evaluation import distinct
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
 
@@ -44,12 +44,12 @@ class Problems:
 class Rows:
     """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/row_formats.md).
 
-    A JSON object a line: one for each row, or one for all rows where the trainer wants a batch (skyrl, areal).
+    A JSON object a line, one for each row.
     """
 
     run: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder of `orgthink eval` with one organization and several samples of each problem."""
-    to: Literal["verl", "trl", "tinker", "prime_rl", "skyrl", "slime", "areal"]
+    to: Literal["verl", "trl", "tinker"]
     """Which trainer."""
     recipe: str
     """Recipe whose reward, credit and loss decide the rows, such as `asyncthink-countdown-mini`."""
@@ -62,7 +62,6 @@ class Rows:
 
     def __call__(self) -> int:
         try:
-            from orgthink.interchange.recorded import recorded_rows
             from orgthink.interchange.targets import TARGETS, Conditions
             from orgthink.recipes import registry as recipes
         except ModuleNotFoundError as error:
@@ -71,15 +70,12 @@ class Rows:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():
             job = recipes.adjusted(recipes.RECIPES.named(self.recipe), {}, self.set)
-        if not isinstance(job, recipes.Policy):
+        if not hasattr(job, "recorded"):
             raise UserError(
-                f"{self.recipe} makes no rows of whole episodes: name a recipe of AsyncThink or ParaManager"
+                f"{self.recipe} makes no rows of whole episodes: name one of reinforcement learning on them"
             )
-        folder = RunFolder.open(self.run)
-        rows = recorded_rows(folder, job.settings)
-        task, reduction = folder.settings("eval", Evaluation).task, job.settings.loss.reduction
-        found = TARGETS[self.to](rows, Conditions(reduction, rows[0].temperature, self.version, task))
-        items = found if isinstance(found, list) else [found]
+        rows = job.recorded(RunFolder.open(self.run))
+        items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())
         print(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")

@@ -12,13 +12,12 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from orgthink.cli.presets import Partner, preset_of
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluate import OrganizationSpec, RoleSpec, crowded, require_roles, require_sampling
+from orgthink.evaluation import OrganizationSpec, RoleSpec, crowded, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.organizations.prompts import style_named
+from orgthink.presets import organized, partners
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -34,8 +33,8 @@ class Options:
     """Whose tokens, how many, and how the organizations are set."""
 
     model: str | None = None
-    """A model folder, a model of an installed package, `vllm:` and one of these, or a server's name for a model; without
-    it the default of an installed package, or the only model of the server."""
+    """A model folder, a model of an installed package, `vllm:` and one of these, or a server's name for a model;
+    without it the default of an installed package, or the only model of the server."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server; without it OPENAI_BASE_URL serves models that do not lie here.
     OPENAI_API_KEY is sent along."""
@@ -102,29 +101,12 @@ class Options:
             if setting in settings[role]:
                 raise UserError(f"--sampling {given}: {place} is {settings[role][setting]} already; give it once")
             settings[role][setting] = value
-        for role, partner in self._partners(organizations, engines).items():
+        for role, partner in partners(organizations, self.spec(), engines).items():
             if role not in engines:
                 engines[role] = engine_spec(partner.model)
             settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
         roles = dict.fromkeys((*engines, *settings))
         return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}
-
-    def _partners(
-        self, organizations: Mapping[str, OrganizationSpec], told: Mapping[str, EngineSpec]
-    ) -> dict[str, Partner]:
-        """Whom the organizations' models were made to work with, by roles that those organizations have.
-
-        UserError if two want different ones for a role whose model is not told.
-        """
-        found: dict[str, Partner] = {}
-        for label, how in organizations.items():
-            made = preset_of(how.engine or self.spec()).roles
-            for role in (role for role in how.named(label).roles if role in made):
-                if found.setdefault(role, made[role]) != made[role] and role not in told:
-                    raise UserError(
-                        f"the models here were made for different models of {role}: say --roles {role}=MODEL"
-                    )
-        return found
 
     def _drawn(self, role: str, settings: Mapping[str, Any]) -> Sampling:
         """The sampling of a role: everybody's, but for its own settings."""
@@ -148,28 +130,26 @@ class Options:
         own = own or {}
         classes: dict[str, str] = {}
         for given in named:
-            label, name = pair(given, "--organizations", "LABEL=NAME") if "=" in given else (given, given)
+            if "=" in given:
+                label, name = pair(given, "--organizations", "LABEL=NAME")
+            else:
+                label, name = OrganizationSpec(given).label, given
             if label in classes:
                 raise UserError(f"organization {label} is named twice: give one another label, as in again={name}")
             pick("organization", name, ORGANIZATIONS)
             classes[label] = name
         for label in own:
             pick("organization", label, classes)
-        settings = {label: self._made(name, own.get(label) or self.spec()) for label, name in classes.items()}
+        settings = {
+            label: organized(name, own.get(label) or self.spec(), prompts=self.prompts)
+            for label, name in classes.items()
+        }
         for given in self.set:
             self._set(given, classes, settings)
         specs = {label: OrganizationSpec(name, settings[label], own.get(label)) for label, name in classes.items()}
         organizations = {label: how.named(label) for label, how in specs.items()}
         require_roles(organizations.values(), self.backed(specs))
         return {label: replace(specs[label], settings=plain(one)) for label, one in organizations.items()}
-
-    def _made(self, name: str, spec: EngineSpec) -> dict[str, Any]:
-        """Settings of an organization by its model's preset; the prompt style is that of the options, if they say."""
-        preset = preset_of(spec)
-        made = preset.organizations.get(name, {})
-        style = self.prompts or made.get("prompts", preset.prompts)
-        style_named(style)
-        return made | ({"prompts": style} if "prompts" in _known(name) else {})
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from orgthink.episode import Episode
-from orgthink.evaluate import trouble
+from orgthink.evaluation import trouble
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ from orgthink.cli.lanes import lanes
 from orgthink.cli.options import Options, warn
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.evaluate import broken, distinct, grade, require_chance, trouble
+from orgthink.evaluation import broken, distinct, grade, require_chance, trouble
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.registry import default

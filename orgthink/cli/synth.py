@@ -17,7 +17,7 @@ from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import trouble
+from orgthink.evaluation import trouble
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 
@@ -67,9 +67,10 @@ class Synth:
         from orgthink.coldstart.synthesis import Synthesis
 
         if self.resume is None:
-            task = self.task.partition(":")[0].replace("/", "-")  # `@0/2`
+            plan = self.plan()
+            task = plan.task.partition(":")[0].replace("/", "-")  # `@0/2`
             path = self.out or Path("runs") / f"synth-{task}-{time.strftime('%Y%m%d-%H%M%S')}"
-            return asyncio.run(conduct(self.plan(), path))
+            return asyncio.run(conduct(plan, path))
         if self != Synth(resume=self.resume):
             raise UserError("--resume takes everything else from the folder: give it alone")
         folder = RunFolder.open(self.resume)

@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.store import RunFolder
 
 
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
-    """To standard output: framed on a terminal, aligned columns elsewhere."""
+    """To standard output, as wide as the terminal; 120 columns where there is none."""
     header, rows = cells(summary)
     told = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
     unit = "; cost in units" if "cost" in header else ""
     caption = f"{told}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
-    console = Console()
-    if console.is_terminal:
-        table = Table(*header, box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-        return
-    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    for line in (header, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(caption)
+    width = shutil.get_terminal_size((120, 24)).columns
+    for line in (*lay_out(header, rows, width), "", *textwrap.wrap(caption, width, break_on_hyphens=False)):
+        print(line)
+
+
+def lay_out(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lines of a table that are no longer than `width`, where that is possible. No cell is ever cut.
+
+    A table that is too wide is turned: a row for each measure, a column for each organization, in several parts if they
+    do not stand side by side.
+    """
+    lines = _aligned([header, *rows])
+    if max(map(len, lines)) <= width:
+        return lines
+    measures, named = list(header), [list(row) for row in rows]
+    parts: list[list[list[str]]] = [[measures]]
+    for row in named:
+        if len(parts[-1]) > 1 and max(map(len, _turned([*parts[-1], row]))) > width:
+            parts.append([measures])
+        parts[-1].append(row)
+    return [line for i, part in enumerate(parts) for line in ([""] if i else []) + _turned(part)]
+
+
+def _turned(columns: Sequence[Sequence[str]]) -> list[str]:
+    return _aligned([list(line) for line in zip(*columns, strict=True)])
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Columns two spaces apart: the first is flush left, the others flush right. A rule stands below the first line."""
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    shown = [
+        "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]).rstrip()
+        for line in lines
+    ]
+    return [shown[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *shown[1:]]
 
 
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -37,6 +59,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     solver = ["solver %"] if any("solver_correct" in row for row in summary.values()) else []
     several = sorted({row["k"] for row in summary.values() if "k" in row})
     led = any("rounds" in row for row in summary.values())
+    own = list(dict.fromkeys(name for row in summary.values() for name in row.get("measures", {})))
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
     header = [
@@ -51,6 +74,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         "seconds",
         "η",
         *(["rounds", "calls/round", "cost"] if led else []),
+        *(name.replace("_", " ") for name in own),
         "format errors %",
         "cut off %",
     ]
@@ -62,6 +86,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         shares = [row["all_correct"], *passed, *(row.get("solver_correct", _NONE) for _ in solver), *found]
         quantities = (*_QUANTITIES, *(_OF_MANAGERS if led else ()))
         numbers = [_show(row.get(key, _NONE), 1, digits) for key, digits in quantities]
+        numbers += [_show(row.get("measures", {}).get(name, _NONE), 1, 2) for name in own]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
         rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows

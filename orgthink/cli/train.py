@@ -79,7 +79,7 @@ class Train:
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),
-                self.out or Path("runs") / _folder_name(self.named_recipe),
+                self.out or recipes.folder_of(self.named_recipe),
             )
             if self.dry_run:
                 return _look_ahead(training, path)
@@ -116,20 +116,16 @@ class Train:
 
     def _own(self) -> dict[str, Any]:
         """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
+        from orgthink.engines import MODELS
         from orgthink.training.models import LoraSettings
 
         model, files = self.model, {"pairs": self.pairs, "episodes": self.episodes}
         return {
-            "model": str(Path(model).resolve()) if model is not None and Path(model).is_dir() else model,
+            "model": str(Path(model).resolve()) if model and model not in MODELS and Path(model).is_dir() else model,
             **{name: None if file is None else str(file.resolve()) for name, file in files.items()},
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,
         }
-
-
-def _folder_name(recipe: str) -> str:
-    """A folder's name for a recipe that may be `file.py:Name`."""
-    return recipe.rpartition("/")[2].replace(":", "-")
 
 
 def _look_ahead(training: Training, path: Path) -> int:

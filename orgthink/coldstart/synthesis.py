@@ -29,7 +29,7 @@ from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import pick
-from orgthink.evaluate import broken, distinct, grade, require_planned, require_sampling
+from orgthink.evaluation import broken, distinct, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks import task_named

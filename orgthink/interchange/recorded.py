@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from orgthink.credit.shared import credit
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import Evaluation, in_order
+from orgthink.evaluation import Evaluation, in_order
 from orgthink.store import RunFolder
 from orgthink.training.episodes import RlSettings, grouped, mixed, whole_groups
 from orgthink.training.rows import PolicyRow, policy_rows
@@ -41,7 +40,7 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
         episodes = [episode for episode in episodes if episode.problem.id in outcomes]
     rewards = {episode.id: settings.reward(episode) for episode in episodes}
     with user_input():
-        advantages = credit(grouped(episodes, rewards), settings.normalise, delta=settings.delta)
+        advantages = settings.credit(grouped(episodes, rewards))
         rewarded = [episode for episode in episodes if episode.id in advantages]
         rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], rollout.trains)]
     if not rows:

@@ -92,7 +92,7 @@ def require_one_row_an_episode(rows: Sequence[PolicyRow], reduction: Reduction, 
             raise refused(
                 row,
                 f"its episode has {several[row.episode]} rows, and {target} cannot take their mean as one: "
-                "use reduction=token-mean, or a target that can, such as slime or Tinker",
+                "use reduction=token-mean, or a target that can, such as Tinker",
             )
 
 
@@ -110,7 +110,7 @@ def one_version(row: PolicyRow, newest: int, target: str) -> int:
         raise refused(
             row,
             f"drawn by versions {', '.join(map(str, seen))}, and {target} keeps one a row: leave it out, or use a "
-            "target with a version a token, such as verl or AReaL",
+            "target with a version a token, such as verl",
         )
     return seen[0]
 

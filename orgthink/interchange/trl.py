@@ -48,7 +48,7 @@ def samples(
     UserError for the episode-mean, or that names the row for another temperature or tokens of several versions.
     """
     if reduction != "token-mean":
-        raise UserError("TRL averages over tokens: use reduction=token-mean, or slime or Tinker for the episode-mean")
+        raise UserError("TRL averages over tokens: use reduction=token-mean, or Tinker for the episode-mean")
     check(rows)
     require_temperature(rows, temperature, "TRL")
     return [_sample(row, version) for row in rows]

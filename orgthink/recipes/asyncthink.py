@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Pairs, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.budget import Budget, Limits

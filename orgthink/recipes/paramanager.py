@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Policy, Trajectories
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Budget, Limits
@@ -64,7 +65,7 @@ def paper() -> Policy:
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean", old="trainer"),
         reward=ParaManagerReward(),
-        delta=1e-6,
+        credit=SharedCredit(delta=1e-6),
         mixed=True,
     )
     room = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * longest}

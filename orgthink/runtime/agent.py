@@ -9,6 +9,7 @@ from math import ceil
 from typing import NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish, Tools
+from orgthink.engines.seeds import ahead
 from orgthink.episode import CancelSource, Edge, FormatFault, Message, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.grammar.actions import Action, Answer, Join, Return, Scanner, Think
 from orgthink.runtime.budget import Account
@@ -46,6 +47,8 @@ class Agent:
         limit: int | None = None,
         tools: Tools = (),
         place: Callable[[Agent], Awaitable[None]] | None = None,
+        seed: int | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.role, self.account = role, account
         self.id = role
@@ -67,13 +70,25 @@ class Agent:
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
         self._limit = float("inf") if limit is None else limit
-        self._context = Context(messages, tools=tools)
-        if backing is not None:
+        self._context = Context(messages, list(trace.spans) if trace else [], tools)
+        if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
         self._stream: AsyncGenerator[Chunk] | None = None
         self._draft: Draft | None = None
         self._paused = False
         self._start = self._end = clock()
+        self._seed, self._restored = seed, trace is not None
+        if trace is not None:
+            self._restore(trace)
+
+    def _restore(self, trace: Trace) -> None:
+        """Be where the record of it ends. Code begins anew."""
+        self._start, self.cost = trace.start, trace.cost
+        if self.decodes:
+            self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
+            self.stop, self.cancel, self.error = trace.stop, trace.cancel, trace.error
+            if self.stop is not StopReason.LENGTH:
+                self.result = Result(trace.returned or "", trace.status, trace.agent, trace.error)
 
     @property
     def decodes(self) -> bool:
@@ -84,6 +99,11 @@ class Agent:
     def native_calls(self) -> bool:
         """Whether its engine tells the model of the agent's tools, so that its prompt need not."""
         return self._backing is not None and self._backing.engine.native_calls
+
+    @property
+    def text(self) -> str:
+        """Everything after its prompt."""
+        return "".join(span.text for span in self._context.spans if span.origin is not Origin.PROMPT)
 
     @property
     def truncated(self) -> bool:
@@ -230,8 +250,13 @@ class Agent:
             return None
         self.account.spend("turns", 1)
         self.turns += 1
-        seed = None if base.seed is None else zlib.crc32(f"{base.seed}|{self._salt}|{self.id}|{self.turns}".encode())
-        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed)
+        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=self._next_seed(base.seed))
+
+    def _next_seed(self, seed: int | None) -> int | None:
+        """Of the next segment: the agent's own goes on from token to token, that of all is another at every turn."""
+        if self._seed is not None:
+            return ahead(self._seed, self.steps)
+        return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""
@@ -291,7 +316,9 @@ class Agent:
 
     def started(self) -> None:
         """Called when work on it begins: a fork may have waited for a slot."""
-        self.ready, self._start = True, self._clock()
+        self.ready = True
+        if not self._restored:
+            self._start = self._clock()
         self._watch("start", self, "")
 
     def trace(self) -> Trace:

@@ -38,10 +38,14 @@ async def attempt(
     limits: Limits | None = None,
     sample: int = 0,
     watch: Watcher | None = None,
+    since: float = 0.0,
 ) -> Episode:
-    """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised."""
+    """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised.
+
+    `since` is the seconds that the attempt has taken before, where the organization goes on from a record.
+    """
     limits = limits or Limits()
-    session = Session(problem, default, roles=roles, limits=limits, sample=sample, watch=watch)
+    session = Session(problem, default, roles=roles, limits=limits, sample=sample, watch=watch, since=since)
     end = _End()
     try:
         # The session itself gives whatever it ends one grace period; the second is never reached.

@@ -11,7 +11,9 @@ from orgthink.registry import Registry, is_reference
 from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import Mixture
 from orgthink.tasks.part import Part, part_of
-from orgthink.tasks.task import Task
+from orgthink.tasks.task import Solution, Split, Task
+
+__all__ = ["FILE_TASKS", "GRADERS", "TASKS", "Grader", "Solution", "Split", "Task", "task_named", "task_of"]
 
 TASKS: Registry[Task] = Registry(
     "task",
@@ -21,6 +23,11 @@ TASKS: Registry[Task] = Registry(
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
         "math": "orgthink.tasks.math:MATH",
     },
+    "an object with name, problems, grade and solutions",
+    lambda task: (
+        not isinstance(task, type)
+        and all(hasattr(task, attribute) for attribute in ("name", "problems", "grade", "solutions"))
+    ),
 )
 """Each grades the problems that name it."""
 

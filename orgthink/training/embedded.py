@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from orgthink.engines import ENGINES
 from orgthink.engines.engine import Updatable
+from orgthink.errors import UserError
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import chosen, open_trainable, precision
 
@@ -27,10 +29,8 @@ def embedded(folder: Path, job: Reinforced) -> EmbeddedBackend:
 
 def sampler(folder: Path, job: Reinforced) -> Updatable:
     """An engine whose weights can be updated. `local` decodes on the event loop, so that runs repeat to the bit."""
-    if job.sampler == "vllm":
-        from orgthink.engines.vllm import VllmEngine
-
-        return asyncio.run(VllmEngine.open(folder, **job.sampler_settings))
-    from orgthink.engines.local.engine import LocalEngine
-
-    return LocalEngine.open(folder, slots=SLOTS, threaded=False)
+    settings = {"slots": SLOTS} if job.sampler == "local" else job.sampler_settings
+    engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
+    if not hasattr(engine, "update_weights"):
+        raise UserError(f"sampler {job.sampler}: its weights cannot be updated, so it cannot sample for training")
+    return cast(Updatable, engine)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from orgthink.engines import EngineSpec, open_engine
+from orgthink.engines import OF_FOLDERS, EngineSpec, open_engine
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, user_input
-from orgthink.evaluate import RoleSpec
+from orgthink.evaluation import RoleSpec
 from orgthink.runtime.agent import Backing
 
 
@@ -34,7 +34,7 @@ def require_models(models: Mapping[str, RoleSpec]) -> None:
     """UserError for a model that would lie on this machine and does not."""
     for name, model in models.items():
         folder = model.engine.folder
-        if model.engine.url is None and (folder is None or not (folder / "config.json").is_file()):
+        if model.engine.engine in OF_FOLDERS and (folder is None or not (folder / "config.json").is_file()):
             raise UserError(
                 f"the model of {name} cannot be used: {model.engine.model} is no model, shipped or a folder"
             )
@@ -42,7 +42,7 @@ def require_models(models: Mapping[str, RoleSpec]) -> None:
 
 async def _open(spec: EngineSpec) -> Engine:
     """The engine of a model. A local one decodes on the event loop, as the policy's does: runs repeat to the bit."""
-    if spec.url is not None or spec.folder is None or (spec.model or "").startswith("vllm:"):
+    if spec.url is not None or spec.folder is None or spec.engine != "local":
         return await open_engine(spec)
     from orgthink.engines.local.engine import LocalEngine
     from orgthink.training.embedded import SLOTS

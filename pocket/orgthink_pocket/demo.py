@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orgthink.cli.eval import Eval, conduct
 from orgthink.cli.run import Run
 from orgthink.cli.view import page
 from orgthink.errors import UserError
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
+from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder
 from orgthink.tools import bubblewrap as room
 
@@ -36,11 +39,14 @@ class Demo:
 
     def __call__(self) -> int:
         Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
-        return (
+        code = (
             compare(self.asyncthink(), self.out)
             or compare(self.marsrl(), self._beside("marsrl"))
             or (compare(self.paramanager(), self._beside("paramanager")) if runs_code() else 0)
         )
+        if code == 0:
+            print(f"\n{sentence(summarise(RunFolder.open(self.out).episodes()))}")
+        return code
 
     def _beside(self, paper: str) -> Path:
         return self.out.with_name(f"{self.out.name}-{paper}")
@@ -82,6 +88,21 @@ class Demo:
         ).plan()
 
 
+def sentence(summary: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the first comparison says, for somebody who has read nothing else."""
+
+    def solved(name: str) -> str:
+        return f"{summary[name]['all_correct']['mean']:.0%}"
+
+    ours = summary["asyncthink"]
+    return (
+        f"AsyncThink solves {solved('asyncthink')} of {ours['problems']} held-out countdown problems completely, "
+        f"against {solved('sequential')} for one thinker and {solved('parallel')} for {CAPACITY} in parallel with "
+        f"the same {TOKENS} tokens an agent; its critical path is "
+        f"{ours['critical_path_steps']['mean']:.0f} decoding steps."
+    )
+
+
 def runs_code() -> bool:
     """Whether code can run here; says how to get what is missing."""
     try:
@@ -97,5 +118,5 @@ def compare(plan: Evaluation, out: Path) -> int:
     print()
     code = asyncio.run(conduct(plan, out, overwrite=True))
     folder = RunFolder.open(out)
-    print(f"\nsee every episode: {page(folder, list(folder.episodes()))}")
+    print(f"\nAll episodes as a page: {page(folder, list(folder.episodes()))}")
     return code

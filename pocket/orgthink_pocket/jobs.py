@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
@@ -34,6 +34,8 @@ class Pocket:
     """Whether its lessons show organizers and workers."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
+    shape: ClassVar[str] = "pocket"
+    """The model that is as large."""
 
     @property
     def steps(self) -> int:

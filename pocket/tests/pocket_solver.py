@@ -9,7 +9,7 @@ from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Sampling
-from orgthink.evaluate import distinct, grade
+from orgthink.evaluation import distinct, grade
 from orgthink.runtime import Backing, Limits, Organization, attempt
 from orgthink.tasks.task import Task
 

@@ -13,7 +13,7 @@ from rule_engine import Rule, RuleEngine, countdown, failing
 import orgthink.cli.engines
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.store import RunFolder
 from orgthink.tools import bubblewrap
 

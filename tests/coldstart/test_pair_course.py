@@ -5,9 +5,9 @@ import signal
 from dataclasses import replace
 
 import pytest
-import random_model as dry_run
 import torch
 from architectures import tiny
+from random_model import END, TURN, write_random_model
 from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -16,6 +16,7 @@ from orgthink.coldstart.pairs import Pair, write
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.errors import UserError
+from orgthink.scale.sizing.configs import QWEN3_4B
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL
@@ -36,8 +37,8 @@ LORA = LoraSettings(rank=2, dropout=0.3)
 @pytest.fixture
 def chat(tmp_path):
     """A folder with a chat template."""
-    architecture = replace(dry_run.QWEN3_4B, vocab_size=300, hidden_size=16, intermediate_size=16, head_dim=4)
-    return dry_run.write_random_model(tmp_path / "chat", architecture, layers=1, dtype="float32")
+    architecture = replace(QWEN3_4B, vocab_size=300, hidden_size=16, intermediate_size=16, head_dim=4)
+    return write_random_model(tmp_path / "chat", architecture, layers=1, dtype="float32")
 
 
 @pytest.fixture
@@ -53,19 +54,19 @@ def test_the_query_is_masked_and_the_response_trained(tmp_path):
     for pair, row in zip(PAIRS, rows, strict=True):
         trained = [token for token, on in zip(row.token_ids, row.trained, strict=True) if on]
         seen = [token for token, on in zip(row.token_ids, row.trained, strict=True) if not on]
-        assert tokenizer.decode(seen).strip() == pair.query
-        assert tokenizer.decode(trained) == pair.response + "<eos>" * pair.last
+        assert tokenizer.decode(seen) == pair.query
+        assert tokenizer.decode(trained).split() == [*pair.response.split(), *["<eos>"] * pair.last]
         assert row.trained == (False,) * len(seen) + (True,) * len(trained)
 
 
 def test_only_the_prompt_goes_through_the_template(chat):
     tokenizer = Tokenizer(chat)
     end = end_of_text(tokenizer, chat)
-    assert tokenizer.decode([end]) == dry_run.END
+    assert tokenizer.decode([end]) == END
     first, second, _ = (tokenizer.decode(row.token_ids) for row in rows_of(PAIRS, tokenizer, end))
     asked = tokenizer.prompt((Message("user", PAIRS[0].query),)).text
-    assert asked.startswith(dry_run.TURN) and first == asked + PAIRS[0].response
-    assert second == asked + BEGUN + PAIRS[1].response + dry_run.END
+    assert asked.startswith(TURN) and first == asked + PAIRS[0].response
+    assert second == asked + BEGUN + PAIRS[1].response + END
 
 
 def test_what_joins_brought_is_encoded_alone():

@@ -292,7 +292,7 @@ def test_a_finished_run_is_told_again_without_its_teacher(tmp_path: Path, capsys
         ([], "who teaches? --model and --url name a model, --teacher program one that needs none"),
         (["--teacher", "program", "--model", "pocket"], "--teacher program needs no model"),
         (["--teacher", "program", "--task", "sudoku"], "unknown task with a program that teaches it 'sudoku'"),
-        (["--teacher", "program", "--prompts", "paper"], "the prompts are pocket, not paper"),
+        (["--teacher", "program", "--prompts", "paper"], "prompts of style pocket, not paper"),
         (["--teacher", "program", "--capacity", "1"], "capacity is 1: it must be at least 2"),
         (["--teacher", "program", "--n", "0"], "n is 0: it must be at least 1"),
         (["--teacher", "program", "--concurrency", "0"], "concurrency is 0"),

@@ -7,21 +7,19 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-import random_model as dry_run
+from echo import ECHO
+from engines.models import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
+from managed_runs import AGENTS, Chatting, managed, recorded
 from manager_episodes import NAMES, RIGHT, WRONG, Call, End, episode_of, led, random_rounds, sampled
-from orgthink_pocket import tool_model as pocket_tools
-from orgthink_pocket.shipped import MODELS
-from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
-from rehearsed import Chatting, recorded, rehearsed
+from random_model import END, TURN, write_random_model
+from terse import TERSE
 
-from experiments.paramanager import collect
 from orgthink.cli import main
 from orgthink.coldstart.pair_course import end_of_text
 from orgthink.coldstart.trajectories import Reason, select
 from orgthink.coldstart.trajectory_course import manager_row, trajectory_rows
-from orgthink.engines import EngineSpec
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.engines.tokenizer import Tokenizer
@@ -30,14 +28,12 @@ from orgthink.errors import UserError
 from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
 from orgthink.measure import orchestration
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import RECIPES
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.scale.sizing.configs import QWEN3_4B
 from orgthink.store import RunFolder
-from orgthink.tasks import task_named
-from orgthink.tasks.part import part_of
 from orgthink.training.rows import row_of
 
 PYTHON, SEARCH, CODE = (Call(name) for name in ("python", "search", "code_reasoner"))
@@ -163,19 +159,16 @@ def test_the_laws_of_what_is_retained(episodes, most, rng):
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
-    """The folder of a pocket model with the vocabulary of calls."""
-    folder = tmp_path_factory.mktemp("words")
-    pocket_tools.write_folder(folder)
-    pocket_tools.widened(MODELS / "pocket-roles", 0).save(folder)
-    return folder
+    """The folder of a model without a chat template."""
+    return tiny_model(tmp_path_factory.mktemp("words"), "bytes", context=4096)
 
 
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory):
     """The folder of a model with another tokenizer, and a chat template."""
-    architecture = replace(dry_run.QWEN3_4B, vocab_size=300, hidden_size=16, intermediate_size=16, head_dim=4)
+    architecture = replace(QWEN3_4B, vocab_size=300, hidden_size=16, intermediate_size=16, head_dim=4)
     folder = tmp_path_factory.mktemp("chat")
-    return dry_run.write_random_model(folder, architecture, layers=1, dtype="float32")
+    return write_random_model(folder, architecture, layers=1, dtype="float32")
 
 
 def seen(row, tokenizer, *, trained: bool) -> str:
@@ -185,7 +178,7 @@ def seen(row, tokenizer, *, trained: bool) -> str:
 def test_exactly_what_the_manager_sampled_is_trained(words):
     tokenizer = Tokenizer(words)
     (end,) = tokenizer.eos_ids
-    episodes = rehearsed(tokenizer)
+    episodes = managed(tokenizer)
     for episode in episodes:
         row = manager_row(episode.root, tokenizer, end)
         assert row == row_of(episode.root)
@@ -202,8 +195,8 @@ def test_text_without_ids_makes_the_rows_that_the_model_itself_would_have(words,
     folder = words if player is None else chat
     tokenizer = Tokenizer(folder)
     end = end_of_text(tokenizer, folder)
-    said = rehearsed(None)
-    own = rehearsed(tokenizer, **({} if player is None else {"player": player}))
+    said = managed(None)
+    own = managed(tokenizer, **({} if player is None else {"player": player}))
     for foreign, known in zip(said, own, strict=True):
         assert all(span.token_ids is None for span in foreign.root.spans)
         assert (
@@ -214,17 +207,17 @@ def test_text_without_ids_makes_the_rows_that_the_model_itself_would_have(words,
 def test_the_ids_of_another_model_are_not_taken(words, chat):
     tokenizer = Tokenizer(chat)
     end = end_of_text(tokenizer, chat)
-    for foreign, bare in zip(rehearsed(Tokenizer(words)), rehearsed(None), strict=True):
+    for foreign, bare in zip(managed(Tokenizer(words)), managed(None), strict=True):
         row = manager_row(foreign.root, tokenizer, end)
         assert row == manager_row(bare.root, tokenizer, end)
         replies = [span.text for span in foreign.root.spans if span.origin is Origin.SAMPLED]
-        assert seen(row, tokenizer, trained=True) == "".join(f"{reply}{dry_run.END}" for reply in replies)
+        assert seen(row, tokenizer, trained=True) == "".join(f"{reply}{END}" for reply in replies)
         turns = seen(row, tokenizer, trained=False)
-        assert turns.count(f"{dry_run.TURN}user\n") == turns.count(f"{dry_run.TURN}assistant\n") == len(replies)
+        assert turns.count(f"{TURN}user\n") == turns.count(f"{TURN}assistant\n") == len(replies)
 
 
 def test_turns_of_another_template_are_left_out(words, chat, tmp_path):
-    episodes = rehearsed(Tokenizer(chat), player=Chatting)
+    episodes = managed(Tokenizer(chat), player=Chatting)
     tokenizer = Tokenizer(words)
     assert {manager_row(episode.root, tokenizer, *tokenizer.eos_ids) for episode in episodes} == {None}
     with pytest.raises(UserError, match="chat template"):
@@ -234,8 +227,8 @@ def test_turns_of_another_template_are_left_out(words, chat, tmp_path):
 async def test_what_an_engine_sampled_is_its_own_tokenizers(words):
     """Whatever it samples: random weights say no words in the order in which a tokenizer would cut them."""
     engine, tokenizer = LocalEngine.open(words), Tokenizer(words)
-    organization = ParaManager(prompts="pocket", pool={"a": "arithmetic"}, rounds=2)
-    problems = ARITHMETIC_MINI.problems("train", 0)
+    organization = ParaManager(TERSE, pool={"a": "arithmetic"}, tools=AGENTS, rounds=2)
+    problems = ECHO.problems("train", 0)
     for seed in range(4):
         backing = Backing(engine, Sampling(40, 1.5, seed=seed))
         root = (await attempt(organization, next(problems), backing, roles={"a": backing})).root
@@ -245,7 +238,7 @@ async def test_what_an_engine_sampled_is_its_own_tokenizers(words):
 
 def test_long_ones_are_left_out_before_the_choice(words, tmp_path):
     tokenizer = Tokenizer(words)
-    episodes = rehearsed(tokenizer)
+    episodes = managed(tokenizer)
     run = RunFolder.open(recorded(tmp_path / "run", episodes))
     rows, selection = trajectory_rows(run, words, most=1.0)
     assert rows == [row_of(episode.root) for episode in retained(episodes, most=1.0)]
@@ -263,15 +256,15 @@ class Native(ScriptedEngine):
     native_calls = True
 
 
-@pytest.mark.parametrize("style", ["paper", "pocket"])
+@pytest.mark.parametrize("style", ["paper", TERSE], ids=["paper", "terse"])
 def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, words, tmp_path):
     """What the manager was told by its server is not in the record, and so would not be learned from."""
 
     def played(engine: type[ScriptedEngine], sample: int) -> Episode:
         first, end = (render_reply("next", [ToolCall(name, {})]) for name in ("no such tool", "final_answer"))
-        organization = ParaManager(prompts=style, pool={"a": "arithmetic"})
+        organization = ParaManager(style, pool={"a": "arithmetic"}, tools=AGENTS)
         turns = [Turn(first, when=""), Turn(end), Turn("<ANSWER>7</ANSWER>")]
-        problem = next(ARITHMETIC_MINI.problems("train", 0))
+        problem = next(ECHO.problems("train", 0))
         backing = Backing(engine(turns), Sampling(64))
         episode = run_virtual(attempt(organization, problem, backing, roles={"a": backing}, sample=sample))
         return replace(episode, grade=RIGHT)
@@ -287,21 +280,6 @@ def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, w
             trajectory_rows(alone, words)
 
 
-def test_what_is_reinforced_on_is_not_what_was_learned_from():
-    """The trajectories are of one part of the problems for training, reinforcement learning draws from another."""
-    learned = collect.plan(EngineSpec("pocket"))
-    whole, part = part_of(learned.task)
-    tasks = {job.settings.rollout.task for name, job in RECIPES.items() if name.startswith("paramanager-mini")
-             and isinstance(job, Policy)}  # fmt: skip
-    assert learned.split == "train" and part is not None and tasks
-    known = {problem.id for problem, _ in zip(task_named(learned.task).problems("train", 0), range(720), strict=False)}
-    for task in tasks:
-        other, rest = part_of(task)
-        assert other == whole and rest is not None and rest[0] != part[0] and rest[1] == part[1]
-        drawn = task_named(task).problems("train", 0)
-        assert not known & {problem.id for problem, _ in zip(drawn, range(720), strict=False)}
-
-
 def trained(arguments, capsys) -> str:
     assert main(["train", *map(str, arguments)]) == 0
     return capsys.readouterr().out
@@ -313,7 +291,7 @@ def metrics(run):
 
 
 def test_a_run_learns_from_a_run_and_goes_on_exactly(words, tmp_path, capsys, monkeypatch):
-    recorded(tmp_path / "episodes", rehearsed(Tokenizer(words)))
+    recorded(tmp_path / "episodes", managed(Tokenizer(words)))
     monkeypatch.chdir(tmp_path)
     given = ["paramanager-sft", "--model", words, "--episodes", "episodes", "--steps", "2", "--set", "save_every=1"]
     said = trained([*given, "--out", "whole"], capsys)
@@ -333,7 +311,7 @@ def test_a_run_learns_from_a_run_and_goes_on_exactly(words, tmp_path, capsys, mo
 
 def test_a_run_does_not_go_on_with_other_trajectories(words, tmp_path, capsys):
     """Its place in the rows would be a place in other rows."""
-    episodes = recorded(tmp_path / "episodes", rehearsed(Tokenizer(words)))
+    episodes = recorded(tmp_path / "episodes", managed(Tokenizer(words)))
     given = ["paramanager-sft", "--model", words, "--episodes", episodes, "--steps", "1", "--out", tmp_path / "run"]
     trained(given, capsys)
     told = (tmp_path / "run" / "trajectories.json").read_text()
@@ -346,7 +324,7 @@ def test_a_run_does_not_go_on_with_other_trajectories(words, tmp_path, capsys):
 
 
 def test_what_is_missing_is_one_line(words, tmp_path, capsys):
-    wrong = [replace(episode, grade=WRONG) for episode in rehearsed(Tokenizer(words), n=1)]
+    wrong = [replace(episode, grade=WRONG) for episode in managed(Tokenizer(words), n=1)]
     given = ["paramanager-sft", "--model", str(words), "--out", str(tmp_path / "new")]
     for arguments, said in (
         ([], "--episodes"),
@@ -371,7 +349,7 @@ def test_the_paper_s_numbers():
 def test_a_prompt_keeps_its_place(chat):
     """The prompt of another model's trajectory is the user's turn."""
     tokenizer = Tokenizer(chat)
-    root = rehearsed(None, n=1, samples=1)[0].root
+    root = managed(None, n=1, samples=1)[0].root
     row = manager_row(root, tokenizer, end_of_text(tokenizer, chat))
     prompt = tokenizer.prompt((Message("user", root.spans[0].text),))
     assert isinstance(prompt, Span) and row.token_ids[: prompt.tokens] == prompt.token_ids

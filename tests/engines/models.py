@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,15 +32,16 @@ def tiny_model(
     head_dim: int = 16,
     intermediate: int = 48,
     context: int = 512,
+    words: Sequence[str] = (),
 ) -> Path:
     """Write a random model with its tokenizer and return the folder. Its greedy output varies.
 
-    `words` has one token for each tag, integer and word; in `bytes` most tags span several tokens; `chat` is `bytes`
-    with the special tokens of ChatML.
+    `words` has one token for each tag, integer and word, and for further `words`; in `bytes` most tags span several
+    tokens; `chat` is `bytes` with the special tokens of ChatML.
     """
     folder.mkdir(parents=True, exist_ok=True)
     special = [TURN, END] if tokenizer == "chat" else [EOS]
-    texts = _words() if tokenizer == "words" else _bytes(special)
+    texts = word_tokenizer(words) if tokenizer == "words" else _bytes(special)
     texts.save(str(folder / "tokenizer.json"))
     size = texts.get_vocab_size()
     config = Qwen3Config(
@@ -72,8 +74,9 @@ def random_model(config: Qwen3Config, seed: int = 0) -> Qwen3:
     return model
 
 
-def _words() -> Tokenizer:
-    vocabulary = [EOS, "<unk>", *TAGS, *WORDS, *map(str, range(100))]
+def word_tokenizer(more: Sequence[str] = ()) -> Tokenizer:
+    """One token for each tag, integer and word, and for further words."""
+    vocabulary = [EOS, "<unk>", *TAGS, *WORDS, *map(str, range(100)), *more]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
     return tokenizer

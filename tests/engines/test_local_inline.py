@@ -56,6 +56,7 @@ def said(episodes: list[Episode]) -> list[tuple[object, ...]]:
     return [(span.token_ids, span.logprobs) for span in spans(episodes) if span.origin is Origin.SAMPLED]
 
 
+@pytest.mark.numerical
 async def test_it_says_what_the_thread_says(words: Path, engine: LocalEngine) -> None:
     threaded = LocalEngine.open(words)
     asked = [(ids, {"temperature": (0.0, 1.0, 0.6)[n % 3], "seed": n}) for n, ids in enumerate(prompts(15))]
@@ -68,6 +69,7 @@ async def test_it_says_what_the_thread_says(words: Path, engine: LocalEngine) ->
         assert our.logprobs == pytest.approx(their.logprobs, abs=1e-4)
 
 
+@pytest.mark.numerical
 async def test_many_agents_repeat_to_the_bit(words: Path, engine: LocalEngine) -> None:
     first = await think(engine)
     assert any(trace.joins for episode in first for trace in episode.traces), "the seed should give joins"

@@ -31,7 +31,7 @@ json_values = st.recursive(
 )
 texts = st.text(st.characters(codec="utf-8"))
 problems = st.builds(
-    Problem, texts, texts, texts, texts, st.integers(0, 1 << 40), st.dictionaries(st.text(), json_values, max_size=3)
+    Problem, texts, texts, texts, st.integers(0, 1 << 40), st.dictionaries(st.text(), json_values, max_size=3)
 )
 
 GSM8K = {
@@ -237,7 +237,7 @@ def test_other_rows_are_named(change: dict[str, Any], message: str):
     [
         ("reward_model", {"ground_truth": "{torn"}, "not JSON"),
         ("reward_model", {"ground_truth": "[1]"}, "data"),
-        ("extra_info", {"id": "p", "required": 1}, "terse"),
+        ("extra_info", {"id": "p"}, "required"),
         ("extra_info", None, "id"),
         ("prompt", [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "one turn of the user"),
     ],
@@ -279,4 +279,4 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path):
         next(task_named(f"verl:{tmp_path / 'ours.parquet'}").problems("train", 0))
     parquet.write_table(pyarrow.table({"data_source": pyarrow.array([], pyarrow.string())}), tmp_path / "none.parquet")
     with pytest.raises(UserError, match=r"none\.parquet holds no problems"):
-        next(VerlData(tmp_path / "none.parquet", TASKS).problems("train", 0))
+        next(VerlData(tmp_path / "none.parquet").problems("train", 0))

@@ -12,7 +12,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, RoleSpec, broken, crowded, require_chance
+from orgthink.evaluation import OrganizationSpec, RoleSpec, broken, crowded, require_chance
 from orgthink.measure.usage import usage
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel

@@ -20,7 +20,7 @@ from managed import END, PROBLEM, ROOMY, Managed, Using, program, reply, seen, t
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Sampling, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.runtime.agent import Backing

@@ -36,7 +36,7 @@ from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
 from orgthink.episode import Episode, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken, require_roles
+from orgthink.evaluation import OrganizationSpec, broken, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager

@@ -10,7 +10,7 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken
+from orgthink.evaluation import OrganizationSpec, broken
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import usage
 from orgthink.organizations.self_refine import SelfRefine

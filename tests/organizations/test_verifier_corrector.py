@@ -14,7 +14,7 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, broken
+from orgthink.evaluation import OrganizationSpec, broken
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS

@@ -8,10 +8,11 @@ from typing import Literal
 
 import pytest
 from orgthink_pocket import tool_model as pocket_tools
+from orgthink_pocket.recipes import managed
 from orgthink_pocket.shipped import MODELS
 
 from orgthink.cli.eval import Eval
-from orgthink.evaluate import Evaluation
+from orgthink.evaluation import Evaluation
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
 from orgthink.training.models import copy_companions
@@ -32,7 +33,7 @@ def test_a_manager_is_evaluated_as_it_was_trained(tmp_path: Path) -> None:
     found, job = plan(tmp_path, "paramanager"), recipes.RECIPES["paramanager-mini"]
     assert isinstance(job, Policy)
     trained = job.settings.rollout
-    assert found.organizations["paramanager"].named("one") == recipes.managed().named("one")
+    assert found.organizations["paramanager"].named("one") == managed().named("one")
     assert found.organizations["paramanager"].named("one").roles == trained.organization.named("one").roles
     partners = {role: (spec.engine, spec.sampling.max_tokens) for role, spec in found.roles.items()}
     assert partners == {role: (spec.engine, spec.sampling.max_tokens) for role, spec in trained.models.items()}

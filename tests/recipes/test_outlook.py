@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import settings as run
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine, problems_file
+from terse import TERSE
 
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Mars
 from orgthink.recipes.outlook import outlook, unnamed
 from orgthink.recipes.registry import RECIPES, adjusted
-from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.rl import Clock
 
@@ -23,12 +23,12 @@ ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "correct
 
 
 def job(task: str, **changes: Any) -> Mars:
-    return Mars(MarsSettings(MarsRollout(task, "pocket", **changes), steps=1, learning_rate=1e-3))
+    return Mars(MarsSettings(MarsRollout(task, TERSE, **changes), steps=1, learning_rate=1e-3))
 
 
 def rolled_out(job: Mars, habits: Habits, steps: int) -> list[dict[str, int]]:
     """What each step took, under the names of the bounds."""
-    chains, engine, taken = Chains(job.settings), WordEngine(habits), []
+    chains, engine, taken = job.settings.source(), WordEngine(habits), []
     for step in range(steps):
         engine.requests.clear()
         engine.version = str(step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,17 +15,19 @@ from random import Random
 import pytest
 from dictated import Dictated
 from loopback import MODEL, Exchange, Server, loopback, says
-from random_model import QWEN3_4B, write_random_model
-from rehearsed import recorded, rehearsed
+from managed_runs import managed, recorded
+from random_model import write_random_model
+from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.errors import UserError
 from orgthink.grammar.toolcall import ToolCall, render_reply
-from orgthink.organizations import prompts
 from orgthink.recipes.jobs import Policy, Trajectories
 from orgthink.recipes.outlook import outlook, unnamed
-from orgthink.recipes.registry import PAPER_POOL, RECIPES, Training, adjusted
+from orgthink.recipes.paramanager import PAPER_POOL
+from orgthink.recipes.registry import RECIPES, Training, adjusted
 from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.scale.sizing.configs import QWEN3_4B
 from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import open_trainable
@@ -67,7 +70,7 @@ def test_the_numbers_of_table_5():
     )  # fmt: skip
     assert loss.old == "trainer", "vLLM's log-probabilities are not the trainer's, and a row of 24,576 adds them up"
     assert settings.reward == ParaManagerReward(theta_par=1.25, theta_tool=3, length_target=12_288, cost_target=8)
-    assert settings.mixed and settings.normalise == "std" and settings.delta > 0
+    assert settings.mixed and settings.credit.normalise == "std" and settings.credit.delta > 0
     manager = plan.organization.named("paramanager")
     assert (manager.rounds, manager.calls, manager.response_tokens) == (12, 4, 4096)
     assert (manager.synthesis, next(iter(manager.pool))) == ("summarizer", "gpt-oss-20b")
@@ -129,7 +132,7 @@ def test_other_places_of_the_pool_are_named_by_set(rows):
 
 def test_a_step_of_supervised_fine_tuning(tmp_path, capsys):
     folder = write_random_model(tmp_path / "model", SMALL, layers=2)
-    recorded(tmp_path / "episodes", rehearsed(None))
+    recorded(tmp_path / "episodes", managed(None))
     given = ["train", "paramanager-qwen3-sft", "--model", str(folder), "--episodes", str(tmp_path / "episodes")]
     assert main([*given, "--steps", "1", "--set", "batch_rows=2", "--out", str(tmp_path / "run")]) == 0
     (line,) = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
@@ -151,7 +154,7 @@ def managing(seen: str, luck: Random) -> str:
 
 async def member(exchange: Exchange) -> None:
     """A model of the pool solves a problem; the one who writes the answer may spoil it."""
-    answer = int(exchange.shown.split("math ")[-1].split()[0])
+    answer = int(re.findall(r"\d+", exchange.shown)[-1])
     wrong = "summary" in exchange.shown and Random(exchange.body["seed"]).random() < 0.5
     await says(f"it is <ANSWER> {answer + wrong} </ANSWER>")(exchange)
 
@@ -179,12 +182,11 @@ def pool() -> Iterator[Server]:
         loop.close()
 
 
-def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_path, monkeypatch):
+def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_path):
     """The recipe in tiny numbers and short prompts: calls go to the server, only the manager is trained, and the ratio
     of a sequence moves its weights without a drift between the sampler and the trainer."""
-    monkeypatch.setitem(prompts._templates("pocket"), "summarizer", "summary of {history} ; {terse}")
     folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
-    small = ("problems=2", "group=4", f"task=math:{rows}", "organization.settings.prompts=pocket")
+    small = ("problems=2", "group=4", f"task=math:{rows}", f"organization.settings.prompts={TERSE}")
     given = (*(f"rollout.{one}" for one in small), "steps=3", "drift=1e-4", "learning_rate=1e-3")
     lines: list[dict] = []
     with pool() as server:

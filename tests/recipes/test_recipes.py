@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from orgthink_pocket import model as pocket
+from orgthink_pocket.recipes import mini
 from orgthink_pocket.shipped import MODELS
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -17,7 +18,7 @@ from orgthink.coldstart.pairs import Pair, write
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.recipes import jobs
-from orgthink.recipes.registry import RECIPES, Training, adjusted, mini, start, training_of
+from orgthink.recipes.registry import RECIPES, Training, adjusted, start, training_of
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.models import LoraSettings
 
@@ -92,7 +93,7 @@ def looked_at(recipe: str, *given: str, capsys) -> dict:
 def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
     given = ("normalise=none", "reward.gate=none", "rollout.limits.agent_tokens=none", "mastered=none")
     settings = looked_at("paramanager-mini", *given, capsys=capsys)
-    assert (settings["normalise"], settings["reward"]["gate"]) == ("none", "none")
+    assert (settings["credit"]["normalise"], settings["reward"]["gate"]) == ("none", "none")
     assert settings["rollout"]["limits"]["agent_tokens"] is settings["mastered"] is None
 
 
@@ -145,9 +146,9 @@ def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
     organization = "rollout.organization.settings"
     for given, words in (
         ("nope=1", "a policy training has no 'nope'; it has steps, "),
-        ("rollout.limit.capacity=2", "rollout has no 'limit'; it has task, organization, limits, "),
+        ("rollout.limit.capacity=2", "rollout has no 'limit': did you mean limits?\n"),
         ("rollout.group.size=3", "rollout.group has no 'size'\n"),
-        ("mastered.entropie=1", "mastered has no 'entropie'; it has entropy, probability\n"),
+        ("mastered.entropie=1", "mastered has no 'entropie': did you mean entropy?\n"),
         (f"{organization}.faults.rate=0.1", f"{organization} has no 'faults'; it has prompts, tolerant, "),
         (f"{organization}.name=me", f"{organization} has no 'name'; it has prompts, "),
         (f"{organization}.tolerant=perhaps", f"--set {organization}.tolerant=perhaps: "),

@@ -7,14 +7,13 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
-from random_model import QWEN3_4B
 
 from orgthink.engines.local.cache import Block
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.episode import Origin
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Reinforced, model_folder
-from orgthink.scale.sizing.configs import config_of, known_models
+from orgthink.scale.sizing.configs import QWEN3_4B, config_of, known_models
 from orgthink.scale.sizing.recipe import model_of, most_sampled, work_of
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work

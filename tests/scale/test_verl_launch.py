@@ -14,7 +14,7 @@ from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError
-from orgthink.evaluate import RoleSpec
+from orgthink.evaluation import RoleSpec
 from orgthink.recipes.jobs import Job, Mars, Policy
 from orgthink.recipes.registry import RECIPES, Training, start
 from orgthink.scale.verl import launch

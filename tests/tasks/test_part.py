@@ -15,7 +15,7 @@ from terse import TERSE
 from orgthink.cli import main
 from orgthink.episode import Problem
 from orgthink.errors import UserError
-from orgthink.evaluate import distinct
+from orgthink.evaluation import distinct
 from orgthink.tasks import task_named
 from orgthink.tasks.part import MOST, Part
 from orgthink.tasks.sudoku import SUDOKU

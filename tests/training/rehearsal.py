@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from orgthink_pocket.tasks.countdown_several import NAMED, SEPARATOR
+from orgthink_pocket.style import NAMED, SEPARATOR
 from orgthink_pocket.tasks.ledger import entries
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
 

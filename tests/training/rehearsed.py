@@ -11,7 +11,7 @@ from orgthink_pocket.lessons.rehearsals import CAPACITY, Player, Rehearsal, help
 from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Sampling
-from orgthink.evaluate import distinct, grade
+from orgthink.evaluation import distinct, grade
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits

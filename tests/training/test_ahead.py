@@ -15,20 +15,23 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from hypothesis import given
+from echo import TASK
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from orgthink_pocket.shipped import MODELS
+from registered import register
+from terse import TERSE
 from test_manager_rl import ROLLOUT as LED
 from test_manager_rl import Coin, Led
+from tiny_policy import TINY
 
 from orgthink.engines.engine import Chunk, Context, Finish
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.rewards.asyncthink import Reward
+from orgthink.rewards.asyncthink import AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
@@ -46,7 +49,7 @@ from orgthink.training.rows import PolicyRow
 from orgthink.training.source_state import kept
 from orgthink.training.staleness import Staleness
 
-POCKET = MODELS / "pocket"
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 
 # Virtual time
@@ -74,7 +77,7 @@ class Numbers:
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         for n in range(10**6):
-            yield Problem(f"numbers/{n % self.different}", self.name, "", "")
+            yield Problem(f"numbers/{n % self.different}", self.name, "")
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         return Grade(1, 1)
@@ -125,8 +128,8 @@ class Paced:
     async def aclose(self) -> None: ...
 
 
-def by_sample(episode: Episode) -> Reward:
-    return Reward(float(episode.sample), 0.0, 0.0, False)
+def by_sample(episode: Episode) -> AsyncThinkScore:
+    return AsyncThinkScore(float(episode.sample), 0.0, 0.0, False)
 
 
 PLAN = Rollout("numbers", OrganizationSpec("talk"), problems=2, group=2)
@@ -136,10 +139,8 @@ SETTINGS = RlSettings(PLAN, steps=9, learning_rate=1e-3, reward=by_sample)  # ty
 @pytest.fixture(autouse=True, scope="module")
 def known() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, organization in {"talk": Talk, "led": Led}.items():
-            patch.setitem(ORGANIZATIONS, name, organization)
-        for name, task in {"numbers": Numbers(), "few": Numbers(4), "coin": Coin()}.items():
-            patch.setitem(TASKS, name, task)
+        register(patch, ORGANIZATIONS, talk=Talk, led=Led)
+        register(patch, TASKS, numbers=Numbers(), few=Numbers(4), coin=Coin())
         yield
 
 
@@ -196,6 +197,7 @@ def test_without_groups_ahead_a_step_waits_for_all_and_says_what_it_said():
 lengths = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
+@settings(max_examples=25)
 @given(lengths, st.integers(0, 5), st.integers(1, 3), st.sets(st.integers(1, 11)))
 def test_no_problem_is_lost_or_trained_twice_however_often_a_run_is_resumed(
     tmp_path_factory: pytest.TempPathFactory, seconds: list[int], ahead: int, problems: int, resumed: set[int]
@@ -325,27 +327,31 @@ def noise(model: Qwen3, step: int) -> dict[str, torch.Tensor]:
 
 def under(weights: Mapping[str, torch.Tensor], rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
     """Log-probabilities of the rows' tokens under other weights."""
-    model = Qwen3.load(POCKET)
+    model = Qwen3.load(TINY)
     model.from_hf(weights)
-    return EmbeddedBackend(model, None, POCKET).logprobs(rows)  # type: ignore[arg-type]  # nothing is sampled
+    return EmbeddedBackend(model, None, TINY).logprobs(rows)  # type: ignore[arg-type]  # nothing is sampled
 
 
 ASYNCTHINK = Rollout(
-    "countdown-mini",
-    OrganizationSpec("asyncthink", {"prompts": "pocket"}),
-    Limits(capacity=3, agent_tokens=64),
-    max_tokens=64,
+    TASK,
+    OrganizationSpec("asyncthink", {"prompts": TERSE}),
+    Limits(capacity=3, agent_tokens=96),
+    max_tokens=96,
+    temperature=2.0,
     problems=2,
     group=3,
 )
 
 
-@pytest.mark.parametrize("plan", [ASYNCTHINK, replace(LED, max_tokens=24, problems=2)], ids=["asyncthink", "manager"])
+@pytest.mark.parametrize(
+    "plan", [ASYNCTHINK, replace(LED, max_tokens=64, temperature=2.0, problems=2)], ids=["asyncthink", "manager"]
+)
+@pytest.mark.numerical
 def test_each_token_has_the_log_probability_that_the_weights_of_its_version_give_it(plan: Rollout):
     """Also the first after new weights: what an agent has seen is read again."""
     settings = RlSettings(plan, steps=5, learning_rate=1e-3, reward=by_sample, ahead=3)  # type: ignore[arg-type]
-    engine = LocalEngine.open(POCKET, threaded=False)
-    weights = [noise(Qwen3.load(POCKET), step) for step in range(5)]
+    engine = LocalEngine.open(TINY, threaded=False)
+    weights = [noise(Qwen3.load(TINY), step) for step in range(5)]
 
     async def go() -> list[Batch]:
         source, batches = Episodes(settings), []
@@ -387,7 +393,7 @@ class Slow(EmbeddedBackend):
 def trained(run: Path, settings: RlSettings = RL) -> list[dict[str, Any]]:
     """Train in a folder, or go on; metrics without seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    backend = Slow(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+    backend = Slow(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
     train_policy(backend, settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
@@ -422,7 +428,7 @@ def test_training_is_no_time_of_the_episodes_that_wait(tmp_path: Path, monkeypat
     monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: real(loop) + Slow.now)
     seen: list[Episode] = []
 
-    def noted(episode: Episode) -> Reward:
+    def noted(episode: Episode) -> AsyncThinkScore:
         seen.append(episode)
         return by_sample(episode)
 

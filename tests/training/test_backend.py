@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from echo import TASK
 from engines.models import random_model, tiny_model
-from orgthink_pocket.shipped import MODELS
 from plain_policy import CONFIG, aged, near, policy, random_rows
+from rounding import UNIT, ratio_errors, sum_error
+from terse import TERSE
+from tiny_policy import TINY
 from torch import Tensor
 
 from orgthink.engines.engine import Context
@@ -24,7 +27,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Origin, Sampling, Span
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
@@ -32,6 +35,8 @@ from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weight
 from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
+
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 TOLERANCE = 1e-5
 """Of log-probabilities in nats, and of every number of a gradient."""
@@ -70,43 +75,69 @@ def alone(model: Qwen3, row: PolicyRow) -> tuple[Tensor, Tensor]:
     return distributions.gather(1, ids[1:][trained][:, None])[:, 0], -(distributions.exp() * distributions).sum(-1)
 
 
+class OfRow(NamedTuple):
+    """What a row, computed alone, measures and adds to the gradient."""
+
+    signals: Signals
+    gradients: list[Tensor]
+
+
 @cache
-def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, list[Tensor]]:
+def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> OfRow:
     """What a backward pass over all rows measures, and its gradient, with each row computed alone."""
+    return added(each_alone(rows, loss))
+
+
+def each_alone(
+    rows: Sequence[PolicyRow], loss: PolicyLoss, now: Sequence[Sequence[float]] | None = None
+) -> list[OfRow]:
+    """Each row of a minibatch; with `now`, log-probabilities are these, and only their derivatives the model's."""
+    weights = token_weights(rows, loss.reduction)
+    given = [None] * len(rows) if now is None else now
+    return [row_alone(row, weight, loss, of) for row, weight, of in zip(rows, weights, given, strict=True)]
+
+
+def added(each: Sequence[OfRow]) -> OfRow:
+    gradients = [torch.stack(parts).sum(0) for parts in zip(*(row.gradients for row in each), strict=True)]
+    return OfRow(sum((row.signals for row in each), Signals()), gradients)
+
+
+def row_alone(row: PolicyRow, weight: float, loss: PolicyLoss, given: Sequence[float] | None) -> OfRow:
     reference = REFERENCE if loss.kl else None
-    model, total, result = policy(), Signals(), torch.zeros((), dtype=torch.float64)
-    for row, weight in zip(rows, token_weights(rows, loss.reduction), strict=True):
-        now, entropy = alone(model, row)
-        known = [(p, age) for p, age, trained in zip(row.logprobs, row.age, row.trained, strict=True) if trained]
-        then, ages = (torch.tensor(values) for values in zip(*known, strict=True))
-        fresh, old = ages == 0, ages > loss.staleness.bound
-        apart = None if reference is None else alone(reference, row)[0].detach()
-        advantages = torch.full_like(now, row.advantage)
-        losses_N, _ = token_losses(now, then, advantages, loss, apart, old, [len(now)])
-        result = result + weight * losses_N.sum()
-        log_ratio, difference = now.detach() - then, (now.detach() - then).abs() * fresh
-        if loss.ratio == "token":
-            ratio, too_old = log_ratio.exp(), old
-        else:
-            whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
-            ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
-        away = torch.zeros(()) if apart is None else apart - now.detach()
-        newest = log_ratio * fresh
-        off = {"token": newest, "sequence": newest.sum(), "sequence-mean": newest.mean()}[loss.ratio].abs() * fresh
-        total += Signals(
-            tokens=len(now),
-            entropy=entropy.sum().item(),
-            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~too_old].sum()),
-            fresh=int(fresh.sum()),
-            stale=int(old.sum()),
-            difference=difference.sum().item(),
-            largest=difference.max().item(),
-            where=f"episode {row.episode}, {row.agent}",
-            kl=(away.exp() - away - 1).sum().item(),
-            apart=off.sum().item(),
-        )
-    result.backward()
-    return replace(total, loss=result.item()), [weight.grad for weight in model.parameters()]
+    now, entropy = alone(MODEL, row)
+    if given is not None:
+        values = torch.tensor([p for p, trained in zip(given, row.trained, strict=True) if trained]).double()
+        now = values + now - now.detach()
+    known = [(p, age) for p, age, trained in zip(row.logprobs, row.age, row.trained, strict=True) if trained]
+    then, ages = (torch.tensor(values) for values in zip(*known, strict=True))
+    fresh, old = ages == 0, ages > loss.staleness.bound
+    apart = None if reference is None else alone(reference, row)[0].detach()
+    advantages = torch.full_like(now, row.advantage)
+    losses_N, _ = token_losses(now, then, advantages, loss, apart, old, [len(now)])
+    result = weight * losses_N.sum()
+    log_ratio, difference = now.detach() - then, (now.detach() - then).abs() * fresh
+    if loss.ratio == "token":
+        ratio, too_old = log_ratio.exp(), old
+    else:
+        whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
+        ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
+    away = torch.zeros(()) if apart is None else apart - now.detach()
+    newest = log_ratio * fresh
+    off = {"token": newest, "sequence": newest.sum(), "sequence-mean": newest.mean()}[loss.ratio].abs() * fresh
+    signals = Signals(
+        loss=result.item(),
+        tokens=len(now),
+        entropy=entropy.sum().item(),
+        clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~too_old].sum()),
+        fresh=int(fresh.sum()),
+        stale=int(old.sum()),
+        difference=difference.sum().item(),
+        largest=difference.max().item(),
+        where=f"episode {row.episode}, {row.agent}",
+        kl=(away.exp() - away - 1).sum().item(),
+        apart=off.sum().item(),
+    )
+    return OfRow(signals, list(torch.autograd.grad(result, list(MODEL.parameters()))))
 
 
 def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
@@ -117,6 +148,7 @@ def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
 @pytest.mark.parametrize("loss", [PolicyLoss(), PolicyLoss(kl=0.5, reduction="episode-mean")], ids=["plain", "kl"])
 @pytest.mark.parametrize("temperatures", TEMPERATURES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, tmp_path):
     rows = group(TEMPERATURES[temperatures])
     expected, gradients = one_by_one(tuple(rows), loss)
@@ -139,6 +171,7 @@ LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tmp_path):
     rows = of_all_ages()
     expected, gradients = one_by_one(tuple(rows), loss)
@@ -168,24 +201,38 @@ def for_ratios_of_rows(loss: PolicyLoss) -> list[PolicyRow]:
 
 @pytest.mark.parametrize("loss", ROW_RATIOS.values(), ids=ROW_RATIOS)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_packed_rows_have_the_ratios_that_rows_alone_have(pack_tokens, loss, tmp_path):
     """However rows share tokens, and wherever a pack ends, a ratio is that of all of a row's tokens."""
     rows = for_ratios_of_rows(loss)
-    expected, gradients = one_by_one(tuple(rows), loss)
     reference = policy(seed=7).float() if loss.kl else None
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens, reference=reference)
+    now = backend.logprobs(rows)
+    each = each_alone(rows, loss, now)
+    expected, gradients = added(each)
     found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert 0 < found.clipped < found.tokens and found.stale > 0
     for name in ("kl", "apart"):
         assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
-    assert found.apart > 0 and found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
-    for weight, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+    errors = [error_of(row, of_row, loss) for row, of_row in zip(rows, now, strict=True)]
+    divergence = TOLERANCE if loss.kl else 0.0  # the reference's log-probabilities are not the same ones
+    most = sum_error([one.signals.loss for one in each], [e + UNIT * found.tokens for e in errors])
+    assert found.apart > 0 and found.loss == pytest.approx(expected.loss, rel=0, abs=divergence + most)
+    for i, (weight, gradient) in enumerate(zip(model.parameters(), gradients, strict=True)):
+        off = [error * one.gradients[i].abs().max().item() for one, error in zip(each, errors, strict=True)]
+        torch.testing.assert_close(weight.grad.double(), gradient, rtol=0, atol=divergence + math.fsum(off))
+
+
+def error_of(row: PolicyRow, now: Sequence[float], loss: PolicyLoss) -> float:
+    """Of the ratio of a row, in single precision."""
+    known = [(p, q) for p, q, trained in zip(now, row.logprobs, row.trained, strict=True) if trained]
+    return max(ratio_errors(*zip(*known, strict=True), [len(known)], loss.ratio))
 
 
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tmp_path):
     rows = group(TEMPERATURES["several"])
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
@@ -196,6 +243,7 @@ def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tm
 
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
+@pytest.mark.numerical
 def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss, tmp_path):
     """What older weights drew keeps the log-probabilities that these gave it."""
     rng, rows = random.Random(6), for_ratios_of_rows(loss)
@@ -220,6 +268,7 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.numerical
 def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp_path):
     rng, rows = random.Random(seed), for_ratios_of_rows(loss)
 
@@ -239,6 +288,7 @@ def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp
 
 
 @pytest.mark.parametrize("pack_tokens", [1, 10_000])
+@pytest.mark.numerical
 def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack_tokens, tmp_path):
     """One text sampled in three ways; their tokens are computed once and trained each as its own row says."""
     first, rng = random_rows(MODEL)[0], random.Random(1)
@@ -261,6 +311,7 @@ def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.numerical
 def test_what_older_weights_drew_is_no_drift(tmp_path):
     rows = random_rows(MODEL, spread=0.01)
     off = [replace(row, logprobs=tuple(p - 3 * trained for p, trained in known(row))) for row in rows]
@@ -284,6 +335,7 @@ def known(row: PolicyRow) -> list[tuple[float, bool]]:
     return list(zip(row.logprobs, row.trained, strict=True))
 
 
+@pytest.mark.numerical
 def test_shared_beginnings_are_computed_once(tmp_path):
     rows = group()
     computed = {}
@@ -295,6 +347,7 @@ def test_shared_beginnings_are_computed_once(tmp_path):
     assert computed[10_000] == len({row.token_ids[:end] for row in rows for end in range(1, len(row) + 1)})
 
 
+@pytest.mark.numerical
 def test_passes_add_up_until_a_step_is_taken(tmp_path):
     """A step clears the gradient, moves the weights, and tells the norm before clipping."""
     rows, loss = group(), PolicyLoss()
@@ -313,12 +366,12 @@ def test_passes_add_up_until_a_step_is_taken(tmp_path):
 
 
 async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int = 3) -> list[Episode]:
-    """A few real episodes of the shipped model."""
+    """A few real episodes of the tiny model."""
     plan = Rollout(
-        "countdown-mini",
-        OrganizationSpec("asyncthink", {"prompts": "pocket"}),
-        Limits(capacity=3, agent_tokens=64),
-        max_tokens=64,
+        TASK,
+        OrganizationSpec("asyncthink", {"prompts": TERSE}),
+        Limits(capacity=3, agent_tokens=24),
+        max_tokens=24,
         temperature=temperature,
         problems=problems,
         group=3,
@@ -327,9 +380,10 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.numerical
 async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
-    engine = LocalEngine.open(MODELS / "pocket", threaded=False)
-    backend = EmbeddedBackend(Qwen3.load(MODELS / "pocket"), engine, tmp_path)
+    engine = LocalEngine.open(TINY, threaded=False)
+    backend = EmbeddedBackend(Qwen3.load(TINY), engine, tmp_path)
     episodes = await rollouts(engine, temperature)
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0)]
     assert any(len(episode.traces) > 1 for episode in episodes), "workers, too"
@@ -416,14 +470,15 @@ async def test_the_sampler_goes_on_with_the_weights_of_the_last_sync(tmp_path):
 
 
 async def test_spans_carry_the_version_that_sampled_them():
-    engine = LocalEngine.open(MODELS / "pocket", threaded=False)
-    backend = EmbeddedBackend(Qwen3.load(MODELS / "pocket"), engine, MODELS / "pocket")
+    engine = LocalEngine.open(TINY, threaded=False)
+    backend = EmbeddedBackend(Qwen3.load(TINY), engine, TINY)
     for version in ("17", "18"):
         await backend.sync_sampler(version)
         spans = [span for e in await rollouts(engine, problems=1) for trace in e.traces for span in trace.spans]
         assert {span.policy_version for span in spans if span.origin is Origin.SAMPLED} == {version}
 
 
+@pytest.mark.numerical
 def test_what_is_saved_goes_on_to_the_bit(tmp_path):
     base = tiny_model(tmp_path / "base")
     first = backend_of(model := Qwen3.load(base), base)

@@ -6,11 +6,9 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket import model as pocket
 
-from orgthink.engines.tokenizer import Tokenizer
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
-from orgthink.training.rows import Row, row_of
+from orgthink.training.rows import Row
 
 
 def rows(seed, pool):
@@ -43,14 +41,8 @@ def test_batches_of_rows_are_even_and_mixed():
 
 
 @pytest.mark.parametrize("size", [None, 128])
-def test_the_pocket_rows_are_padded_little(tmp_path, size):
-    pocket.write_folder(tmp_path)
-    tokenizer = Tokenizer(tmp_path)
-
-    def lessons(seed, pool):
-        return (row_of(trace, tokenizer.encode, 1) for traces in pocket.lessons(seed, pool) for trace in traces)
-
-    found = [batch for batch, _ in islice(batches(lessons, 0, 5000, Cursor(), size), 40 if size is None else 10)]
+def test_rows_are_padded_little(size):
+    found = [batch for batch, _ in islice(batches(rows, 0, 5000, Cursor(), size), 40 if size is None else 10)]
     parts = [part for batch in found for part in in_one_go(batch, 5000)]
     assert padding(parts) < 0.05
     if size is None:

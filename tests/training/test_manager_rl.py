@@ -17,10 +17,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from manager_episodes import Call, episode_of
-from orgthink_pocket.shipped import MODELS
-from orgthink_pocket.style import terse
+from registered import register
 from safetensors.torch import load_file
+from tiny_policy import TINY
+from tiny_recipes import ASYNCTHINK, MARSRL
 
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
@@ -28,12 +30,12 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
-from orgthink.evaluate import OrganizationSpec, RoleSpec
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.recipes.registry import RECIPES, Training, adjusted, mini
-from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.recipes.registry import RECIPES, Training, adjusted
+from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
@@ -49,8 +51,10 @@ from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import policy_rows
 
-POCKET = MODELS / "pocket"
-SEQUENTIAL = EngineSpec("pocket-sequential")
+pytestmark = pytest.mark.usefixtures("tiny_policy")
+
+PARTNER = EngineSpec(str(TINY))
+"""A frozen model; it has learned what the policy begins with."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Led:
             agent.spend(1.0)
             return await agent.complete()
 
-        asked = (Message("user", terse(problem)),)
+        asked = (Message("user", problem.text),)
         manager = session.agent("manager", asked)
         said = await manager.complete()
         session.fork(manager, "1.1", session.agent("reviewer", asked), work)
@@ -76,7 +80,7 @@ class Led:
 
 
 class Coin:
-    """Problems whose answers are right by luck; one in five is right or wrong whatever is said."""
+    """Problems whose answers are right by luck; every other one is right or wrong whatever is said."""
 
     name = "coin"
 
@@ -88,21 +92,21 @@ class Coin:
         while True:
             n += 1
             kind = n % self.different
-            yield Problem(f"coin/{kind}", self.name, f"toss {kind}", f"countdown {kind % 15} 2 3 = 6")
+            yield Problem(f"coin/{kind}", self.name, f"worker {kind % 10} of {kind % 7}")
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        luck = zlib.crc32(f"{problem.id}{answer if int(problem.id[5:]) % 5 else ''}".encode())
+        luck = zlib.crc32(f"{problem.id}{'' if int(problem.id[5:]) % 2 else answer}".encode())
         return Grade(luck >> 7 & 1, 1)
 
 
-def by_text(episode: Episode) -> Reward:
+def by_text(episode: Episode) -> AsyncThinkScore:
     """A reward that differs between samples."""
-    return Reward(zlib.crc32(episode.root.text.encode()) / 2**32, 0.5, 0.0, False)
+    return AsyncThinkScore(zlib.crc32(episode.root.text.encode()) / 2**32, 0.5, 0.0, False)
 
 
 FROZEN = {
-    "reviewer": RoleSpec(SEQUENTIAL, Sampling(5)),
-    "strong": RoleSpec(SEQUENTIAL, Sampling(7, temperature=0.8, seed=1)),
+    "reviewer": RoleSpec(PARTNER, Sampling(5)),
+    "strong": RoleSpec(PARTNER, Sampling(7, temperature=0.8, seed=1)),
 }
 ROLLOUT = Rollout(
     "coin", OrganizationSpec("led"), Limits(4), 6, 1.5, problems=3, group=3, models=FROZEN, roles=("manager",)
@@ -114,19 +118,19 @@ SETTINGS = RlSettings(
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ORGANIZATIONS, "led", Led)
-    monkeypatch.setitem(TASKS, "coin", Coin())
+    register(monkeypatch, ORGANIZATIONS, led=Led)
+    register(monkeypatch, TASKS, coin=Coin())
 
 
 def collected(settings: RlSettings, steps: int = 1, source: Episodes | None = None) -> list[Batch]:
-    """What so many steps collect, with the pocket model as the policy."""
-    engine, episodes = LocalEngine.open(POCKET, threaded=False), source or Episodes(settings)
+    """What so many steps collect, with the tiny model as the policy."""
+    engine, episodes = LocalEngine.open(TINY, threaded=False), source or Episodes(settings)
 
     async def go() -> list[Batch]:
         async with episodes.working():
             batches = []
             for step in range(steps):
-                await engine.update_weights(Qwen3.load(POCKET).to_hf(), str(step))
+                await engine.update_weights(Qwen3.load(TINY).to_hf(), str(step))
                 batches.append(await episodes.collect(engine, step, Clock()))
             return batches
 
@@ -177,7 +181,7 @@ def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"roles": ()}, "coin/1|led|0, manager/1.2: sampled by version pocket-sequential, not by 0"),
+        ({"roles": ()}, f"coin/1|led|0, manager/1.2: sampled by version {TINY.name}, not by 0"),
         (
             {"models": {"reviewer": FROZEN["reviewer"]}},
             "manager/1.2: sampled by the policy, but nobody trains a reasoner",
@@ -217,10 +221,9 @@ def test_rows_are_those_of_the_traces_that_are_asked_for():
 # Frozen models
 
 
-def test_frozen_models_draw_anew_for_every_step_problem_and_sample_and_again_in_another_run(attempts):
+def test_frozen_models_draw_anew_for_every_step_problem_and_sample_and_again_in_another_run(attempts, monkeypatch):
     settings = replace(SETTINGS, mixed=False, redraw=0)
-    monotone = Coin(different=4)  # the same three problems at every step
-    TASKS["coin"] = monotone
+    register(monkeypatch, TASKS, coin=Coin(different=4))  # the same three problems at every step
     for _ in range(2):
         collected(settings, 2)
     first, second, again, _ = [
@@ -255,10 +258,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_is(opened, fails):
-    models = {**FROZEN, "weak": RoleSpec(EngineSpec("pocket"), Sampling(3))}
+    models = {**FROZEN, "weak": RoleSpec(EngineSpec("another"), Sampling(3))}
     with pytest.raises(KeyError) if fails else nullcontext():
         async with frozen.frozen(models) as backings:
-            assert [engine.model for engine in opened] == ["pocket-sequential", "pocket"]
+            assert [engine.model for engine in opened] == [str(TINY), "another"]
             assert backings["reviewer"].engine is backings["strong"].engine is not backings["weak"].engine
             assert {name: backing.sampling for name, backing in backings.items()} == {
                 name: model.sampling for name, model in models.items()
@@ -314,7 +317,7 @@ def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
 
     def trained(organization: CallTags | None, reward: CallTags) -> RlSettings:
         spelled = {} if organization is None else {"tags": plain(organization)}
-        rollout = Rollout("countdown-mini", OrganizationSpec("tool-use", {"tools": [], **spelled}))
+        rollout = Rollout("countdown", OrganizationSpec("tool-use", {"tools": [], **spelled}))
         return RlSettings(rollout, steps=1, learning_rate=1e-3, reward=ParaManagerReward(tags=reward))
 
     for differ in (trained(tags, TAGS), trained(None, tags)):
@@ -330,7 +333,7 @@ def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
     ("changes", "words"),
     [
         ({"roles": ("strong",)}, "roles and models both name strong"),
-        ({"models": {"strong": RoleSpec(SEQUENTIAL, Sampling(0))}}, "0 tokens"),
+        ({"models": {"strong": RoleSpec(PARTNER, Sampling(0))}}, "0 tokens"),
     ],
 )
 def test_a_rollout_that_cannot_be_says_why(changes, words):
@@ -381,7 +384,7 @@ def test_a_step_of_which_all_is_known_already_teaches_nothing(monkeypatch, attem
 
 
 def test_a_task_that_is_used_up_ends_the_draw(monkeypatch, attempts):
-    TASKS["coin"] = Coin(different=5)
+    register(monkeypatch, TASKS, coin=Coin(different=5))
     monkeypatch.setattr(Coin, "grade", lambda self, problem, answer: Grade(1, 1))
     (batch,) = collected(SETTINGS)
     assert [len(batch) for batch in attempts] == [9, 6] and batch.metrics["drawn_groups"] == 5
@@ -395,16 +398,14 @@ def test_the_seconds_of_a_part_are_those_of_all_its_laps(monkeypatch):
     assert clock.seconds == {"problems": 1.5, "rollout": 6.0}
 
 
-@pytest.mark.parametrize(
-    "changes", [{"redraw": -1}, {"redraw": 1, "mixed": False}, {"delta": -0.1}, {"delta": float("nan")}]
-)
+@pytest.mark.parametrize("changes", [{"redraw": -1}, {"redraw": 1, "mixed": False}])
 def test_settings_that_cannot_be_say_why(changes):
     with pytest.raises(ValueError, match=f"{next(iter(changes))} is "):
         replace(SETTINGS, **{"redraw": 0, **changes})
 
 
 def test_delta_makes_small_spreads_small():
-    batches = [collected(replace(SETTINGS, delta=delta))[0] for delta in (0.0, 10.0)]
+    batches = [collected(replace(SETTINGS, credit=SharedCredit(delta=delta)))[0] for delta in (0.0, 10.0)]
     loud, quiet = ([abs(row.advantage) for row in batch.rows] for batch in batches)
     assert len(loud) == len(quiet) > 0 and all(0 < q < one / 10 for q, one in zip(quiet, loud, strict=True))
 
@@ -415,7 +416,7 @@ def test_delta_makes_small_spreads_small():
 def trained(run: Path, settings: RlSettings) -> list[dict[str, Any]]:
     """Train, or go on training, in a folder; its metrics without the seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    backend = EmbeddedBackend(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+    backend = EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
     train_policy(backend, settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
@@ -459,23 +460,23 @@ def test_a_torn_place_is_one_line_that_names_the_file(tmp_path, content):
 
 
 def manager() -> Training:
-    models = {"pocket-a": RoleSpec(EngineSpec("pocket"), Sampling(64))}
-    plan = replace(ROLLOUT, task="arithmetic-mini+countdown-mini-single", models=models)
+    models = {"strong": RoleSpec(PARTNER, Sampling(64))}
+    plan = replace(ROLLOUT, task="countdown+sudoku", models=models)
     settings = replace(SETTINGS, rollout=plan, reward=ParaManagerReward(gate="correct", cost_target=4.0))
-    return Training("test", replace(mini(), settings=settings))
+    return Training("test", replace(ASYNCTHINK, settings=settings))
 
 
-@pytest.mark.parametrize("training", [manager(), Training("test", RECIPES["asyncthink-countdown-mini"])])
+@pytest.mark.parametrize("training", [manager(), Training("test", RECIPES["asyncthink-qwen3-countdown"])])
 def test_a_run_folder_remembers_which_reward_it_is(training):
     assert typed(Training, json.loads(json.dumps(plain(training))), "config.json") == training
 
 
 def test_a_run_from_before_there_were_two_rewards_is_read_as_it_was():
-    training = Training("test", mini(weight=0.1))
+    training = Training("test", ASYNCTHINK)
     data = plain(training)
     settings = data["job"]["settings"]
     for place, names in (
-        (settings, ("delta", "mixed", "redraw")),
+        (settings, ("credit", "mixed", "redraw")),
         (settings["reward"], ("kind",)),
         (settings["rollout"], ("models", "roles")),
     ):
@@ -487,11 +488,11 @@ def test_a_run_from_before_there_were_two_rewards_is_read_as_it_was():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("reward.gate=perhaps", "reward.paramanager.gate"),
+        ("reward.gate=perhaps", "reward.gate"),
         ("reward.cost_target=0", "cost_target is 0"),
         ("reward.weight=1", "reward.weight=1"),
         ("reward.kind=mars", "reward"),
-        ("rollout.models.pocket-a.sampling.max_tokens=0", "0 tokens"),
+        ("rollout.models.strong.sampling.max_tokens=0", "0 tokens"),
     ],
 )
 def test_a_setting_of_a_managers_reward_that_cannot_be_is_named_as_such(given, words):
@@ -501,11 +502,11 @@ def test_a_setting_of_a_managers_reward_that_cannot_be_is_named_as_such(given, w
 
 
 def test_a_setting_of_a_reward_stays_that_rewards():
-    job = adjusted(manager().job, {}, ["reward.cost_target=12", "rollout.models.pocket-a.sampling.temperature=0"])
+    job = adjusted(manager().job, {}, ["reward.cost_target=12", "rollout.models.strong.sampling.temperature=0"])
     assert job.settings.reward == ParaManagerReward(gate="correct", cost_target=12.0)
-    assert job.settings.rollout.models["pocket-a"].sampling.temperature == 0
-    with pytest.raises(UserError, match=r"reward\.asyncthink"):
-        adjusted(mini(), {}, ["reward.accuracy=perhaps"])
+    assert job.settings.rollout.models["strong"].sampling.temperature == 0
+    with pytest.raises(UserError, match=r"reward\.accuracy"):
+        adjusted(ASYNCTHINK, {}, ["reward.accuracy=perhaps"])
 
 
 LINE = {
@@ -515,9 +516,9 @@ LINE = {
 
 
 def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
-    told = mini().settings.told(LINE)
+    told = ASYNCTHINK.settings.told(LINE)
     assert told == "reward -0.143  all correct 12%  penalised 33%  η 1.26  path 77  3 s"
-    assert "η –  path" in mini().settings.told(LINE | {"concurrency_pool": None})
+    assert "η –  path" in ASYNCTHINK.settings.told(LINE | {"concurrency_pool": None})
     of_manager = {name: value for name, value in LINE.items() if name != "penalised"}
     of_manager |= {"rounds": 2.5, "calls_per_round": 1.666, "cost_units": 4.04}
     assert SETTINGS.told(of_manager) == (
@@ -527,15 +528,15 @@ def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
 
 def test_the_other_kinds_tell_what_they_told():
     line = {"rewards": {"solver": 0.58333, "verifier": None}, "chains": 8, "seconds": {"rollout": 2.4}}
-    assert RECIPES["marsrl-arithmetic-mini"].settings.told(line) == "solver 0.583  verifier –  chains 8  2 s"
-    supervised = RECIPES["pocket"].settings
+    assert MARSRL.settings.told(line) == "solver 0.583  verifier –  chains 8  2 s"
+    supervised = RECIPES["asyncthink-sft"].settings
     assert supervised.told({"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}) == "loss 0.2500  8,000 tokens/s"
-    assert [RECIPES[name].settings.told_every for name in ("pocket", "marsrl-qwen3")] == [100, 1]
+    assert [RECIPES[name].settings.told_every for name in ("asyncthink-sft", "marsrl-qwen3")] == [100, 1]
 
 
 def test_the_bounds_count_further_draws_and_longer_agents():
-    bounds = mini().settings.bounds()
-    assert bounds == {"episodes_a_step": 256, "sampled_tokens_a_step": None, "optimizer_steps_a_step": 4}
+    bounds = ASYNCTHINK.settings.bounds()
+    assert bounds == {"episodes_a_step": 9, "sampled_tokens_a_step": None, "optimizer_steps_a_step": 2}
     limits = replace(Limits(4), budget=replace(Limits().budget, turns=10))
     bounds = replace(SETTINGS, rollout=replace(ROLLOUT, limits=limits)).bounds()
     assert (bounds["episodes_a_step"], bounds["sampled_tokens_a_step"]) == (27, 27 * 10 * 7)

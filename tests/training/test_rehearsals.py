@@ -15,8 +15,8 @@ from orgthink_pocket import tool_model as pocket_tools
 from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons.players import FAILED
 from orgthink_pocket.lessons.rehearsals import ALONE, CALLS, FAULTS, SHARES, lessons
+from orgthink_pocket.style import NAMED, SEPARATOR
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
-from orgthink_pocket.tasks.countdown_several import NAMED, SEPARATOR
 from orgthink_pocket.tasks.ledger import PRICE, named
 from orgthink_pocket.teachers import manager
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from orgthink_pocket import model as pocket
+from orgthink_pocket.jobs import Roles
 from orgthink_pocket.lessons.roles import COURSES, ROLES, SHARES, WRONG, lessons
 from orgthink_pocket.shipped import MODELS
 from orgthink_pocket.style import VERDICTS as TERSE
@@ -28,7 +29,7 @@ from orgthink.episode import Origin, Problem, Trace
 from orgthink.errors import UserError
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, read_report
-from orgthink.recipes.jobs import Mars, Roles
+from orgthink.recipes.jobs import Mars
 from orgthink.recipes.registry import RECIPES
 from orgthink.store import RunFolder
 from orgthink.tasks.expression import parse

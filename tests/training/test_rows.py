@@ -9,7 +9,6 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import random_program, script_of
 
 from orgthink.engines.engine import Chunk, Context
@@ -20,6 +19,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.countdown import COUNTDOWN
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, row_of, untrained
 
 
@@ -31,7 +31,7 @@ def test_the_join_tag_is_trained_and_what_it_brings_is_not():
             Turn(" <ANSWER> 1 </ANSWER>", when="r </JOIN-1>"),
         ]
     )
-    problem = next(COUNTDOWN_MINI.problems("test", 0))
+    problem = COUNTDOWN.problem([1, 2, 3, 4, 5, 6], 10)
     episode = run_virtual(attempt(AsyncThink(), problem, Backing(engine, Sampling(50))))
     row = row_of(episode.root)
     trained = [i for i, t in zip(row.token_ids, row.trained, strict=True) if t]
@@ -74,7 +74,7 @@ class Ledger(ScriptedEngine):
 
 def played(turns: list[Turn], depth: int = 1, temperature: float = 1.0) -> tuple[Episode, Ledger]:
     engine = Ledger(turns)
-    problem = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
+    problem = COUNTDOWN.problem([1, 2, 3, 4, 5, 6], 10)
     role = Backing(engine, Sampling(10_000, temperature))
     limits = Limits(3, Budget(depth=depth))
     return run_virtual(attempt(AsyncThink(), problem, role, limits=limits, sample=3)), engine
@@ -102,8 +102,8 @@ def test_policy_rows_of_a_fork_and_a_join():
     assert [organizer.agent, worker.agent] == ["organizer", "organizer/1"]
     for row in (organizer, worker):
         assert (row.advantage, row.temperature) == (-0.5, 0.7)
-        assert row.episode == "countdown-mini/1-2-3-4-5=10|asyncthink|3"
-        assert row.group == "countdown-mini/1-2-3-4-5=10"
+        assert row.episode == "countdown/1-2-3-4-5-6=10|asyncthink|3"
+        assert row.group == "countdown/1-2-3-4-5-6=10"
     said = " a <FORK-1> q </FORK-1> b <JOIN-1>", " d <ANSWER> 1 </ANSWER>"
     before, after = (engine.injection(text)[1] for text in said)
     injected = engine.injection(" r <JOIN-1> s </JOIN-1>")[1]  # what a worker returns is never trained, tags or not
@@ -186,7 +186,7 @@ def changed(episode: Episode, agent: str, origin: Origin, **fields: object) -> E
 )
 def test_what_cannot_be_trained_is_named(agent: str, lacking: dict[str, object], message: str):
     episode = changed(one_fork()[0], agent, Origin.SAMPLED, **lacking)
-    with pytest.raises(ValueError, match=rf"^episode countdown-mini/1-2-3-4-5=10\|asyncthink\|3, {agent}: .*{message}"):
+    with pytest.raises(ValueError, match=rf"^episode countdown/1-2-3-4-5-6=10\|asyncthink\|3, {agent}: .*{message}"):
         policy_rows(episode, 1.0)
 
 

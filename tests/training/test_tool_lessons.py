@@ -19,6 +19,7 @@ from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons.players import OnPaper
 from orgthink_pocket.lessons.rehearsals import ALONE
 from orgthink_pocket.lessons.tools import SHARES, lesson, lessons
+from orgthink_pocket.shipped import LEDGER
 from orgthink_pocket.style import terse
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from orgthink_pocket.tasks.ledger import PRICE, entries, named
@@ -30,7 +31,6 @@ from orgthink.grammar.solution import read_proposal
 from orgthink.tasks import TASKS
 from orgthink.tasks.expression import parse
 from orgthink.tools.corpus import corpus
-from orgthink.tools.search import LEDGER
 from orgthink.training.rows import Row
 
 N = 600

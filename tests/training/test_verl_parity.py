@@ -25,7 +25,7 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
 from orgthink.training.rows import PolicyRow
 
-pytestmark = pytest.mark.verl
+pytestmark = [pytest.mark.verl, pytest.mark.numerical]
 
 CLOSE = 1e-6
 """Most that a loss, or an element of a gradient, may differ."""

@@ -17,8 +17,6 @@ from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.nodes import NOTICED, missing
 from orgthink.store import RunFolder, typed
 from orgthink.training import checkpoint
-from orgthink.training.episodes import RlSettings
-from orgthink.training.marsrl.settings import MarsSettings
 
 VERSIONS = ("0.9", "0.10")
 """verl from the first on and before the second: its inside is used, which changes without notice."""
@@ -81,10 +79,9 @@ def require(job: Job, placement: Placement) -> None:
     if job.lora is not None:
         raise UserError("low-rank adapters are not trained on verl: leave --lora out, or use the embedded backend")
     room(job)
-    if isinstance(job.settings, RlSettings):
-        for name, model in job.settings.rollout.models.items():
-            if (model.engine.model or "").startswith("vllm:") and model.engine.url is None:
-                raise UserError(f"{name}: verl has the GPUs; serve {model.engine.model} and name its URL")
+    for name, model in job.settings.frozen.items():
+        if model.engine.engine == "vllm":
+            raise UserError(f"{name}: verl has the GPUs; serve {model.engine.model} and name its URL")
     if placement.device == "cuda" and placement.address is None:
         _require_gpus(placement.gpus)
 
@@ -199,8 +196,7 @@ def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
 
 
 def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
-    rollout, optimization, most = "actor_rollout_ref.rollout", job.settings, room(job)
-    assert isinstance(optimization, RlSettings | MarsSettings)
+    rollout, most = "actor_rollout_ref.rollout", room(job)
     given = {
         f"{rollout}.{name}" if name == "gpu_memory_utilization" else f"+{rollout}.engine_kwargs.vllm.{name}": value
         for name, value in job.sampler_settings.items()
@@ -208,7 +204,7 @@ def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
     }
     return {
         f"{rollout}.name": "orgthink_cpu" if placement.device == "cpu" else "vllm",
-        f"{rollout}.temperature": optimization.rollout.temperature,
+        f"{rollout}.temperature": job.settings.temperature,
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.max_model_len": most,
         "data.max_prompt_length": most // 2,  # verl wants its context divided; requests say how much they want

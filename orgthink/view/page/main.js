@@ -26,9 +26,16 @@ function openHash() {
   return data.episodes.find((e) => e.id === wanted);
 }
 
+/** The episode that shows most: right, by several agents, on a short critical path. */
+function bestEpisode() {
+  const score = (e) => (e.grade === null ? 0 : e.grade[0] / e.grade[1]);
+  const together = view.rows.filter((e) => e.agents.filter((agent) => agent.spans.length).length > 1);
+  return together.sort((a, b) => score(b) - score(a) || a.steps - b.steps)[0] || view.rows[0] || null;
+}
+
 drawSummary();
 drawList();
-openEpisode(openHash() || view.rows[0] || null);
+openEpisode(openHash() || bestEpisode());
 addEventListener("hashchange", () => {
   const e = openHash();
   if (e && e !== current.episode) openEpisode(e);

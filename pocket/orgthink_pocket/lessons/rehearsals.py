@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 
@@ -80,6 +80,8 @@ class Rehearsal(ParaManager):
     """What comes back repeats the subtask."""
     response_tokens: int = MANAGING["response_tokens"]
     """What comes back is cut after so many."""
+    suite: Suite = field(default_factory=lambda: Suite(**MANAGING["suite"]))
+    """It searches the ledger."""
 
     def resources(self) -> tuple[Tool, Tool]:
         return _resources(self.suite)

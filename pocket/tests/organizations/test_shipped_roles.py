@@ -6,7 +6,7 @@ from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 from pocket_solver import solve
 
 from orgthink.engines import engine_spec, open_engine
-from orgthink.evaluate import OrganizationSpec, broken
+from orgthink.evaluation import OrganizationSpec, broken
 
 
 async def test_the_shipped_model_votes_on_problems():

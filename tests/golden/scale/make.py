@@ -12,7 +12,7 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import UserError
-from orgthink.interchange import areal, prime_rl, skyrl, slime, tinker, trl, verl
+from orgthink.interchange import tinker, trl, verl
 from orgthink.interchange.problems import row_of
 from orgthink.training.rows import PolicyRow, policy_row, policy_rows, untrained
 
@@ -24,7 +24,6 @@ PROBLEM = Problem(
     "countdown-mini/1-2-3-4-5=10#0",
     "countdown-mini",
     "Make 10.",
-    "countdown 1 2 3 4 5 = 10",
     4,
     {"numbers": [1, 2, 3, 4, 5], "target": 10},
 )
@@ -93,10 +92,6 @@ TARGETS: dict[str, Callable[[Sequence[PolicyRow], Any], Any]] = {
     "verl": lambda rows, how: verl.outputs(rows, version=NEWEST, temperature=1.0, reduction=how),
     "trl": lambda rows, how: trl.samples(rows, version=NEWEST, temperature=1.0, reduction=how),
     "tinker": lambda rows, how: tinker.data(rows, reduction=how),
-    "prime_rl": lambda rows, how: prime_rl.samples(rows, env_name="orgthink", reduction=how),
-    "skyrl": lambda rows, how: skyrl.output(rows, temperature=1.0, reduction=how),
-    "slime": lambda rows, how: slime.samples(rows, version=NEWEST, temperature=1.0),
-    "areal": lambda rows, how: areal.trajectories(rows, version=NEWEST, temperature=1.0, reduction=how),
 }
 
 

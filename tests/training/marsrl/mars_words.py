@@ -34,7 +34,7 @@ class Habits:
 
     def __call__(self, text: str, luck: Random) -> str:
         """What is written by whom the input names; the answer to problem `7` is 7."""
-        role, _, answer, *_ = text.split()
+        role, answer, *_ = text.split()
         said = " hm" * luck.randrange(4) + " </think>" + f" step {luck.randrange(self.spellings)}"
         if luck.random() < self.rambles:
             return luck.choice([said, " hm", " hm </think>", " hm </think> none"])

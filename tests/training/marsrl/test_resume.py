@@ -4,44 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from echo import TASK
+from killed import command_killed_inside
 from mars_words import Habits, WordEngine, problems_file
-from orgthink_pocket.shipped import MODELS
 from safetensors.torch import load_file
+from terse import TERSE
+from tiny_policy import TINY
+from tiny_recipes import MARSRL, named
 
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import StopReason
+from orgthink.episode import Episode, StopReason
 from orgthink.errors import UserError
-from orgthink.organizations import prompts
-from orgthink.recipes.registry import RECIPES
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, dump
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.rl import Batch, Clock, train_policy
 
-POCKET = MODELS / "pocket"
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
-ROLLOUT = MarsRollout("arithmetic-mini", "pocket", max_tokens=64, segment=24, temperature=1.5, problems=3, group=4)
+ROLLOUT = MarsRollout(TASK, TERSE, max_tokens=64, segment=24, temperature=1.5, problems=3, group=4)
 SETTINGS = MarsSettings(ROLLOUT, steps=5, learning_rate=1e-3, warmup=1, minibatches=2, save_every=1)
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> MarsSettings:
     task = problems_file(tmp_path, *range(7, 30))
-    plan = MarsRollout(task, "pocket", max_tokens=14, segment=5, problems=2, group=4)
+    plan = MarsRollout(task, TERSE, max_tokens=14, segment=5, problems=2, group=4)
     return MarsSettings(plan, steps=1, learning_rate=1e-3)
 
 
@@ -56,34 +54,40 @@ def ticked(chains: Chains, engine: WordEngine, first: int, ticks: int) -> list[B
     return asyncio.run(go())
 
 
+def episodes(chains: Chains) -> list[Episode]:
+    """Those under way."""
+    return [chain.episode for chain in chains._chains if chain.episode is not None]
+
+
 # Chains on the disk
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 5])
 def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(settings, tmp_path, ticks):
     habits = Habits(solves=0.3, accuses=0.7, spellings=50)
-    chains, again = Chains(settings), Chains(settings)
+    chains, again = settings.source(), settings.source()
     ticked(chains, WordEngine(habits), 0, ticks)
     chains.save(tmp_path)
     again.load(tmp_path, ticks)
-    assert again._chains == chains._chains and again._begun == chains._begun
+    assert episodes(again) == episodes(chains) and again._begun == chains._begun
     if ticks:
-        members = [m for chain in again._chains for group in chain.groups for m in group.members]
-        assert any(m.trace.steps and not m.finished for m in members), "some are in the middle"
-        assert any(m.finished and m.trace.stop is StopReason.DONE for m in members)
+        outputs = [trace for episode in episodes(again) for trace in episode.traces[1:]]
+        assert any(t.steps and t.stop is StopReason.LENGTH for t in outputs), "some are in the middle"
+        assert any(t.stop is StopReason.DONE for t in outputs)
     one, other = (ticked(source, WordEngine(habits), ticks, 4) for source in (chains, again))
     assert [batch.rows for batch in one] == [batch.rows for batch in other]
     assert sum(len(batch.rows) for batch in one) > 0
 
 
-@pytest.mark.parametrize("task", ["arithmetic-mini", "countdown-mini-single", "sudoku"])
+@pytest.mark.parametrize("task", [TASK, "countdown", "sudoku"], ids=["echo", "countdown", "sudoku"])
 def test_problems_of_every_task_survive_the_disk(task, tmp_path):
-    settings = MarsSettings(MarsRollout(task, "pocket", max_tokens=4, segment=2), steps=1, learning_rate=1e-3)
-    chains, again = Chains(settings), Chains(settings)
+    plan = MarsRollout(task, TERSE, max_tokens=4, segment=2, problems=1)
+    settings = MarsSettings(plan, steps=1, learning_rate=1e-3)
+    chains, again = settings.source(), settings.source()
     ticked(chains, WordEngine(lambda asked, luck: " 1 2 3"), 0, 1)
     chains.save(tmp_path)
     again.load(tmp_path, 1)
-    assert again._chains == chains._chains
+    assert episodes(again) == episodes(chains)
     assert next(again._problems) == next(chains._problems), "the next problem is the one that would have come"
 
 
@@ -93,30 +97,30 @@ def test_problems_of_every_task_survive_the_disk(task, tmp_path):
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
         lambda file: file.write_bytes(b"\xff" + file.read_bytes()),
         lambda file: file.write_text('{"begun": 2}'),
-        lambda file: file.write_text(file.read_text().replace('"right": null', '"right": "perhaps"')),
+        lambda file: file.write_text(file.read_text().replace('"stop": "length"', '"stop": "perhaps"')),
         lambda file: file.unlink(),
     ],
 )
 def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage):
-    chains = Chains(settings)
+    chains = settings.source()
     ticked(chains, WordEngine(Habits()), 0, 2)
     chains.save(tmp_path)
     damage(tmp_path / "chains.json")
     with pytest.raises(UserError, match=r"chains\.json") as caught:
-        Chains(settings).load(tmp_path, 2)
+        settings.source().load(tmp_path, 2)
     assert "\n" not in str(caught.value) and str(caught.value).count("chains.json:") <= 1
 
 
 # Whole runs
 
 
-def pocket() -> EmbeddedBackend:
-    return EmbeddedBackend(Qwen3.load(POCKET), LocalEngine.open(POCKET, threaded=False), POCKET)
+def backend() -> EmbeddedBackend:
+    return EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
 
 
 def trained(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    train_policy(pocket(), settings, folder, lambda line: None)
+    train_policy(backend(), settings, folder, lambda line: None)
     return metrics(run)
 
 
@@ -135,57 +139,46 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 
 
 def test_a_run_that_is_killed_goes_on_to_the_bit_with_segments_under_way(tmp_path):
-    """Killed without warning once a step is on the disk; resumed in the test's own process."""
+    """Killed without warning inside an update; resumed in the test's own process."""
     cut, whole = tmp_path / "cut", tmp_path / "whole"
-    plan = ROLLOUT
-    given = [f"rollout.{name}={getattr(plan, name)}" for name in ("max_tokens", "segment", "temperature", "problems")]
-    given += ["rollout.group=4", "learning_rate=1e-3", "warmup=1", "minibatches=2", "save_every=1", "drift=0.1"]
-    arguments = ["marsrl-arithmetic-mini", "--model", "pocket", "--device", "cpu", "--steps", "5", "--out"]
-    options = ["--set", *given]
-
-    command = [sys.executable, "-m", "orgthink", "train", *arguments, str(cut), *options]
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
-    try:
-        while not len(checkpoint.saved(cut)) >= 2:
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.005)
-    finally:
-        process.kill()
-        process.communicate()
+    command = ["train", RECIPE, "--model", str(TINY), "--device", "cpu", "--out"]
+    command_killed_inside(4, *command, cut)
     saved = checkpoint.saved(cut)[-1]
     assert checkpoint.state(saved)["step"] < 5
-    members = [m for chain in underway(saved) for group in chain["groups"] for m in group["members"]]
-    assert any(m["trace"]["spans"] and not m["finished"] for m in members), "segments were under way"
+    outputs = [trace for chain in underway(saved) for trace in chain["traces"]]
+    assert any(trace["turns"] and trace["stop"] == "length" for trace in outputs), "segments were under way"
 
     assert main(["train", "--resume", str(cut)]) == 0
-    assert main(["train", *arguments, str(whole), *options]) == 0
+    assert main([*command, str(whole)]) == 0
     assert [line["step"] for line in metrics(whole)] == [1, 2, 3, 4, 5]
     assert metrics(cut) == metrics(whole)
     assert same(weights(cut), weights(whole))
-    assert not same(weights(whole), load_file(POCKET / "model.safetensors")), "something was learned"
+    assert not same(weights(whole), load_file(TINY / "model.safetensors")), "something was learned"
     assert max(line["age_max"] or 0 for line in metrics(whole)) > 0
-    assert underway(checkpoint.saved(cut)[-1], timeless=True) == underway(checkpoint.saved(whole)[-1], timeless=True)
+    assert timeless(underway(checkpoint.saved(cut)[-1])) == timeless(underway(checkpoint.saved(whole)[-1]))
+    records = [[timeless(json.loads(dump(e))) for e in RunFolder.open(run).episodes()] for run in (cut, whole)]
+    assert records[0] == records[1] and len({one["id"] for one in records[0]}) == len(records[0]) > 5
 
 
-def underway(saved: Path, *, timeless: bool = False) -> Any:
+def underway(saved: Path) -> Any:
     """Chains in a checkpoint."""
+    return json.loads((saved / "chains.json").read_text())["chains"]
 
-    def without(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: without(one) for name, one in value.items() if name not in ("start", "end")}
-        return [without(one) for one in value] if isinstance(value, list) else value
 
-    chains = json.loads((saved / "chains.json").read_text())["chains"]
-    return without(chains) if timeless else chains
+def timeless(value: Any) -> Any:
+    """JSON values without what a clock says."""
+    if isinstance(value, dict):
+        return {name: timeless(one) for name, one in value.items() if name not in ("start", "end", "seconds")}
+    return [timeless(one) for one in value] if isinstance(value, list) else value
 
 
 def test_a_step_without_a_finished_group_trains_nothing_and_goes_on(tmp_path):
-    settings = replace(SETTINGS, steps=2, rollout=replace(ROLLOUT, segment=4, problems=1))
+    settings = replace(SETTINGS, steps=2, rollout=replace(ROLLOUT, segment=2, problems=1))
     lines = trained(tmp_path, settings)
     assert [line["groups"] for line in lines] == [0, 0]
     assert [line["live"] for line in lines] == [4, 8]
     assert lines[0]["reward"] is lines[0]["loss"] is lines[0]["age"] is None
-    assert same(weights(tmp_path), load_file(POCKET / "model.safetensors"))
+    assert same(weights(tmp_path), load_file(TINY / "model.safetensors"))
 
 
 def test_torn_chains_end_a_run_with_one_line_and_lose_nothing(tmp_path):
@@ -237,14 +230,14 @@ def test_inputs_and_outputs_fit_the_models_context_together(changes, fits):
             settings.require(1024)
 
 
-def test_a_prompt_style_without_the_roles_is_named(monkeypatch):
-    templates = prompts._templates("pocket")
-    monkeypatch.setattr(prompts, "_templates", lambda style: {k: v for k, v in templates.items() if k != "corrector"})
-    with pytest.raises(UserError, match="prompt style pocket has no template 'corrector'"):
-        SETTINGS.require(1024)
+def test_a_prompt_style_without_the_roles_is_named(tmp_path):
+    short = tmp_path / "short.toml"
+    short.write_text('solver = "{question}"\nverifier = "{question} {solution}"\n')
+    with pytest.raises(UserError, match=r"prompt style .*short\.toml has no template 'corrector'"):
+        replace(SETTINGS, rollout=replace(ROLLOUT, prompts=str(short))).require(1024)
 
 
-RECIPE = "marsrl-arithmetic-mini"
+RECIPE = named("MARSRL")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +245,7 @@ RECIPE = "marsrl-arithmetic-mini"
     [
         ("rollout.group=1", "group is 1"),
         ("rollout.segment=4096", "segment is 4096"),
-        ("rollout.max_tokens=2000", "context of 1024"),
+        ("rollout.max_tokens=2000", "context of 256"),
         ("rollout.strategy=best", "rollout.strategy"),
         ("rollout.schedule=later", "rollout.schedule"),
         ("rollout.prompts=poket", "poket"),
@@ -261,19 +254,18 @@ RECIPE = "marsrl-arithmetic-mini"
     ],
 )
 def test_a_setting_that_cannot_be_is_one_line_before_anything_is_sampled(given, words, tmp_path, capsys):
-    assert words in complaint([RECIPE, "--model", "pocket", "--set", given], tmp_path, capsys)
+    assert words in complaint([RECIPE, "--model", str(TINY), "--set", given], tmp_path, capsys)
 
 
 def test_rows_without_a_reference_are_named(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n{"problem": "2 + 2"}\n')
     given = f"rollout.task=math:{tmp_path / 'rows.jsonl'}"
-    said = complaint([RECIPE, "--model", "pocket", "--set", given], tmp_path, capsys)
+    said = complaint([RECIPE, "--model", str(TINY), "--set", given], tmp_path, capsys)
     assert "rows.jsonl, row 2: it has no answer" in said
 
 
-@pytest.mark.parametrize(("model", "words"), [("pokcet", "did you mean pocket"), ("nowhere/model", "nowhere")])
-def test_a_model_that_is_not_there_is_named(model, words, tmp_path, capsys):
-    assert words in complaint([RECIPE, "--model", model], tmp_path, capsys)
+def test_a_model_that_is_not_there_is_named(tmp_path, capsys):
+    assert "nowhere" in complaint([RECIPE, "--model", "nowhere/model"], tmp_path, capsys)
 
 
 def complaint(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -288,11 +280,11 @@ def complaint(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("roles", ["critic", '["solver","critic"]'])
 def test_unknown_roles_are_one_line(roles, tmp_path, capsys):
     assert "rollout.roles" in complaint(
-        [RECIPE, "--model", "pocket", "--set", f"rollout.roles={roles}"], tmp_path, capsys
+        [RECIPE, "--model", str(TINY), "--set", f"rollout.roles={roles}"], tmp_path, capsys
     )
 
 
 def test_a_sampler_with_a_shorter_context_than_its_model_is_told_before_anything_is_sampled():
-    job = replace(RECIPES[RECIPE], model="pocket", sampler_settings={"max_model_len": 300})
-    with pytest.raises(UserError, match="do not fit the model's context of 300"):
+    job = replace(MARSRL, model=str(TINY), sampler_settings={"max_model_len": 70})
+    with pytest.raises(UserError, match="do not fit the model's context of 70"):
         job.require()

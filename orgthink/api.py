@@ -1,0 +1,235 @@
+"""The Python API: solve a problem, evaluate organizations, train one; each in one line.
+
+`solve`, `evaluate` and `train` work in scripts and in notebooks; `asolve`, `aevaluate` and `atrain` are the same in an
+event loop. What can be named on the command line can be named here, with the same meaning and the same defaults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orgthink.cli.engines import engines
+from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines.engine import Engine
+from orgthink.episode import Episode, Problem, Sampling
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, jobs, require_chance
+from orgthink.evaluation import evaluate as evaluate_plan
+from orgthink.presets import organized, partners
+from orgthink.registry import default
+from orgthink.runtime.agent import Backing, Watcher
+from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.store import RunFolder, plain
+from orgthink.tasks import task_of
+from orgthink.tasks.task import Split
+
+T = TypeVar("T")
+
+ASKED = "asked"
+"""Task of a problem that is given as text: nobody can grade it."""
+
+Roles = Mapping[str, "str | EngineSpec"]
+"""Models of some roles, by role: names as on the command line, or specifications."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an evaluation left."""
+
+    path: Path
+    """The run folder: `orgthink view PATH` shows it, `resume(PATH)` goes on with it."""
+    episodes: list[Episode]
+    """Every attempt, in the order of problems, organizations and samples."""
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Measures with 95 % intervals, by organization: what summary.json holds."""
+        return json.loads((self.path / "summary.json").read_bytes())
+
+
+def solve(problem: str | Problem, organization: str | Organization = "asyncthink", **settings: Any) -> Episode:
+    """`asolve` without an event loop, or beside the one of a notebook."""
+    return _run(asolve(problem, organization, **settings))
+
+
+def evaluate(task: str | None = None, organizations: Sequence[str] = ("asyncthink",), **settings: Any) -> Run:
+    """`aevaluate` without an event loop, or beside the one of a notebook."""
+    return _run(aevaluate(task, organizations, **settings))
+
+
+async def atrain(recipe: str | None = None, **settings: Any) -> Path:
+    """`train` in a thread, beside the event loop."""
+    return await asyncio.to_thread(train, recipe, **settings)
+
+
+async def asolve(
+    problem: str | Problem,
+    organization: str | Organization = "asyncthink",
+    *,
+    model: str | EngineSpec | Engine | None = None,
+    url: str | None = None,
+    tokenizer: str | None = None,
+    roles: Roles | None = None,
+    settings: Mapping[str, Any] | None = None,
+    prompts: str | None = None,
+    capacity: int = 2,
+    max_tokens: int = 512,
+    temperature: float = 1.0,
+    seed: int = 0,
+    limits: Limits | None = None,
+    watch: Watcher | None = None,
+) -> Episode:
+    """One attempt of an organization at a problem; graded, if the problem is a task's.
+
+    `model`, `url` and `tokenizer` mean what `orgthink run` means by them; an engine that is open is used as it is and
+    left open. `settings` are fields of the organization. `limits` stand in place of `capacity` and `max_tokens`.
+    UserError for what cannot be; EngineUnavailable without a server. What fails later is in the episode.
+    """
+    asked = problem if isinstance(problem, Problem) else Problem(id=ASKED, task=ASKED, text=problem)
+    if model is None or isinstance(model, str | EngineSpec):
+        opened, spec = None, _spec(model, url, tokenizer)
+    else:
+        opened, spec = model, EngineSpec()
+    if isinstance(organization, str):
+        one = OrganizationSpec(organization, organized(organization, spec, settings, prompts))
+        how, who = {one.label: one}, one.named(one.label)
+    else:
+        how, who = {}, organization
+    sampling = Sampling(max_tokens, temperature, seed=seed)
+    others = _roles(how, spec, roles, sampling)
+    limits = limits or Limits(capacity, Budget(), max_tokens)
+    require_chance(who, sampling, limits.capacity, others)
+    specs = [role.engine for role in others.values()] + ([] if opened is not None else [spec])
+    async with engines(specs) as found:
+        engine = found[spec] if opened is None else opened
+        backings = {name: Backing(found[role.engine], role.sampling) for name, role in others.items()}
+        episode = await attempt(who, asked, Backing(engine, sampling), roles=backings, limits=limits, watch=watch)
+    task = task_of(asked)
+    return episode if task is None else grade(episode, task)
+
+
+async def aevaluate(
+    task: str | None = None,
+    organizations: Sequence[str] = ("asyncthink",),
+    *,
+    model: str | EngineSpec | None = None,
+    url: str | None = None,
+    tokenizer: str | None = None,
+    roles: Roles | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    prompts: str | None = None,
+    n: int = 100,
+    samples: int = 1,
+    split: Split = "test",
+    capacity: int = 2,
+    max_tokens: int = 512,
+    temperature: float = 1.0,
+    seed: int = 0,
+    limits: Limits | None = None,
+    concurrency: int = 64,
+    out: str | Path | None = None,
+    progress: Callable[[Episode, int], None] = lambda episode, done: None,
+) -> Run:
+    """Let organizations solve `n` problems of a task, `samples` times each; everything goes to a run folder.
+
+    `settings` are fields of the organizations, by name. `out` is a new folder; without it one under runs/. `progress`
+    is called with every episode that ends, and with how many then have. UserError for what cannot be.
+    """
+    name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
+    given = settings or {}
+    named = [OrganizationSpec(one, organized(one, spec, given.get(one), prompts)) for one in organizations]
+    how = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
+    sampling = Sampling(max_tokens, temperature, seed=seed)
+    plan = Evaluation(
+        task=name,
+        organizations=how,
+        n=n,
+        engine=spec,
+        sampling=sampling,
+        roles=_roles(how, spec, roles, sampling),
+        limits=limits or Limits(capacity, Budget(), max_tokens),
+        split=split,
+        seed=seed,
+        samples=samples,
+        concurrency=concurrency,
+    )
+    jobs(plan)  # what cannot be is said before an engine is opened
+    return await _evaluate(plan, Path(out) if out is not None else _dated(name), progress)
+
+
+def train(
+    recipe: str | None = None,
+    *,
+    model: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    report: Callable[[dict[str, Any]], None] = lambda line: None,
+    **options: Any,
+) -> Path:
+    """Train by a recipe; returns the folder of the trained model. Needs the extra `local`.
+
+    `settings` are settings of the recipe by their path, such as `{"rollout.group": 16}`; `options` are fields of its
+    job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder; without it runs/RECIPE. `report` is
+    called with the metrics of each step. UserError for what cannot be.
+    """
+    from orgthink.recipes.registry import RECIPES, Training, adjusted, folder_of, go_on, start
+
+    name = recipe or default("recipe", "a recipe")
+    given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
+    named = {**options, **({} if model is None else {"model": model})}
+    job = adjusted(RECIPES.named(name), named, given)
+    folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
+    return go_on(folder, report)
+
+
+async def _evaluate(plan: Evaluation, out: Path, progress: Callable[[Episode, int], None]) -> Run:
+    async with engines([plan.engine, *(role.engine for role in plan.roles.values())]) as opened:
+        engine = opened[plan.engine]
+        plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
+        folder = RunFolder.create(out, "eval", plan)
+        roles = {name: opened[role.engine] for name, role in plan.roles.items()}
+        return Run(folder.path, await evaluate_plan(plan, engine, folder, roles=roles, progress=progress))
+
+
+def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None) -> EngineSpec:
+    return model if isinstance(model, EngineSpec) else engine_spec(model, url, tokenizer)
+
+
+def _roles(
+    organizations: Mapping[str, OrganizationSpec], spec: EngineSpec, roles: Roles | None, sampling: Sampling
+) -> dict[str, RoleSpec]:
+    """Engines and samplings of roles: those that are given, and those that the organizations' models were made for."""
+    given = {role: _spec(model, None, None) for role, model in (roles or {}).items()}
+    found = {role: RoleSpec(engine, sampling) for role, engine in given.items()}
+    for role, partner in partners(organizations, spec, given).items():
+        engine = given[role] if role in given else engine_spec(partner.model)
+        found[role] = RoleSpec(engine, replace(sampling, max_tokens=partner.max_tokens))
+    return found
+
+
+def _text(value: Any) -> str:
+    """A setting as the command line spells it."""
+    if value is None:
+        return "none"
+    return json.dumps(plain(value)) if isinstance(value, list | tuple | dict) else str(value)
+
+
+def _dated(task: str) -> Path:
+    return Path("runs") / f"{task.partition(':')[0].replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine. Where an event loop runs already, as in a notebook, another thread has its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

@@ -1,0 +1,128 @@
+"""The Python API: one line solves, evaluates or trains, with and without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loopback import loopback, says
+
+import orgthink
+from orgthink import api
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Problem
+from orgthink.errors import UserError
+from orgthink.organizations.sequential import Sequential
+from orgthink.store import RunFolder
+
+PROBLEM = Problem(
+    "sudoku/x", "sudoku", "Solve it.", data={"clues": [[1, 2, 3, 4], [3, 4, 1, 2], [2, 1, 4, 3], [0] * 4]}
+)
+GRID = "<ANSWER>1234\n3412\n2143\n4321</ANSWER>"
+
+FORKING = [
+    Turn(" <FORK-1> 3 * 4 </FORK-1> <JOIN-1>", when="What is"),
+    Turn(" 12 <RETURN> 12 </RETURN>", when="3 * 4"),
+    Turn(" <ANSWER> 12 </ANSWER>", when="What is"),
+]
+
+
+def engine(*turns: str) -> ScriptedEngine:
+    return ScriptedEngine([Turn(f" {text}", seconds=0.0) for text in turns])
+
+
+def test_a_text_is_solved_and_not_graded():
+    episode = orgthink.solve("What is 6 * 7?", "sequential", model=engine("<ANSWER> 42 </ANSWER>"))
+    assert isinstance(episode, Episode) and episode.answer == "42" and episode.grade is None
+
+
+def test_a_problem_of_a_task_is_graded():
+    episode = orgthink.solve(PROBLEM, "sequential", model=engine(GRID))
+    assert episode.grade is not None and episode.grade.all_correct
+
+
+def test_an_organizer_forks():
+    turns = [Turn(turn.says, when=turn.when, seconds=0.0) for turn in FORKING]
+    episode = orgthink.solve("What is 3 * 4?", model=ScriptedEngine(turns))
+    assert [trace.role for trace in episode.traces] == ["organizer", "worker"] and episode.answer == "12"
+
+
+def test_an_organization_may_be_an_object():
+    episode = orgthink.solve("What is 6 * 7?", Sequential(), model=engine("<ANSWER> 42 </ANSWER>"))
+    assert episode.organization == "sequential" and episode.answer == "42"
+
+
+async def test_it_works_where_an_event_loop_runs_already():
+    """As in a notebook: the engine belongs to no loop, the call is a plain one."""
+    assert orgthink.solve("q", "sequential", model=engine("<ANSWER> 1 </ANSWER>")).answer == "1"
+    assert (await orgthink.asolve("q", "sequential", model=engine("<ANSWER> 2 </ANSWER>"))).answer == "2"
+
+
+async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
+    async def fails() -> None:
+        raise UserError("no")
+
+    with pytest.raises(UserError, match="no"):
+        api._run(fails())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: orgthink.solve("q", "asyncthing", model="nowhere"), "unknown model"),
+        (lambda: orgthink.solve("q", "asyncthing", url="http://localhost:9/v1", model="m"), "did you mean asyncthink"),
+        (
+            lambda: orgthink.evaluate("nothing-such", ["sequential"], url="http://localhost:9/v1", model="m"),
+            "unknown task",
+        ),
+        (lambda: orgthink.train("asyncthink-qwen3-moth"), "did you mean asyncthink-qwen3-math"),
+        (lambda: orgthink.train("asyncthink-qwen3-math", settings={"rollout.grop": 3}), "rollout has no 'grop'"),
+    ],
+)
+def test_bad_input_is_one_line(call, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=said) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_an_evaluation_against_a_server_leaves_a_run_folder(tmp_path):
+    async def evaluated():
+        async with loopback(*[says(GRID.replace("\n", " / "))] * 3) as server:
+            out = tmp_path / "run"
+            return await orgthink.aevaluate("sudoku", ["sequential"], url=server.url, n=3, out=out, max_tokens=64)
+
+    run = asyncio.run(evaluated())
+    assert len(run.episodes) == 3 and run.path == tmp_path / "run"
+    assert run.summary["sequential"]["n"] == 3
+    assert [episode.id for episode in RunFolder.open(run.path).episodes()] == [episode.id for episode in run.episodes]
+
+
+def test_everything_public_is_typed_and_documented():
+    for name in orgthink.__all__:
+        thing = getattr(orgthink, name)
+        if callable(thing):
+            assert inspect.getdoc(thing), name
+            assert "return" in inspect.get_annotations(thing) or inspect.isclass(thing), name
+    assert (Path(orgthink.__file__).parent / "py.typed").exists()
+    assert set(orgthink.__all__) <= set(dir(orgthink))
+    with pytest.raises(AttributeError, match="no attribute 'solv'"):
+        _ = orgthink.solv  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    """Not timed: what takes time is what is imported."""
+    heavy = ("torch", "transformers", "numpy", "pydantic", "tyro", "rich", "httpx2")
+    code = f"import orgthink, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_endpoint_needs_no_torch():
+    code = "import orgthink, sys; orgthink.solve; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

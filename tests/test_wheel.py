@@ -1,0 +1,96 @@
+"""The wheels in clean environments, without make: what `pip install` brings, and the README's quickstarts in them.
+
+Needs a package index (`make test-wheel`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from loopback import loopback, says
+
+ROOT = Path(__file__).parent.parent
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+TORCH = "torch==2.13.0"
+"""The version of `make setup`, whose build for CPUs is at hand."""
+HEAVY = re.compile(r"torch|transformers|vllm|tokenizers|nvidia|cuda|triton", re.IGNORECASE)
+
+pytestmark = pytest.mark.wheel
+
+
+class Environment:
+    """A virtual environment with nothing in it."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        self.folder, self.python = folder, str(folder / "bin" / "python")
+
+    def run(self, *command: str) -> str:
+        """Its output. The environment sees nothing of the checkout, nor of the one that runs the tests."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OPENAI"))}
+        done = subprocess.run(command, cwd=self.folder, env=clean, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def install(self, *what: str) -> None:
+        self.run(self.python, "-m", "pip", "install", "--quiet", *what)
+
+    def packages(self) -> set[str]:
+        return {one["name"] for one in json.loads(self.run(self.python, "-m", "pip", "list", "--format", "json"))}
+
+
+def wheel(folder: Path, out: Path) -> str:
+    """The path of the wheel of a package in this checkout."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    (file,) = out.glob("*.whl")
+    return str(file)
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """The URL of a server that answers one request, on an event loop of its own."""
+    ready, url, over = threading.Event(), list[str](), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()
+
+    async def serve() -> None:
+        async with loopback(says("<ANSWER> 2027 and 2029 </ANSWER>")) as one:
+            url.append(one.url)
+            over.append((asyncio.get_running_loop(), asyncio.Event()))
+            ready.set()
+            await over[0][1].wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    ready.wait(10)
+    yield url[0]
+    loop, event = over[0]
+    loop.call_soon_threadsafe(event.set)
+    thread.join(10)
+
+
+def test_the_wheel_alone_serves_who_has_an_endpoint(tmp_path: Path, server: str) -> None:
+    environment = Environment(tmp_path / "env")
+    environment.install(wheel(ROOT, tmp_path / "core"))
+    assert not [name for name in environment.packages() if HEAVY.search(name)]
+    code = BLOCKS[0].replace("http://localhost:8000/v1", server)
+    assert code != BLOCKS[0]
+    assert "2027 and 2029" in environment.run(environment.python, "-c", code)
+    assert "asyncthink" in environment.run(str(tmp_path / "env" / "bin" / "orgthink"), "run", "--help")
+
+
+def test_the_pocket_wheel_brings_models_that_work(tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "env")
+    environment.install(TORCH)
+    environment.install(wheel(ROOT, tmp_path / "core") + "[local]", wheel(ROOT / "pocket", tmp_path / "pocket"))
+    out = environment.run(environment.python, "-c", BLOCKS[1])
+    assert "correct: 4 of 4" in out and "critical path" in out
