@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import orgthink.cli.engines
+import orgthink.engines.opening
 import pytest
 from rule_engine import Rule, RuleEngine, countdown, failing
 
@@ -30,7 +30,7 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
         async def open_engine(spec: EngineSpec) -> RuleEngine:
             return engine
 
-        monkeypatch.setattr(orgthink.cli.engines, "open_engine", open_engine)
+        monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
         return engine
 
     return use
