@@ -101,9 +101,11 @@ class Agent:
         self._start, self.cost = trace.start, trace.cost
         if self.decodes:
             self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
-            self.stop, self.cancel, self.error = trace.stop, trace.cancel, trace.error
+            self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
+            self.error, self.error_kind = trace.error, trace.error_kind
             if self.stop is not StopReason.LENGTH:
-                self.result = Result(trace.returned or "", trace.status, trace.agent, trace.error)
+                said = trace.returned or ""
+                self.result = Result(said, trace.status, trace.agent, trace.error, trace.error_kind)
 
     @property
     def decodes(self) -> bool:
@@ -340,8 +342,8 @@ class Agent:
             self.stop = self.stop or stop if stop is StopReason.DONE else stop
             result = result_of(returned, self.stop)
             if result.error is not None:
-                self.error, self.error_kind = result.error, ErrorKind.TOOL
-            self.result = replace(result, source=self.id, error=self.error)
+                self.error, self.error_kind = result.error, result.error_kind or ErrorKind.TOOL
+            self.result = replace(result, source=self.id, error=self.error, error_kind=self.error_kind)
             self._end = self._clock()
             self._watch("end", self, result.status)
 
