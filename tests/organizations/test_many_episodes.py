@@ -46,8 +46,8 @@ class Programs:
         self.sandboxes = {
             "#real": Bubblewrap(seconds=120),
             "#endless": Bubblewrap(seconds=0.5),
-            "#late": Bubblewrap(seconds=600, at_once=3),
-            "#held": Bubblewrap(seconds=600, at_once=3),
+            "#late": Bubblewrap(seconds=600, max_parallel=3),
+            "#held": Bubblewrap(seconds=600, max_parallel=3),
         }
 
     async def run(self, code: str) -> Result:
