@@ -54,7 +54,7 @@ class ParaManager:
     prompts: str = "paper"
     """Prompt style."""
     pool: Mapping[str, str] = field(default_factory=dict)
-    """Models that agents can be asked for, the default first: the name of an engine, and its description for the manager."""
+    """Models that agents may have, the default first: the name of an engine, and its description for the manager."""
     aliases: bool = False
     """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
     by their descriptions."""
