@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := .venv-core
 VLLM := .venv-vllm
 VERL := .venv-verl
 TRL := .venv-trl
@@ -14,15 +15,18 @@ TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url ht
 export OMP_WAIT_POLICY ?= passive
 export HF_HUB_OFFLINE ?= 1
 
+# Instruction sets that every x86 processor has: PyTorch's own kernels, MKL's (two names: one is Intel's alone), oneDNN's.
+OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(VENV)/.ready  ## the virtual environment
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml pocket/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "orgthink needs Python 3.11 or newer: make PYTHON=python3.11 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
@@ -39,8 +43,24 @@ sandbox:  ## bubblewrap, in which the code of models runs
 	       && apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null; } \
 	  || { echo "needs bubblewrap: apt-get install bubblewrap" >&2; exit 1; }
 
-test: setup sandbox  ## the tests that need nothing else
+test: setup sandbox  ## the tests that need nothing else: of the core, of the pocket package, of the experiments
 	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+$(CORE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/pip install --quiet torch==2.13.0
+	$(CORE)/bin/pip install --quiet -e ".[local,dev]"
+	touch $@
+
+test-core: $(CORE)/.ready sandbox  ## the core's tests, where the pocket package is not installed
+	! $(CORE)/bin/python -c 'import orgthink_pocket' 2>/dev/null
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests
+
+test-wheel: setup  ## the wheels in clean environments: what they install, and the README's quickstarts
+	$(BIN)/pytest -m wheel tests/test_wheel.py
+
+test-isa: setup  ## the tests of floating-point computations, without the wide registers of this processor
+	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
 
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check
@@ -54,13 +74,13 @@ pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
 
 results-asyncthink: setup  ## the paper's tables and figures: trains what is missing (hours), evaluates, writes them
-	$(BIN)/python -m recipes.asyncthink.results
+	$(BIN)/python -m experiments.asyncthink.results
 
 results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
-	$(BIN)/python -m recipes.marsrl.results
+	$(BIN)/python -m experiments.marsrl.results
 
 results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
-	$(BIN)/python -m recipes.paramanager.results
+	$(BIN)/python -m experiments.paramanager.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
@@ -83,10 +103,12 @@ $(VERL)/.ready: pyproject.toml requirements/verl.txt
 	touch $@
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
+VERL_TEST := OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
+VERL_TESTS := tests/scale pocket/tests/scale tests/training/test_verl_parity.py experiments/tests/test_cluster_scripts.py
+
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
-	OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 \
-	  $(VERL)/bin/python -m pytest -m verl tests/scale pocket/tests/scale tests/training/test_verl_parity.py \
-	  experiments/tests/test_cluster_scripts.py
+	$(VERL_TEST) $(VERL)/bin/python -m pytest -m verl $(VERL_TESTS)
+	$(VERL_TEST) $(OTHER_ISA) $(VERL)/bin/python -m pytest -m "verl and numerical" $(VERL_TESTS)
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 
@@ -107,5 +129,9 @@ test-browser: setup  ## the page in a real headless Chromium
 	$(BIN)/pip install --quiet -e ".[browser]"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser
 
+docs: setup  ## the documentation as a site in site/: every link is checked, and pages load nothing from elsewhere
+	$(BIN)/pip install --quiet -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## remove environments and caches, keep runs
-	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis site

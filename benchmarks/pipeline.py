@@ -20,15 +20,14 @@ from orgthink_pocket.shipped import MODELS
 from benchmarks import pipeline_simulation
 from benchmarks.report import Line
 from orgthink.engines.local.engine import LocalEngine
+from orgthink.episode import Episode
 from orgthink.measure.estimate import Estimate, average
 from orgthink.recipes.jobs import Mars
 from orgthink.recipes.registry import RECIPES, Training, start
-from orgthink.tasks import task_named
 from orgthink.training.embedded import SLOTS, embedded
-from orgthink.training.marsrl.chain import Chain, Rules
-from orgthink.training.marsrl.schedule import Work
-from orgthink.training.marsrl.streams import ROLES, STREAMS, last_stage
-from orgthink.training.rl import train_policy
+from orgthink.training.marsrl.chain import groups_of
+from orgthink.training.marsrl.streams import ROLES, STREAMS
+from orgthink.training.rl import Clock, train_policy
 
 COLD_STARTS = Path("runs/pocket-roles/checkpoints")
 SHIPPED = MODELS / "pocket-roles"
@@ -242,22 +241,15 @@ def shown(values: Sequence[float | None]) -> str:
 async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.Lengths]:
     """Lengths of chains' outputs, as the model writes them."""
     settings = replace(SETTINGS[0], whole=problems).job(True, model, 0).settings
-    plan = settings.rollout
-    task, last = task_named(plan.task), last_stage(plan.roles)
-    rules = Rules(task, plan.prompts, plan.group, plan.take, plan.strategy, last, settings.reward, settings.seed)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
-    work = Work(engine, rules, plan.lengths, plan.max_input)
-
-    async def grow(chain: Chain) -> pipeline_simulation.Lengths:
-        stages = []
-        after: Chain | None = chain
-        while after is not None:
-            after = await work.stretch(after)
-            stages.append([[member.trace.steps for member in group.members] for group in after.groups])
-            after = work.advance(after)
-        return stages
-
-    begun = [rules.begin(i, problem) for i, problem in zip(range(problems), task.problems("train", 0), strict=False)]
-    chains = list(await asyncio.gather(*map(grow, begun)))
+    batch = await settings.source().collect(engine, 0, Clock())
     await engine.aclose()
-    return chains
+    return [_lengths(episode) for episode in batch.episodes]
+
+
+def _lengths(chain: Episode) -> pipeline_simulation.Lengths:
+    """By stage, group and member."""
+    stages: dict[str, list[list[int]]] = {}
+    for group in groups_of(chain.traces):
+        stages.setdefault(group.stream, []).append([trace.steps for trace in group.outputs])
+    return list(stages.values())

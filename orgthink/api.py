@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orgthink.cli.engines import engines
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
+from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, jobs, require_chance
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_chance, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
-from orgthink.measure.summary import summarise
 from orgthink.presets import organized, partners
 from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
@@ -52,7 +51,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """Measures with 95 % intervals, by organization: what summary.json holds."""
-        return summarise(self.episodes)
+        return json.loads((self.path / "summary.json").read_bytes())
 
 
 def solve(problem: str | Problem, organization: str | Organization = "asyncthink", **settings: Any) -> Episode:
@@ -94,24 +93,24 @@ async def asolve(
     UserError for what cannot be; EngineUnavailable without a server. What fails later is in the episode.
     """
     asked = problem if isinstance(problem, Problem) else Problem(id=ASKED, task=ASKED, text=problem)
+    given: dict[EngineSpec, Engine] = {}
     if model is None or isinstance(model, str | EngineSpec):
-        opened, spec = None, _spec(model, url, tokenizer)
+        spec = _spec(model, url, tokenizer)
     else:
-        opened, spec = model, EngineSpec()
+        given[spec := EngineSpec()] = model
     if isinstance(organization, str):
-        how = {organization: OrganizationSpec(organization, organized(organization, spec, settings, prompts))}
-        who = how[organization].named(organization)
+        one = OrganizationSpec(organization, organized(organization, spec, settings, prompts))
+        how, who = {one.label: one}, one.named(one.label)
     else:
         how, who = {}, organization
     sampling = Sampling(max_tokens, temperature, seed=seed)
     others = _roles(how, spec, roles, sampling)
     limits = limits or Limits(capacity, Budget(), max_tokens)
     require_chance(who, sampling, limits.capacity, others)
-    specs = [role.engine for role in others.values()] + ([] if opened is not None else [spec])
-    async with engines(specs) as found:
-        engine = found[spec] if opened is None else opened
-        backings = {name: Backing(found[role.engine], role.sampling) for name, role in others.items()}
-        episode = await attempt(who, asked, Backing(engine, sampling), roles=backings, limits=limits, watch=watch)
+    async with Engines(given) as engines:
+        own = Backing(await engines.get(spec), sampling)
+        backings = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
+        episode = await attempt(who, asked, own, roles=backings, limits=limits, watch=watch)
     task = task_of(asked)
     return episode if task is None else grade(episode, task)
 
@@ -145,8 +144,8 @@ async def aevaluate(
     """
     name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
     given = settings or {}
-    how = {one: OrganizationSpec(one, organized(one, spec, given.get(one), prompts)) for one in organizations}
-    how = {label: replace(one, settings=plain(one.named(label))) for label, one in how.items()}
+    named = [OrganizationSpec(one, organized(one, spec, given.get(one), prompts)) for one in organizations]
+    how = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
     sampling = Sampling(max_tokens, temperature, seed=seed)
     plan = Evaluation(
         task=name,
@@ -161,8 +160,11 @@ async def aevaluate(
         samples=samples,
         concurrency=concurrency,
     )
-    jobs(plan)  # what cannot be is said before an engine is opened
-    return await _evaluate(plan, Path(out) if out is not None else _dated(name), progress)
+    resolved = resolve(plan)  # what cannot be is said before an engine is opened
+    async with Engines() as engines:
+        resolved = await resolved.opened(engines)
+        folder = RunFolder.create(Path(out) if out is not None else _dated(name), "eval", resolved.plan)
+        return Run(folder.path, await evaluate_plan(resolved, engines, folder, progress=progress))
 
 
 def train(
@@ -180,23 +182,14 @@ def train(
     job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder; without it runs/RECIPE. `report` is
     called with the metrics of each step. UserError for what cannot be.
     """
-    from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
+    from orgthink.recipes.registry import RECIPES, Training, adjusted, folder_of, go_on, start
 
     name = recipe or default("recipe", "a recipe")
     given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
     job = adjusted(RECIPES.named(name), named, given)
-    folder = start(Training(name, job), Path(out) if out is not None else Path("runs") / name)
+    folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
     return go_on(folder, report)
-
-
-async def _evaluate(plan: Evaluation, out: Path, progress: Callable[[Episode, int], None]) -> Run:
-    async with engines([plan.engine, *(role.engine for role in plan.roles.values())]) as opened:
-        engine = opened[plan.engine]
-        plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
-        folder = RunFolder.create(out, "eval", plan)
-        roles = {name: opened[role.engine] for name, role in plan.roles.items()}
-        return Run(folder.path, await evaluate_plan(plan, engine, folder, roles=roles, progress=progress))
 
 
 def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None) -> EngineSpec:

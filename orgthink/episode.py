@@ -7,9 +7,11 @@ validated where they are read (`orgthink.store`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from orgthink.errors import ErrorKind
 
 SCHEMA_VERSION = 2
 """Raised when a stored episode changes its shape; `store` refuses others."""
@@ -163,6 +165,18 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Exhausted:
+    """A budget that ran out."""
+
+    budget: str
+    """`tokens`, `turns`, `cost`, `forks` or `depth`."""
+    value: float
+    """How much of it was used."""
+    limit: float
+    """How much was allowed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """What one agent saw and did."""
 
@@ -185,7 +199,11 @@ class Trace:
     cancel: CancelSource | None = None
     """Who cancelled it, if it was."""
     error: str | None = None
-    """One line, if its engine or tool failed."""
+    """One line, if its engine or tool failed, or a budget forbade a fork."""
+    error_kind: ErrorKind | None = None
+    """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
+    exhausted: Exhausted | None = None
+    """The budget that ended it or forbade it a fork, if one did; `None` in records from before it was stored."""
     model: str | None = None
     """Model that decoded it; `None` for code and tools."""
     start: float = 0.0
@@ -275,7 +293,7 @@ class Episode:
     """One attempt at one problem: a tree of traces, joined by forks and joins."""
 
     id: str
-    """`problem|organization|sample`."""
+    """`problem|organization|sample`, and of a training's `problem|organization|sample|step`."""
     problem: Problem
     """What was asked."""
     organization: str
@@ -298,8 +316,12 @@ class Episode:
     """Who cancelled it, if it was."""
     error: str | None = None
     """One line, if the organization could not go on."""
+    error_kind: ErrorKind | None = None
+    """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
     seconds: float = 0.0
     """Wall clock, or virtual seconds on the scripted engine."""
+    step: int | None = None
+    """Step of the training that used it, counted from 1; `None` outside of one."""
     schema_version: int = SCHEMA_VERSION
     """Of this record."""
 
@@ -313,3 +335,7 @@ class Episode:
             if trace.agent == agent:
                 return trace
         raise KeyError(agent)
+
+    def of_step(self, step: int) -> Episode:
+        """As the record of a training's step, counted from 1, holds it."""
+        return replace(self, id=f"{self.id}|{step}", step=step)

@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from orgthink.episode import (
     SCHEMA_VERSION,
     Edge,
     Episode,
+    Exhausted,
     FormatFault,
     Grade,
     Message,
@@ -34,9 +35,9 @@ from orgthink.episode import (
     Span,
     Trace,
 )
-from orgthink.errors import UserError
+from orgthink.errors import UserError, pick
 from orgthink.provenance import provenance
-from orgthink.registry import Registry
+from orgthink.registry import Registry, absolute
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -48,7 +49,7 @@ READABLE = (1, SCHEMA_VERSION)
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
-_RECORD = (Message, Sampling, Span, Edge, Trace, Problem, Grade, FormatFault, Episode)
+_RECORD = (Message, Sampling, Span, Edge, Exhausted, Trace, Problem, Grade, FormatFault, Episode)
 
 
 class RunFolder:
@@ -67,7 +68,8 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
-        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": plain(settings)}
+        known = absolute(plain(settings))  # it is read from wherever it is resumed
+        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         folder = cls(path, config)
         folder.write_json("config.json", config)
         folder.episodes_file.touch()
@@ -107,14 +109,15 @@ class RunFolder:
         return (line.episode for line in _lines(self.episodes_file))
 
     @contextmanager
-    def journal(self, redo: Callable[[Episode], bool] = lambda episode: False) -> Iterator[Journal]:
+    def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
         """Open the run for appending; only one process may. Cuts off a torn last line.
 
-        Episodes that `redo` names move to failed.jsonl, so that they can be done again.
+        Episodes that `redo` names move to failed.jsonl, so that they can be done again. `None`: episodes are not read,
+        for who rewinds them.
         """
         with (self.path / "config.json").open("rb") as locked:
             _lock(locked, self.path)
-            kept = self._settle(redo)
+            kept = [] if redo is None else self._settle(redo)
             with _appending(self.episodes_file) as file, _appending(self.path / "metrics.jsonl") as metrics:
                 yield Journal(kept, file, metrics)
 
@@ -148,20 +151,29 @@ class Journal:
         """What was in it when it was opened."""
         self._file, self._metrics = file, metrics
 
-    def append(self, episode: Episode) -> None:
-        """Add an episode; when this returns it is on the disk. Nothing is added, and OSError raised, if it does not
-        fit; ValueError if it could not be read again: a log-probability that is no number, say."""
-        line = dump(episode)
-        try:
-            load(line)
-        except ValueError as error:
-            raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
-        _append(self._file, line)
+    def append(self, *episodes: Episode) -> None:
+        """Add episodes; when this returns all of them are on the disk. Nothing is added, and OSError raised, if they do
+        not fit; ValueError if one could not be read again: a log-probability that is no number, say."""
+        lines = []
+        for episode in episodes:
+            lines.append(dump(episode))
+            try:
+                load(lines[-1])
+            except ValueError as error:
+                raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
+        _append(self._file, b"".join(lines))
 
-    def rewind(self, lines: int) -> None:
-        """Leave only so many lines of metrics.jsonl, all at once."""
+    @property
+    def size(self) -> int:
+        """Bytes of episodes.jsonl."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def rewind(self, lines: int, size: int | None = None) -> None:
+        """Leave only so many lines of metrics.jsonl, and bytes of episodes.jsonl; `None`: all of those."""
         kept = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
         self._metrics.truncate(sum(len(line) for line in kept if line.endswith(b"\n")))
+        if size is not None:
+            self._file.truncate(min(size, self.size))
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
@@ -190,10 +202,11 @@ def load(line: bytes) -> Episode:
 
 def dump(episode: Episode) -> bytes:
     """The line of an episode, with its newline. Half a surrogate pair, which JSON cannot hold, becomes `?`."""
+    unset = {"step"} if episode.step is None else None
     try:
-        return _adapter(Episode).dump_json(episode) + b"\n"
+        return _adapter(Episode).dump_json(episode, exclude=unset) + b"\n"
     except ValueError:
-        record = _adapter(Episode).dump_python(episode)
+        record = _adapter(Episode).dump_python(episode, exclude=unset)
         return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
@@ -210,23 +223,52 @@ def typed(cls: type[T], data: Any, source: object) -> T:
         raise UserError(f"{source}: {_first(error)}") from error
 
 
-def class_by_kind(registry: Registry[Any], first: str | None = None) -> Any:
-    """The annotation of a field that holds a dataclass of any class in a registry: in JSON its `kind` names the class.
+@dataclass(frozen=True, slots=True)
+class ByKind:
+    """Marks a field that holds a dataclass of any class in a registry: in JSON its `kind` names the class."""
 
-    `first` is the kind of values that do not say theirs: files from when there was only one.
-    """
+    registry: Registry[Any]
+    """Whose classes."""
+    first: str | None = None
+    """Kind of values that do not say theirs: files from when there was only one."""
+
+    def class_of(self, value: Mapping[str, Any]) -> type:
+        """The class of JSON values; UserError if there is none."""
+        return self.registry.named(str(value.get("kind", self.first)))
+
+    def read(self, value: Any) -> Any:
+        """The object of JSON values, of which a name alone may be given. UserError for what it does not have."""
+        value = {"kind": value} if isinstance(value, str) else value
+        if not isinstance(value, Mapping):
+            raise ValueError(f"name a {self.registry.kind}, or give its settings and its kind")
+        cls, given = self.class_of(value), {name: each for name, each in value.items() if name != "kind"}
+        for name in given:
+            pick(f"setting of the {self.registry.kind}", name, {field.name: None for field in fields(cls)})
+        return _adapter(cls).validate_python(given)
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """JSON values of an object."""
+        return {"kind": self.registry.name_of(type(value)), **_adapter(type(value)).dump_python(value, mode="json")}
+
+
+def class_by_kind(registry: Registry[Any], first: str | None = None) -> Any:
+    """The annotation of a field that holds a dataclass of any class in a registry, as `ByKind` says."""
     from pydantic import PlainSerializer, PlainValidator
 
-    def read(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        cls = registry.named(str(value.get("kind", first)))
-        return _adapter(cls).validate_python({name: value[name] for name in value if name != "kind"})
+    kind = ByKind(registry, first)
+    return Annotated[Any, kind, PlainValidator(kind.read), PlainSerializer(kind.write)]
 
-    def write(value: Any) -> dict[str, Any]:
-        return {"kind": registry.name_of(type(value)), **_adapter(type(value)).dump_python(value, mode="json")}
 
-    return Annotated[Any, PlainValidator(read), PlainSerializer(write)]
+def moved(settings: Any, places: Mapping[str, str]) -> Any:
+    """JSON values of settings with those that go by a former name put where they belong: name → `part.name`."""
+    if not (isinstance(settings, Mapping) and places.keys() & settings.keys()):
+        return settings
+    found = {name: value for name, value in settings.items() if name not in places}
+    for former, place in places.items():
+        if former in settings:
+            part, _, name = place.partition(".")
+            found[part] = {**found.get(part, {}), name: settings[former]}
+    return found
 
 
 def episode_schema() -> dict[str, Any]:

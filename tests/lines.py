@@ -1,4 +1,4 @@
-"""Counts lines of code by room: `python tests/lines.py`.
+"""Counts lines of code by room: `python tests/lines.py`; with `--write` the table goes into AGENTS.md.
 
 A line is a logical one: a statement, however long it is when it is written out. Blank lines, comments and docstrings do
 not count. What needs a cluster (`scale/`) is no part of the core.
@@ -7,6 +7,8 @@ not count. What needs a cluster (`scale/`) is no part of the core.
 from __future__ import annotations
 
 import io
+import re
+import sys
 import tokenize
 from collections import Counter
 from collections.abc import Mapping
@@ -42,12 +44,27 @@ def rooms(root: Path = ROOT) -> Mapping[str, int]:
     counts: Counter[str] = Counter()
     for file in root.rglob("*.py"):
         if room(file, root) != "scale":
-            counts[room(file, root)] += logical_lines(file.read_text(encoding="utf-8"))
+            counts[room(file, root)] += _lines(file)
     return dict(counts.most_common())
 
 
+def table(root: Path = ROOT) -> str:
+    """The rooms of the core with their shares, and what is counted apart, in Markdown."""
+    found, beside = rooms(root), (root / "scale", *(root.parent / name for name in ("pocket", "experiments", "tests")))
+    core = sum(found.values())
+    apart = {folder.name: sum(map(_lines, folder.rglob("*.py"))) for folder in beside}
+    rows = [f"| `{name}` | {lines:,} | {lines / core:.0%} |" for name, lines in found.items()]
+    rows += [f"| **core** | **{core:,}** | |", *(f"| `{name}` | {lines:,} | apart |" for name, lines in apart.items())]
+    return "\n".join(["| room | lines | share |", "|---|--:|--:|", *rows])
+
+
+def _lines(file: Path) -> int:
+    return logical_lines(file.read_text(encoding="utf-8"))
+
+
 if __name__ == "__main__":
-    found = rooms()
-    for name, lines in found.items():
-        print(f"{lines:7,}  {name}")
-    print(f"{sum(found.values()):7,}  the core")
+    print(table())
+    if sys.argv[1:] == ["--write"]:
+        page = ROOT.parent / "AGENTS.md"
+        between = re.compile(r"(?<=<!-- lines -->\n\n).*?(?=\n\n<!-- /lines -->)", re.DOTALL)
+        page.write_text(between.sub(table(), page.read_text(encoding="utf-8")), encoding="utf-8")

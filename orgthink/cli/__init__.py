@@ -8,10 +8,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
+from orgthink.cli.interruption import INTERRUPTED
 from orgthink.threads import set_threads
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +41,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.eval import Eval
     from orgthink.cli.export import Export
     from orgthink.cli.measure import Measure
+    from orgthink.cli.names import List
     from orgthink.cli.run import Run
     from orgthink.cli.size import Size
     from orgthink.cli.synth import Synth
@@ -60,10 +59,13 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "export": Export,
         "measure": Measure,
         "view": View,
-        **COMMANDS,
+        "list": List,
     }
-    if argv[:1] == ["demo"] and "demo" not in verbs:
+    first = next(iter(argv), "--help")
+    if first == "demo" and first not in COMMANDS:
         raise UserError(DEMO)
+    if first not in verbs:  # a command that cannot be loaded is in nobody else's way
+        verbs |= {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -62,22 +62,19 @@ class Rows:
 
     def __call__(self) -> int:
         try:
-            from orgthink.interchange.recorded import recorded_rows
             from orgthink.interchange.targets import TARGETS, Conditions
             from orgthink.recipes import registry as recipes
-            from orgthink.recipes.jobs import Policy
         except ModuleNotFoundError as error:
             raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
         if self.version < 0:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():
             job = recipes.adjusted(recipes.RECIPES.named(self.recipe), {}, self.set)
-        if not isinstance(job, Policy):
+        if not hasattr(job, "recorded"):
             raise UserError(
-                f"{self.recipe} makes no rows of whole episodes: name a recipe of AsyncThink or ParaManager"
+                f"{self.recipe} makes no rows of whole episodes: name one of reinforcement learning on them"
             )
-        folder = RunFolder.open(self.run)
-        rows = recorded_rows(folder, job.settings)
+        rows = job.recorded(RunFolder.open(self.run))
         items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())

@@ -130,7 +130,10 @@ class Options:
         own = own or {}
         classes: dict[str, str] = {}
         for given in named:
-            label, name = pair(given, "--organizations", "LABEL=NAME") if "=" in given else (given, given)
+            if "=" in given:
+                label, name = pair(given, "--organizations", "LABEL=NAME")
+            else:
+                label, name = OrganizationSpec(given).label, given
             if label in classes:
                 raise UserError(f"organization {label} is named twice: give one another label, as in again={name}")
             pick("organization", name, ORGANIZATIONS)

@@ -19,7 +19,7 @@ from orgthink.store import RunFolder, require_vacant
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job, Report
     from orgthink.recipes.registry import Training
-    from orgthink.scale.verl.launch import Placement
+    from orgthink.scale.verl.placement import Placement
     from orgthink.training.rl import Optimization
     from orgthink.training.sft import SftSettings
 
@@ -79,7 +79,7 @@ class Train:
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),
-                self.out or Path("runs") / _folder_name(self.named_recipe),
+                self.out or recipes.folder_of(self.named_recipe),
             )
             if self.dry_run:
                 return _look_ahead(training, path)
@@ -99,7 +99,7 @@ class Train:
         return self.recipe or default("recipe", "RECIPE")
 
     def _cluster(self) -> Placement:
-        from orgthink.scale.verl.launch import placement_of
+        from orgthink.scale.verl.placement import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 
@@ -126,11 +126,6 @@ class Train:
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,
         }
-
-
-def _folder_name(recipe: str) -> str:
-    """A folder's name for a recipe that may be `file.py:Name`."""
-    return recipe.rpartition("/")[2].replace(":", "-")
 
 
 def _look_ahead(training: Training, path: Path) -> int:

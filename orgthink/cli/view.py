@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +12,10 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.table import conditions
 from orgthink.episode import Episode
-from orgthink.errors import pick
-from orgthink.evaluation import Evaluation, in_order
+from orgthink.errors import UserError, pick
+from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
+from orgthink.registry import registered_only
 from orgthink.store import RunFolder, write_whole
 
 
@@ -31,6 +33,10 @@ class View:
     """Id of the only episode to show; without it all are."""
 
     def __call__(self) -> int:
+        with registered_only():  # whoever made the folder, none of their code is run
+            return self._view()
+
+    def _view(self) -> int:
         folder = RunFolder.open(self.folder)
         episodes = list(folder.episodes())
         if self.episode is not None:
@@ -45,11 +51,12 @@ class View:
 
 
 def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:
-    """Write the page of a run's episodes, and return where it is."""
+    """Write the page of a run's episodes, in the order of its plan as far as that is known, and return where it is."""
     from orgthink.view import render
 
     if folder.config["kind"] == "eval":
-        episodes = in_order(folder.settings("eval", Evaluation), episodes)
+        with suppress(UserError):  # a task or an organization that is not installed here
+            episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode())

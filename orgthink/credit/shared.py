@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Literal
+
+from orgthink.credit import EpisodeCredit
 
 Normalise = Literal["std", "none"]
 """Whether advantages are divided by the group's standard deviation."""
@@ -54,3 +57,20 @@ def credit(
             raise ValueError(f"group {name}: {error}") from error
         found |= zip(rewards, of_group, strict=True) if of_group is not None else ()
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCredit(EpisodeCredit):
+    """Reward minus the mean of its group, shared by all tokens that were sampled in the episode."""
+
+    normalise: Normalise = "std"
+    """Whether advantages are divided by their group's standard deviation."""
+    delta: float = 0.0
+    """δ, added to that standard deviation (Eq. 19 of ParaManager)."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delta < math.inf:
+            raise ValueError(f"delta is {self.delta}: it must be a number from 0 on")
+
+    def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        return credit(groups, self.normalise, delta=self.delta)

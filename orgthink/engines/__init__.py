@@ -3,6 +3,7 @@
 NAME            a model that an installed package ships, on the local engine
 FOLDER          a Hugging Face model folder, on the local engine
 vllm:FOLDER     the same on vLLM, in this process
+ENGINE:REST     whatever an engine of an installed package makes of the rest; `file.py:open:REST` is one as well
 NAME            with a URL: whatever the server there calls by that name
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,10 +19,20 @@ from typing import Any
 
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, user_input
-from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference
+from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
 
 MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
 """Folders of the models that installed packages ship, by name."""
+
+ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
+    "engine", "orgthink.engines", {"local": "orgthink.engines:open_local", "vllm": "orgthink.engines:open_vllm"}
+)
+"""Engines of this process: `await open(rest, threaded=…)` with what stands behind the name and its colon. UserError for
+what cannot be opened. If they sample for training, they are `Updatable` and get the model's folder and the recipe's
+`sampler_settings`."""
+
+OF_FOLDERS = ("local", "vllm")
+"""Engines that open model folders and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +40,27 @@ class EngineSpec:
     """Which engine, as a run folder remembers it. `engine_spec` makes one that is sure to mean something."""
 
     model: str | None = None
-    """A shipped model, a folder, `vllm:` and one of these, or a server's name for one; `None`: its only one."""
+    """A shipped model, a folder, an engine's name before one of these or what else it opens, or a server's name for a
+    model; `None`: its only one."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     tokenizer: str | None = None
     """Model folder whose tokenizer lets ids go to the server and come back."""
 
     @property
+    def engine(self) -> str | None:
+        """Which engine of this process; `None`: a server's."""
+        return None if self.url is not None else _divided(self.model or "")[0]
+
+    @property
     def folder(self) -> Path | None:
         """Where the model's files lie on this machine; `None` if they do not."""
         if self.url is not None:
             return None if self.tokenizer is None else Path(self.tokenizer)
-        name = (self.model or "").removeprefix("vllm:")
-        return MODELS[name] if _is_shipped(name) else Path(name)
+        engine, rest = _divided(self.model or "")
+        if _is_shipped(rest):
+            return MODELS[rest]
+        return Path(rest) if engine in OF_FOLDERS or (rest and Path(rest).is_dir()) else None
 
     @property
     def made_for(self) -> dict[str, Any]:
@@ -55,6 +75,8 @@ class EngineSpec:
             raise UserError(f"{file} cannot be read: {error}") from error
         if not isinstance(said, dict):
             raise UserError(f'{file} holds no JSON object, such as {{"prompts": "paper"}}')
+        if code := next(references(said), None):
+            raise UserError(f"{file} names code, {code}: a model may name what is installed, and nothing else")
         return said
 
     @property
@@ -70,7 +92,8 @@ def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str
     """
     if tokenizer is not None:
         tokenizer = str(_folder(tokenizer))
-    here = model is not None and (model.startswith("vllm:") or _is_shipped(model) or Path(model).is_dir())
+    engine, rest = _divided(model or "")
+    here = model is not None and (engine != "local" or rest != model or _is_shipped(rest) or Path(rest).is_dir())
     unnamed = model is None and "model" in DEFAULTS
     url = url or (None if here or unnamed else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
@@ -78,8 +101,16 @@ def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str
     if tokenizer is not None:
         raise UserError("--tokenizer goes with a server's --url: a model folder has its own")
     name = default("model", "--model MODEL, or a server's --url") if model is None else model
-    prefix = "vllm:" if name.startswith("vllm:") else ""
-    return EngineSpec(prefix + _known(name.removeprefix("vllm:")))
+    engine, rest = _divided(name)
+    if engine not in OF_FOLDERS:
+        return EngineSpec(name)
+    return EngineSpec(_known(rest) if engine == "local" else f"{engine}:{_known(rest)}")
+
+
+def _divided(model: str) -> tuple[str, str]:
+    """The engine that a model names, the local one if it names none, and what that is to open."""
+    engine, colon, rest = model.partition(":")
+    return split_reference(model) or ((engine, rest) if colon and engine in ENGINES else ("local", model))
 
 
 def _known(name: str) -> str:
@@ -98,8 +129,8 @@ def _folder(name: str) -> Path:
     raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url{demo}")
 
 
-async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
-    """Open the engine; one in this process decodes in a thread, or else on the event loop.
+async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 128) -> Engine:
+    """Open the engine. A local one decodes at most `slots` requests at once, in a thread or else on the event loop.
 
     UserError if the folder holds no usable model, EngineUnavailable if there is no such engine.
     """
@@ -113,18 +144,28 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
             with user_input():
                 tokenizer = Tokenizer(spec.folder)
         return await EndpointEngine.open(spec.url, spec.model, tokenizer=tokenizer)
-    assert spec.folder is not None and spec.model is not None
+    engine, rest = _divided(spec.model or "")
     try:
         with user_input():
-            if spec.model.startswith("vllm:"):
-                from orgthink.engines.vllm import VllmEngine
-
-                return await VllmEngine.open(spec.folder)
-            from orgthink.engines.local.engine import LocalEngine
-
-            return LocalEngine.open(spec.folder, threaded=threaded)
+            name = str(spec.folder) if engine in OF_FOLDERS else rest
+            own = {"slots": slots} if engine == "local" else {}
+            return await ENGINES.named(engine)(name, threaded=threaded, **own)
     except ModuleNotFoundError as error:
         raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
+
+
+async def open_local(rest: str, *, threaded: bool = True, slots: int = 128) -> Engine:
+    """A model folder, decoded in this process by PyTorch."""
+    from orgthink.engines.local.engine import LocalEngine
+
+    return LocalEngine.open(Path(rest), slots=slots, threaded=threaded)
+
+
+async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Engine:
+    """A model folder on vLLM, in this process; it always decodes in threads of its own."""
+    from orgthink.engines.vllm import VllmEngine
+
+    return await VllmEngine.open(Path(rest), **settings)
 
 
 def _is_shipped(name: str) -> bool:

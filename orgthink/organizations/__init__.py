@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
+
 from orgthink.registry import Registry
 from orgthink.runtime.attempt import Organization
 
@@ -19,4 +21,8 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
         "paramanager": "orgthink.organizations.paramanager:ParaManager",
         "tool-use": "orgthink.organizations.tool_use:ToolUse",
     },
+    "a dataclass of its settings, one of them its name, with roles and run",
+    lambda cls: (
+        isinstance(cls, type) and is_dataclass(cls) and "name" in cls.__dataclass_fields__ and hasattr(cls, "run")
+    ),
 )

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
-from orgthink.errors import pick
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
@@ -34,7 +33,18 @@ from orgthink.runtime.session import Session
 from orgthink.tools.agents import REASONER, ROLES, SAMPLES
 from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool
-from orgthink.tools.toolbox import ENSEMBLE, TOOLS, Suite, described, listed, pool_text, resources, served, toolbox
+from orgthink.tools.toolbox import (
+    ENSEMBLE,
+    TOOLS,
+    Suite,
+    described,
+    listed,
+    other_tool,
+    pool_text,
+    resources,
+    served,
+    toolbox,
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class ParaManager:
     """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
     by what it is told of them."""
     tools: tuple[str, ...] = TOOLS
-    """Which of the suite."""
+    """Which of the suite, and others by name or reference."""
     servers: tuple[str, ...] = ()
     """Commands or URLs of MCP servers whose tools join the suite."""
     suite: Suite = field(default_factory=Suite)
@@ -81,9 +91,8 @@ class ParaManager:
                 raise ValueError(f"{setting} is {getattr(self, setting)}: it must be at least 1")
         if not self.call_seconds > 0:
             raise ValueError(f"call_seconds is {self.call_seconds}: it must be a number above 0")
-        for tool in self.tools:
-            pick("tool", tool, dict.fromkeys(TOOLS))
-        taken = next((name for name in self.pool if name in ("manager", "summarizer", *TOOLS)), None)
+        others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
+        taken = next((name for name in self.pool if name in ("manager", "summarizer", *TOOLS, *others)), None)
         if taken is not None:
             raise ValueError(f"a model of the pool is called {taken!r}, as a role or tool is: give it another name")
         for template in ("rounds", "final" if self.synthesis == "manager" else "summarizer", "manager", *self._agents):

@@ -59,8 +59,13 @@ async def hear(session: Session, root: Agent, key: str, role: str, messages: tup
 
 async def _speak(agent: Agent) -> str | None:
     with charged(agent):
-        text = await agent.complete()
-    return after_thinking(text, ended=agent.stop is StopReason.DONE) or None
+        await agent.complete()
+    return visible_text(agent)
+
+
+def visible_text(agent: Agent) -> str | None:
+    """What an agent has written so far after its thinking, which is all that others see; `None` for nothing."""
+    return after_thinking(agent.text, ended=agent.stop is StopReason.DONE) or None
 
 
 def answered(answer: str | None, draft: Said, session: Session) -> str | None:

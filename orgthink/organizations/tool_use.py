@@ -12,5 +12,5 @@ class ToolUse(ParaManager):
     """The same rounds, without anyone to delegate to."""
 
     tools: tuple[str, ...] = ("python", "search")
-    """Which of the suite."""
+    """Which of the suite, and others by name or reference."""
     name: str = "tool-use"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from orgthink.episode import Problem
+from orgthink.episode import Message, Problem
 from orgthink.grammar.verdict import Report, Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.speech import NOTHING, Said, answered, hear
@@ -79,18 +79,25 @@ class VerifierCorrector:
         return answered(_chosen(problem, drafts, believed), draft, session)
 
     async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:
-        """The report on a draft. One that was cut off is no verdict, whatever it says so far."""
         said = await ask(f"verification-{i}", "verifier", draft.text)
-        return (
-            read_report(said.text, style_named(self.prompts).verdicts) if said.whole else Report(Verdict.UNPARSED, "")
-        )
+        return report_of(self.prompts, said.text, said.whole)
 
     async def _ask(
         self, problem: Problem, session: Session, root: Agent, key: str, part: str, solution: str = "", report: str = ""
     ) -> Said:
         """Let a role play its part, which is its own or the solver's second one, with what it is shown."""
-        asked = prompt(self.prompts, part, problem, solution=solution or NOTHING, report=report)
+        asked = role_prompt(self.prompts, part, problem, solution, report)
         return await hear(session, root, key, "solver" if part == IMPROVE else part, asked)
+
+
+def role_prompt(style: str, part: str, problem: Problem, solution: str = "", report: str = "") -> tuple[Message, ...]:
+    """The input of a role, or of its second part: the problem, the solution that stands, and the findings on it."""
+    return prompt(style, part, problem, solution=solution or NOTHING, report=report)
+
+
+def report_of(style: str, text: str, whole: bool) -> Report:
+    """The report in what a verifier wrote. One that was cut off gives no verdict, whatever it says so far."""
+    return read_report(text, style_named(style).verdicts) if whole else Report(Verdict.UNPARSED, "")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training.embedded import embedded
@@ -18,11 +18,12 @@ from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, chosen, precision
 from orgthink.training.rl import Optimization, train_policy
-from orgthink.training.rows import Row
+from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
+    from orgthink.scale.sizing.work import Work
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -159,10 +160,10 @@ class Reinforced(FromModel):
 
     settings: Optimization
     """How."""
-    sampler: Literal["local", "vllm"] = "local"
-    """Engine that rolls out; its weights are updated in place."""
+    sampler: str = "local"
+    """Engine that rolls out, `local`, `vllm` or one of yours; its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
-    """Of vLLM, such as `gpu_memory_utilization`: the trainer needs room beside it."""
+    """Of any but the local one, such as vLLM's `gpu_memory_utilization`: the trainer needs room beside it."""
     pack_tokens: int = 512
     """Tokens that are computed in one go."""
 
@@ -172,12 +173,18 @@ class Reinforced(FromModel):
 
     def require(self) -> None:
         FromModel.require(self)
+        ENGINES.named(self.sampler)
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
         self.settings.require(min((int(length) for length in known if length is not None), default=None))
+
+    def work(self, context: int | None) -> Work:
+        """What a step asks for if every budget is used up, where a model reads so many tokens. UserError if nothing
+        tells."""
+        raise UserError("nothing tells what a step of this kind of training asks for")
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
@@ -195,6 +202,17 @@ class Policy(Reinforced):
     settings: RlSettings
     """How."""
 
+    def work(self, context: int | None) -> Work:
+        from orgthink.scale.sizing.rollouts import work_of_episodes
+
+        return work_of_episodes(self.settings, context)
+
+    def recorded(self, folder: RunFolder) -> list[PolicyRow]:
+        """Rows of the episodes that an evaluation recorded, for other trainers. UserError for those of another one."""
+        from orgthink.interchange.recorded import recorded_rows
+
+        return recorded_rows(folder, self.settings)
+
 
 @dataclass(frozen=True, slots=True)
 class Mars(Reinforced):
@@ -202,6 +220,11 @@ class Mars(Reinforced):
 
     settings: MarsSettings
     """How."""
+
+    def work(self, context: int | None) -> Work:
+        from orgthink.scale.sizing.rollouts import work_of_chains
+
+        return work_of_chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:
@@ -218,7 +241,8 @@ def model_folder(model: str | None) -> Path:
         raise UserError("this recipe starts from a model of yours: name its folder with --model")
     spec: EngineSpec = engine_spec(model)
     if spec.url is not None or spec.folder is None:
-        raise UserError(f"{model} is a server's: training needs a model folder")
+        whose = "a server's" if spec.url is not None else "no folder"
+        raise UserError(f"{model} is {whose}: training needs a model folder")
     if not (spec.folder / "config.json").is_file():
         raise UserError(f"{spec.folder} is no model: it has no config.json")
     return spec.folder

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from orgthink.recipes.jobs import Mars
-from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.mastered import Mastered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import OrganizationSpec, RoleSpec
@@ -64,7 +65,7 @@ def paper() -> Policy:
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean", old="trainer"),
         reward=ParaManagerReward(),
-        delta=1e-6,
+        credit=SharedCredit(delta=1e-6),
         mixed=True,
     )
     room = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * longest}

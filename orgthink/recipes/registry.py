@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.errors import UserError
-from orgthink.recipes.adjust import put
+from orgthink.recipes.adjust import lacks, put
 from orgthink.recipes.jobs import Job, Report
 from orgthink.registry import Registry
 from orgthink.store import RunFolder, class_by_kind, plain, typed
@@ -22,6 +22,8 @@ JOBS: Registry[type[Job]] = Registry(
         "policy": "orgthink.recipes.jobs:Policy",
         "marsrl": "orgthink.recipes.jobs:Mars",
     },
+    "a dataclass with settings, steps, require and run",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "run"),
 )
 """Kinds of training, as `kind` in config.json names them."""
 
@@ -39,6 +41,8 @@ RECIPES: Registry[Job] = Registry(
         "paramanager-qwen3-sft": "orgthink.recipes.paramanager:PAPER_SFT",
         "paramanager-qwen3": "orgthink.recipes.paramanager:PAPER",
     },
+    "a job, such as an orgthink.recipes.jobs.Policy",
+    lambda job: not isinstance(job, type) and is_dataclass(job) and hasattr(job, "run"),
 )
 """Those with "qwen3" are the papers' own, for a model folder of yours."""
 
@@ -70,19 +74,25 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
     data = plain(job) | {name: plain(value) for name, value in options.items()}
     for given in settings:
         path, equals, _ = given.partition("=")
-        first = path.partition(".")[0]
+        first = getattr(type(job.settings), "former", {}).get(path, path).partition(".")[0]
         known = dict.fromkeys((*data["settings"], *data))
         if not (path and equals):
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
         if first not in known:
-            raise UserError(
-                f"--set {given}: a {JOBS.name_of(type(job))} training has no {first!r}; it has {', '.join(known)}"
-            )
-        if first in data:
-            put(data, type(job), given)
-        else:
-            put(data["settings"], type(job.settings), given)
+            raise UserError(f"--set {given}: a {JOBS.name_of(type(job))} training {lacks(first, known)}")
+        try:
+            if first in data:
+                put(data, type(job), given)
+            else:
+                put(data["settings"], type(job.settings), given)
+        except UserError as error:
+            raise UserError(f"--set {given}: {error}") from None
     return typed(type(job), data, "--set")
+
+
+def folder_of(recipe: str) -> Path:
+    """Where a training goes unless it is told: below runs/, by the name of the recipe, which may be a reference."""
+    return Path("runs") / recipe.rpartition("/")[2].replace(":", "-")
 
 
 def start(training: Training, path: Path) -> RunFolder:

@@ -1,0 +1,52 @@
+"""Rewards of episodes, by name. A new one is one file, here or in a package of yours: a frozen dataclass whose fields
+are its settings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import ClassVar
+
+from orgthink.episode import Episode
+from orgthink.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The reward of one episode."""
+
+    total: float
+    """R."""
+
+    def parts(self) -> dict[str, float]:
+        """What it is made of, by the names of the metrics."""
+        return {}
+
+
+class EpisodeReward(ABC):
+    """What an episode is worth: a pure function of its record."""
+
+    __slots__ = ()
+
+    watched: ClassVar[Mapping[str, str]] = {}
+    """Metrics of a step that a user watches beside those of every reward: name → how it is shown, `cost {:.1f}`."""
+
+    @abstractmethod
+    def __call__(self, episode: Episode) -> Score:
+        """R of a graded episode. ValueError for one that has none: an unknown reward is not zero."""
+
+    def require(self, organization: object) -> None:  # noqa: B027  # most take any
+        """UserError if it cannot reward the episodes of an organization."""
+
+
+REWARDS: Registry[type[EpisodeReward]] = Registry(
+    "reward",
+    "orgthink.rewards",
+    {
+        "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
+        "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
+    },
+    "a dataclass that derives from orgthink.rewards.EpisodeReward",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeReward),
+)

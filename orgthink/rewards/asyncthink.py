@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from orgthink.episode import Episode
 from orgthink.measure.concurrency import concurrency
+from orgthink.rewards import EpisodeReward, Score
 
 
 @dataclass(frozen=True, slots=True)
-class Reward:
+class AsyncThinkScore(Score):
     """The reward of one episode, and what it is made of."""
 
-    total: float
-    """R."""
     accuracy: float
     """R_A, 0 to 1."""
     concurrency: float
@@ -33,7 +33,7 @@ class Reward:
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncThinkReward:
+class AsyncThinkReward(EpisodeReward):
     """R of an episode. The paper leaves R_FE, λ and τ open: these are ours."""
 
     accuracy: Literal["fraction", "all"] = "fraction"
@@ -44,7 +44,8 @@ class AsyncThinkReward:
     """λ. Below 1 / n_s, so that no concurrency is worth a solution."""
     threshold: float = 0.6
     """τ: η / c from which more concurrency earns nothing."""
-    kind: Literal["asyncthink"] = "asyncthink"
+
+    watched: ClassVar[Mapping[str, str]] = {"penalised": "penalised {:.0%}"}
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -54,7 +55,7 @@ class AsyncThinkReward:
         if not -math.inf < self.format_error <= 0:
             raise ValueError(f"format_error is {self.format_error}: it must be a number up to 0, or errors would pay")
 
-    def __call__(self, episode: Episode) -> Reward:
+    def __call__(self, episode: Episode) -> AsyncThinkScore:
         """ValueError if the episode is not graded: an unknown reward is not zero."""
         if episode.grade is None:
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
@@ -62,7 +63,7 @@ class AsyncThinkReward:
         together = concurrency_reward(episode, self.threshold)
         wrong_form = bool(episode.format_faults) or episode.answer is None
         total = self.format_error if wrong_form else right + self.weight * together
-        return Reward(total, right, together, wrong_form)
+        return AsyncThinkScore(total, right, together, wrong_form)
 
 
 def concurrency_reward(episode: Episode, threshold: float) -> float:

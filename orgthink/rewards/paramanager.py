@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Literal
 
 from orgthink.episode import Episode
+from orgthink.errors import UserError
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.orchestration import (
     calls_per_round,
@@ -20,17 +21,16 @@ from orgthink.measure.orchestration import (
     trajectory_tokens,
     unique_tools,
 )
+from orgthink.rewards import EpisodeReward, Score
 
 Gate = Literal["none", "correct"]
 """Whether the terms beside R_task count always, or only where that is 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reward:
+class ParaManagerScore(Score):
     """The reward of one episode, and what it is made of. The parts are neither weighted nor gated."""
 
-    total: float
-    """R."""
     task: float
     """R_task, 0 or 1."""
     format: float
@@ -61,7 +61,7 @@ class Reward:
 
 
 @dataclass(frozen=True, slots=True)
-class ParaManagerReward:
+class ParaManagerReward(EpisodeReward):
     """R of an episode. The defaults are the paper's."""
 
     task: float = 1.0
@@ -84,7 +84,6 @@ class ParaManagerReward:
     """C_tar in cost units; twice as many earn nothing."""
     tags: CallTags = TAGS
     """Of the manager whose episodes these are."""
-    kind: Literal["paramanager"] = "paramanager"
 
     def __post_init__(self) -> None:
         for name in ("task", "format", "diversity", "efficiency"):
@@ -94,7 +93,7 @@ class ParaManagerReward:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
 
-    def __call__(self, episode: Episode) -> Reward:
+    def __call__(self, episode: Episode) -> ParaManagerScore:
         """ValueError if the episode is not graded, or its cost not known: an unknown reward is not zero."""
         if episode.grade is None:
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
@@ -104,7 +103,7 @@ class ParaManagerReward:
         if spent is None:
             raise ValueError(f"nobody knows what the calls of episode {episode.id} cost, so it has no reward")
         replies = [one.reply for one in rounds(episode, self.tags)]
-        earned = Reward(
+        earned = ParaManagerScore(
             total=0.0,
             task=float(episode.grade.all_correct),
             format=fmean(reply.well_formed for reply in replies) if replies else 0.0,
@@ -115,7 +114,15 @@ class ParaManagerReward:
         )
         return replace(earned, total=self._total(earned))
 
-    def _total(self, earned: Reward) -> float:
+    def require(self, organization: object) -> None:
+        tags: CallTags = getattr(organization, "tags", TAGS)
+        if tags != self.tags:
+            raise UserError(
+                f"the reward reads calls in {' '.join(self.tags.all)}, and the manager writes them in "
+                f"{' '.join(tags.all)}: give both the same tags"
+            )
+
+    def _total(self, earned: ParaManagerScore) -> float:
         """R (Eq. 10), weighted and gated."""
         task = self.task * earned.task
         if self.gate == "correct" and not earned.task:

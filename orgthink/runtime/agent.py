@@ -9,9 +9,23 @@ from math import ceil
 from typing import NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish, Tools
-from orgthink.episode import CancelSource, Edge, FormatFault, Message, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.engines.seeds import ahead
+from orgthink.episode import (
+    CancelSource,
+    Edge,
+    Exhausted,
+    FormatFault,
+    Message,
+    Origin,
+    Sampling,
+    Span,
+    Status,
+    StopReason,
+    Trace,
+)
+from orgthink.errors import ErrorKind, Failure
 from orgthink.grammar.actions import Action, Answer, Join, Return, Scanner, Think
-from orgthink.runtime.budget import Account
+from orgthink.runtime.budget import Account, BudgetExhausted
 from orgthink.runtime.draft import Draft
 from orgthink.runtime.plain import Plain
 from orgthink.runtime.result import Result, result_of
@@ -46,6 +60,8 @@ class Agent:
         limit: int | None = None,
         tools: Tools = (),
         place: Callable[[Agent], Awaitable[None]] | None = None,
+        seed: int | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.role, self.account = role, account
         self.id = role
@@ -59,6 +75,8 @@ class Agent:
         """Why it stopped; `None` while it may go on."""
         self.cancel: CancelSource | None = None
         self.error: str | None = None
+        self.error_kind: ErrorKind | None = None
+        self.exhausted: Exhausted | None = None
         self.result: Result | None = None
         self.turns = 0
         self.cost: float | None = None
@@ -67,13 +85,25 @@ class Agent:
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
         self._limit = float("inf") if limit is None else limit
-        self._context = Context(messages, tools=tools)
-        if backing is not None:
+        self._context = Context(messages, list(trace.spans) if trace else [], tools)
+        if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
         self._stream: AsyncGenerator[Chunk] | None = None
         self._draft: Draft | None = None
         self._paused = False
         self._start = self._end = clock()
+        self._seed, self._restored = seed, trace is not None
+        if trace is not None:
+            self._restore(trace)
+
+    def _restore(self, trace: Trace) -> None:
+        """Be where the record of it ends. Code begins anew."""
+        self._start, self.cost = trace.start, trace.cost
+        if self.decodes:
+            self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
+            self.stop, self.cancel, self.error = trace.stop, trace.cancel, trace.error
+            if self.stop is not StopReason.LENGTH:
+                self.result = Result(trace.returned or "", trace.status, trace.agent, trace.error)
 
     @property
     def decodes(self) -> bool:
@@ -84,6 +114,11 @@ class Agent:
     def native_calls(self) -> bool:
         """Whether its engine tells the model of the agent's tools, so that its prompt need not."""
         return self._backing is not None and self._backing.engine.native_calls
+
+    @property
+    def text(self) -> str:
+        """Everything after its prompt."""
+        return "".join(span.text for span in self._context.spans if span.origin is not Origin.PROMPT)
 
     @property
     def truncated(self) -> bool:
@@ -180,7 +215,7 @@ class Agent:
             await self._place(self)  # it may have lent its own while it waited for a fork
         sampling = self._next_sampling()
         if sampling is None:
-            self.stop = StopReason.BUDGET
+            self._stop_at_budget()
             return
         self._draft = Draft(sampling, self._clock())
         heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
@@ -210,13 +245,17 @@ class Agent:
             if finish is None:
                 raise EngineError("the stream ended without saying why")
         except EngineError as error:
-            self.stop, self.error = StopReason.ERROR, str(error)
+            self.stop = StopReason.ERROR
+            self.failed(error)
             raise
         finally:
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
         if finish is Finish.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
-            self.stop = StopReason.BUDGET if self._tokens_left() < 1 else StopReason.LENGTH
+            if self._tokens_left() < 1:
+                self._stop_at_budget()
+            else:
+                self.stop = StopReason.LENGTH
             return
         for event in scanner.close():
             if not isinstance(event.action, Think):
@@ -230,8 +269,18 @@ class Agent:
             return None
         self.account.spend("turns", 1)
         self.turns += 1
-        seed = None if base.seed is None else zlib.crc32(f"{base.seed}|{self._salt}|{self.id}|{self.turns}".encode())
-        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=seed)
+        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=self._next_seed(base.seed))
+
+    def _next_seed(self, seed: int | None) -> int | None:
+        """Of the next segment: the agent's own goes on from token to token, that of all is another at every turn."""
+        if self._seed is not None:
+            return ahead(self._seed, self.steps)
+        return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
+
+    def _stop_at_budget(self) -> None:
+        self.stop = StopReason.BUDGET
+        own = Exhausted("tokens", self.steps, self._limit) if self.steps >= self._limit else None
+        self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""
@@ -278,20 +327,29 @@ class Agent:
         self.edges = [replace(edge, at=moved(edge.at)) for edge in self.edges]
         self.faults = [replace(fault, at=moved(fault.at)) for fault in self.faults]
 
+    def failed(self, error: Failure | BudgetExhausted) -> None:
+        """Record what went wrong, and which boundary it crossed."""
+        self.error, self.error_kind = str(error), error.kind
+        if isinstance(error, BudgetExhausted):
+            self.exhausted = error.exhausted
+
     def ended(self, stop: StopReason, returned: Result | str | None = None) -> None:
         """Set how it ended, unless it already had. What stopped its work outweighs why it stopped decoding."""
         if self.result is None:
             self._keep()  # its request may still be aborting
             self.stop = self.stop or stop if stop is StopReason.DONE else stop
             result = result_of(returned, self.stop)
-            self.error = result.error or self.error
+            if result.error is not None:
+                self.error, self.error_kind = result.error, ErrorKind.TOOL
             self.result = replace(result, source=self.id, error=self.error)
             self._end = self._clock()
             self._watch("end", self, result.status)
 
     def started(self) -> None:
         """Called when work on it begins: a fork may have waited for a slot."""
-        self.ready, self._start = True, self._clock()
+        self.ready = True
+        if not self._restored:
+            self._start = self._clock()
         self._watch("start", self, "")
 
     def trace(self) -> Trace:
@@ -308,6 +366,8 @@ class Agent:
             returned=result.text if result.text or result.status is Status.OK else None,
             cancel=self.cancel,
             error=self.error,
+            error_kind=self.error_kind,
+            exhausted=self.exhausted,
             model=self._backing.engine.model if self._backing else None,
             start=self._start,
             end=self._end,

@@ -26,6 +26,7 @@ from orgthink.episode import (
     Problem,
     Status,
     StopReason,
+    Trace,
 )
 from orgthink.errors import Failure
 from orgthink.runtime.agent import Agent, Backing, Watcher
@@ -62,7 +63,9 @@ class Session:
         limits: Limits | None = None,
         sample: int = 0,
         watch: Watcher | None = None,
+        since: float = 0.0,
     ) -> None:
+        """`since` is the seconds that an episode which goes on has taken already."""
         self.problem, self.limits, self.sample = problem, limits or Limits(), sample
         self.agents: list[Agent] = []
         """The root, then in the order they were forked."""
@@ -77,7 +80,7 @@ class Session:
         """By parent and key, until they are joined."""
         self._names: Counter[str] = Counter()
         self._tasks = asyncio.TaskGroup()
-        self._zero = asyncio.get_running_loop().time()
+        self._zero = asyncio.get_running_loop().time() - since
         self._free = asyncio.Semaphore(self.capacity)
         """Places in the pool."""
         self._placed: set[Agent] = set()
@@ -91,25 +94,38 @@ class Session:
         """Seconds since the episode began."""
         return asyncio.get_running_loop().time() - self._zero
 
-    def agent(self, role: str, messages: tuple[Message, ...], *, model: str | None = None, tools: Tools = ()) -> Agent:
+    def agent(
+        self,
+        role: str,
+        messages: tuple[Message, ...],
+        *,
+        model: str | None = None,
+        tools: Tools = (),
+        seed: int | None = None,
+        trace: Trace | None = None,
+    ) -> Agent:
         """A new agent. The first is the root; every other one is forked before it acts.
 
         Its tokens are those of `model`, a name under which an engine was given to the session, or those of its role.
-        `tools` are what it may call natively, where its engine can.
+        `tools` are what it may call natively, where its engine can. With a `seed` of its own it draws the same tokens
+        in one segment as in many. `trace` is its record from an earlier session: it is where that ends, so it acts on
+        if it was cut off by the limit of a segment, and else has ended as it did. What it forked is forked again, and
+        what it spent is not charged again.
         """
         own, limit = self._roles.get(model or role), self.limits.agent_tokens
         if own is not None and limit is not None:
             limit = max(limit, own.sampling.max_tokens)  # the budget of all does not cut a role's own
-        return self._new(role, messages, own or self._default, limit, tools)
+        return self._new(role, messages, own or self._default, limit, tools, seed, trace)
 
     def native_calls(self, role: str) -> bool:
         """Whether agents of a role are told of their tools by their engine, so that their prompt need not."""
         return (self._roles.get(role) or self._default).engine.native_calls
 
-    def controller(self, role: str = CONTROLLER) -> Agent:
-        """A root without a model: the organization's own code, which forks and joins."""
+    def controller(self, role: str = CONTROLLER, *, trace: Trace | None = None) -> Agent:
+        """A root without a model: the organization's own code, which forks and joins. With its record from an earlier
+        session it has been at work since then."""
         assert not self.agents, f"{self.agents[0].id} is the root: make the controller first"
-        return self._new(role, (), None)
+        return self._new(role, (), None, trace=trace)
 
     def code(self, role: str) -> Agent:
         """An agent without a model that is forked: a tool."""
@@ -122,9 +138,11 @@ class Session:
         backing: Backing | None,
         limit: int | None = None,
         tools: Tools = (),
+        seed: int | None = None,
+        trace: Trace | None = None,
     ) -> Agent:
-        salt = f"{self.problem.id}|{self.sample}"
-        agent = Agent(role, messages, backing, self._account, self.clock, self._watch, salt, limit, tools, self._place)
+        salt, common = f"{self.problem.id}|{self.sample}", (self._account, self.clock, self._watch)
+        agent = Agent(role, messages, backing, *common, salt, limit, tools, self._place, seed, trace)
         if not self.agents:
             self.agents.append(agent)
             if agent.decodes:
@@ -193,7 +211,8 @@ class Session:
         try:
             yield
         except BudgetExhausted as error:
-            parent.stop, parent.error = StopReason.BUDGET, str(error)
+            parent.stop = StopReason.BUDGET
+            parent.failed(error)
 
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
         """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
@@ -264,10 +283,10 @@ class Session:
             child.cancel = CancelSource.LIMIT
             child.ended(StopReason.DEADLINE)
         except BudgetExhausted as error:
-            child.error = str(error)
+            child.failed(error)
             child.ended(StopReason.BUDGET)
         except Failure as error:
-            child.error = str(error)
+            child.failed(error)
             self.unavailable = self.unavailable or (child.error if isinstance(error, EngineUnavailable) else None)
             child.ended(StopReason.ERROR)
         except asyncio.CancelledError:

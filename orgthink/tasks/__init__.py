@@ -11,7 +11,9 @@ from orgthink.registry import Registry, is_reference
 from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import Mixture
 from orgthink.tasks.part import Part, part_of
-from orgthink.tasks.task import Task
+from orgthink.tasks.task import Solution, Split, Task
+
+__all__ = ["FILE_TASKS", "GRADERS", "TASKS", "Grader", "Solution", "Split", "Task", "task_named", "task_of"]
 
 TASKS: Registry[Task] = Registry(
     "task",
@@ -21,6 +23,11 @@ TASKS: Registry[Task] = Registry(
         "sudoku": "orgthink.tasks.sudoku:SUDOKU",
         "math": "orgthink.tasks.math:MATH",
     },
+    "an object with name, problems, grade and solutions",
+    lambda task: (
+        not isinstance(task, type)
+        and all(hasattr(task, attribute) for attribute in ("name", "problems", "grade", "solutions"))
+    ),
 )
 """Each grades the problems that name it."""
 
@@ -66,10 +73,18 @@ def task_of(problem: Problem) -> Task | None:
 
 
 def _whole(name: str) -> Task:
-    *others, last = name.split("+")
+    *others, last = _names(name)
     parts = [_remembered(pick("task", other, TASKS)) for other in others]
     own = _remembered(_last(last))
     return Mixture(*parts, own) if parts else own
+
+
+def _names(name: str) -> list[str]:
+    """The parts of a mixture. Behind the colon of a task with a file, a plus belongs to the file's name."""
+    first, plus, rest = name.partition("+")
+    if not plus or (":" in first and not is_reference(first)):
+        return [name]
+    return [first, *_names(rest)]
 
 
 def _last(name: str) -> Task:

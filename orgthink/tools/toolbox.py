@@ -1,15 +1,18 @@
-"""The tool suite of ParaManager (Table 7), by the names that a run folder remembers."""
+"""The tools of a manager, by the names that a run folder remembers: the suite of ParaManager (Table 7), and others."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from inspect import iscoroutinefunction
+from typing import Any
 
 from orgthink.engines.engine import Tools
 from orgthink.errors import UserError, pick
 from orgthink.grammar.toolcall import FINAL
+from orgthink.registry import Registry
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
@@ -30,6 +33,15 @@ TOOLS = (
 )
 """The suite, `final_answer` apart, in the order of the paper."""
 
+MORE_TOOLS: Registry[Tool | Callable[..., Awaitable[Any]]] = Registry(
+    "tool",
+    "orgthink.tools",
+    {},
+    "a Tool, or an async function with type hints",
+    lambda tool: iscoroutinefunction(tool) or all(hasattr(tool, name) for name in ("name", "parameters", "work")),
+)
+"""Tools of installed packages: a `Tool`, or an async function whose docstring and type hints say what it does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Suite:
@@ -45,9 +57,28 @@ class Suite:
 
 
 def toolbox(names: Sequence[str], models: Sequence[str], python: Tool, search: Tool, *, brief: bool) -> dict[str, Tool]:
-    """The tools of these names over a pool of models, the default first. UserError for an unknown name."""
+    """The tools of these names, as they call themselves, over a pool of models, the default first.
+
+    UserError for an unknown name, for what is no tool, and if two call themselves the same.
+    """
     known = {tool.name: tool for tool in (*agents(models, python, search, brief=brief), search, python)}
-    return {name: pick("tool", name, known) for name in names}
+    found: dict[str, Tool] = {}
+    for name in names:
+        tool = known[name] if name in known else other_tool(name)
+        if tool.name in found:
+            raise UserError(f"tool {name}: there is a tool {tool.name} already: leave one of them out")
+        found[tool.name] = tool
+    return found
+
+
+def other_tool(name: str) -> Tool:
+    """A tool that is not of the suite. UserError for an unknown name, and for what is no tool."""
+    offered: Any = MORE_TOOLS.get(name) or pick("tool", name, dict.fromkeys((*TOOLS, *MORE_TOOLS)))
+    tool: Tool = FunctionTool(offered) if iscoroutinefunction(offered) else offered
+    described({name: tool})  # UserError for a parameter that has no type
+    if tool.name in (*TOOLS, FINAL):
+        raise UserError(f"tool {name} calls itself {tool.name}, as one of the suite does: give it another name")
+    return tool
 
 
 _RUN, _SEARCH = {"python", "code_reasoner"}, {"search", "knowledge_searcher"}
@@ -85,7 +116,7 @@ async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool
     """The tools of MCP servers, by their commands or URLs.
 
     UserError for a server that cannot be reached, and for a tool whose name is taken, there or by another server;
-    Failure for a server that could be reached before.
+    ToolError for a server that could be reached before.
     """
     found: dict[str, Tool] = {}
     for server in servers:

@@ -13,54 +13,36 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pydantic import Discriminator, Tag
+from pydantic import model_validator
 
-from orgthink.credit.shared import Normalise, credit
+from orgthink.credit import CREDITS, EpisodeCredit
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import broken, grade, trouble
-from orgthink.grammar.toolcall import TAGS, CallTags
+from orgthink.evaluation import RoleSpec, broken, grade, measures_of, tags_of, trouble
 from orgthink.measure.accuracy import all_correct
-from orgthink.organizations.paramanager import ParaManager
+from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
-from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Backing
+from orgthink.store import class_by_kind, moved
 from orgthink.tasks import task_named
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.metrics import Reward, rollout_metrics
+from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
 from orgthink.training.rl import Batch, Clock, Optimization, took
 from orgthink.training.rollout import Groups, Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.source_state import keep, kept
 from orgthink.training.staleness import ages
 
-
-def _kind(reward: Any) -> str | None:
-    """Which reward it is, as an object or as JSON values; `None`: none. Runs from when there was but one do not say."""
-    return reward.get("kind", "asyncthink") if isinstance(reward, dict) else getattr(reward, "kind", None)
-
-
-EpisodeReward = Annotated[
-    Annotated[AsyncThinkReward, Tag("asyncthink")] | Annotated[ParaManagerReward, Tag("paramanager")],
-    Discriminator(_kind),
-]
-
-TOLD = {
-    "reward": "reward {:.3f}",
-    "all_correct": "all correct {:.0%}",
-    "penalised": "penalised {:.0%}",
-    "rounds": "rounds {:.1f}",
-    "calls_per_round": "calls a round {:.2f}",
-    "cost_units": "cost {:.1f}",
-    "concurrency_pool": "η {:.2f}",
-    "critical_path_steps": "path {:.0f}",
-    "age": "age {:.2f}",
-}
-"""Metrics that a user watches, of those that a step has."""
+if TYPE_CHECKING:
+    AnyReward, AnyCredit = EpisodeReward, EpisodeCredit
+else:
+    AnyReward = class_by_kind(REWARDS, "asyncthink")
+    AnyCredit = class_by_kind(CREDITS, "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +51,10 @@ class RlSettings(Optimization):
 
     rollout: Rollout
     """What is attempted."""
-    reward: EpisodeReward = field(default_factory=AsyncThinkReward)
+    reward: AnyReward = field(default_factory=AsyncThinkReward)
     """R of an episode."""
-    normalise: Normalise = "std"
-    """Whether advantages are divided by their group's standard deviation."""
-    delta: float = 0.0
-    """δ, added to that standard deviation (Eq. 19 of ParaManager)."""
+    credit: AnyCredit = field(default_factory=SharedCredit)
+    """From the rewards of a group to advantages."""
     mixed: bool = False
     """Only groups of which some episodes are right, and not all, are trained on."""
     redraw: int = 0
@@ -85,12 +65,17 @@ class RlSettings(Optimization):
     shuffled: bool = False
     """Rewards are dealt out at random within each group: a control, which must not learn."""
 
+    former: ClassVar[Mapping[str, str]] = {"normalise": "credit.normalise", "delta": "credit.delta"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_former(cls, settings: Any) -> Any:
+        return moved(settings, cls.former)
+
     def __post_init__(self) -> None:
         Optimization.__post_init__(self)
         if self.minibatches > self.rollout.problems:
             raise ValueError(f"{self.rollout.problems} groups cannot be cut into {self.minibatches} minibatches")
-        if not 0 <= self.delta < float("inf"):
-            raise ValueError(f"delta is {self.delta}: it must be a number from 0 on")
         if self.redraw < 0 or (self.redraw and not self.mixed):
             raise ValueError(f"redraw is {self.redraw}: it must be 0, or with mixed=true a number from 0 on")
         if self.ahead < 0 or (self.ahead and self.redraw):
@@ -98,15 +83,25 @@ class RlSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         self.rollout.require()
-        if isinstance(self.reward, ParaManagerReward) and self.reward.tags != (tags := _tags(self.rollout)):
-            raise UserError(
-                f"the reward reads calls in {' '.join(self.reward.tags.all)}, and the manager writes them in "
-                f"{' '.join(tags.all)}: give both the same tags"
-            )
+        if isinstance(self.reward, EpisodeReward):  # and not just a function
+            self.reward.require(self.rollout.made)
         next(task_named(self.rollout.task).problems("train", self.seed))
 
     def source(self) -> Episodes:
         return Episodes(self)
+
+    @property
+    def temperature(self) -> float:
+        return self.rollout.temperature
+
+    @property
+    def frozen(self) -> Mapping[str, RoleSpec]:
+        return self.rollout.models
+
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        rewards, organization = {episode.id: self.reward(episode) for episode in episodes}, self.rollout.made
+        found = rollout_metrics(episodes, rewards, tags_of(organization))
+        return found | means(episodes, measures_of(organization))
 
     def bounds(self) -> dict[str, int | None]:
         """`None` where nothing but the model ends episodes."""
@@ -120,19 +115,15 @@ class RlSettings(Optimization):
         }
 
     def told(self, line: Mapping[str, Any]) -> str:
-        said = [_said(form, line[name]) for name, form in TOLD.items() if name in line]
+        own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
+        watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
+        said = [_said(form, line[name]) for name, form in watched.items() if name in line]
         return "  ".join([*said, f"{took(line):.0f} s"])
 
 
 def _said(form: str, value: float | None) -> str:
     """A metric as it is watched; one that is not known is not zero."""
     return f"{form.partition('{')[0]}–" if value is None else form.format(value)
-
-
-def _tags(plan: Rollout) -> CallTags:
-    """How the calls of a rollout's manager are spelled; the default where there is none."""
-    organization = plan.organization.named(plan.organization.organization)
-    return organization.tags if isinstance(organization, ParaManager) else TAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +158,6 @@ class Episodes:
         self._settings, self._plan = settings, settings.rollout
         self._problems = Problems(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
-        self._tags = _tags(self._plan)
         self._groups = Groups()
         self._anew: list[Problem] = []
         """Problems whose groups were under way when a run ended."""
@@ -190,16 +180,17 @@ class Episodes:
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
         drawn, episodes, began = await attempted(sampler, step, seed, clock)
+        episodes = [episode.of_step(step + 1) for episode in episodes]
         chosen, dropped = self._chosen(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
         groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
-            advantages = credit(groups, settings.normalise, delta=settings.delta)
+            advantages = settings.credit(groups)
             rewarded = [episode for episode in chosen if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
-            **rollout_metrics(episodes, rewards, self._tags),
+            **settings.measure(episodes),
             "drawn_groups": drawn,
             "mixed_groups": len(mixed(episodes)),
             "groups": drawn - dropped,
@@ -208,7 +199,7 @@ class Episodes:
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
-        return Batch(rows, metrics, sampled_entropy(sampled))
+        return Batch(rows, metrics, sampled_entropy(sampled), episodes)
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The groups of a step's problems, and of those that are drawn further."""
@@ -308,7 +299,7 @@ def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool)
 
 
 def grouped(
-    episodes: Sequence[Episode], rewards: Mapping[str, Reward], shuffle: random.Random | None = None
+    episodes: Sequence[Episode], rewards: Mapping[str, Score], shuffle: random.Random | None = None
 ) -> dict[str, dict[str, float]]:
     """Problem → episode → R. With `shuffle`, the rewards of a group are dealt out at random."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from orgthink.episode import Episode, FormatError
 from orgthink.grammar.toolcall import TAGS, CallTags
@@ -22,26 +22,18 @@ from orgthink.measure.orchestration import (
     trajectory_tokens,
     unique_tools,
 )
-from orgthink.measure.summary import has_format_error
+from orgthink.measure.summary import Measure, has_format_error
 from orgthink.measure.usage import forks, sampled_tokens
+from orgthink.rewards import Score
+
+OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
+"""How metrics of every rollout are shown to a user: first what came of it."""
+ROUNDS = {"rounds": "rounds {:.1f}", "calls_per_round": "calls a round {:.2f}", "cost_units": "cost {:.1f}"}
+"""Then what managers did, and last how long it takes."""
+LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}", "age": "age {:.2f}"}
 
 
-class Reward(Protocol):
-    """The reward of one episode, and what it is made of."""
-
-    @property
-    def total(self) -> float:
-        """R."""
-        ...
-
-    def parts(self) -> dict[str, float]:
-        """By the names of the metrics."""
-        ...
-
-
-def rollout_metrics(
-    episodes: Sequence[Episode], rewards: Mapping[str, Reward], tags: CallTags = TAGS
-) -> dict[str, Any]:
+def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], tags: CallTags = TAGS) -> dict[str, Any]:
     """Means over episodes, given the rewards by their ids; those of the managers' episodes beside them, if there are
     any, whose calls are spelled with `tags`."""
     made = [{fault.kind for fault in episode.format_faults} for episode in episodes]
@@ -59,6 +51,11 @@ def rollout_metrics(
         "sampled_tokens": _mean(map(sampled_tokens, episodes)),
         **(_orchestration(led, tags) if led else {}),
     }
+
+
+def means(episodes: Sequence[Episode], measures: Mapping[str, Measure]) -> dict[str, float | None]:
+    """Each measure as a mean over the episodes that have it."""
+    return {name: _mean(map(measure, episodes)) for name, measure in measures.items()}
 
 
 def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:

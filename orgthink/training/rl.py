@@ -2,9 +2,9 @@
 
 Where rows come from is a `Source`: attempts of an organization whose traces share one reward (AsyncThink and
 ParaManager, `orgthink.training.episodes`), or chains of agents each with its own (MarsRL, `orgthink.training.marsrl`).
-However
-many rows there are, a step takes `minibatches` optimizer steps. The loop saves as it goes, stops cleanly at Ctrl-C,
-and resumes exactly, but for episodes that were under way: those begin anew.
+However many rows there are, a step takes `minibatches` optimizer steps. Its episodes go to the run folder when it ends.
+The loop saves as it goes, stops cleanly at Ctrl-C, and resumes exactly, but for episodes that were under way: those
+begin anew. What was stored after the checkpoint is cut off then.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from orgthink.engines.engine import Engine, EngineError
+from orgthink.episode import Episode
 from orgthink.errors import UserError
+from orgthink.evaluation import RoleSpec
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.pausable_loop import StandstillLoop, standstill
-from orgthink.training.policy_loss import PolicyLoss, token_weights
+from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
 
@@ -55,6 +57,8 @@ class Batch(NamedTuple):
     """What the rollouts say, for metrics.jsonl."""
     entropy: float | None
     """Of the policy in nats a token, over everything that was sampled; `None` if nothing was."""
+    episodes: Sequence[Episode]
+    """The record of the step: what its metrics are of, and more than its rows are made of."""
 
 
 class Source(Protocol):
@@ -106,12 +110,15 @@ class Optimization(ABC):
     """Of problems and sampling."""
     save_every: int = 10
     """Steps between checkpoints."""
+    record_every: int = 1
+    """Steps between steps whose episodes are stored, from the first on; the last one's always are. A sampled token
+    takes some 40 bytes: 256 episodes of 2,000 tokens are 20 MB a step."""
 
     told_every: ClassVar[int] = 1
     """Steps between two lines for a user without a terminal."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "minibatches", "save_every"):
+        for name in ("steps", "minibatches", "save_every", "record_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
         for name in ("warmup", "drift"):
@@ -134,9 +141,27 @@ class Optimization(ABC):
     def require(self, context: int | None) -> None:
         """UserError if something rollouts need is not there; `context` is the most tokens the model reads."""
 
+    def records(self, step: int) -> bool:
+        """Whether the episodes of a step, counted from 1, are stored."""
+        return (step - 1) % self.record_every == 0 or step == self.steps
+
+    @property
+    @abstractmethod
+    def temperature(self) -> float:
+        """Of the rollouts' sampling."""
+
+    @property
+    def frozen(self) -> Mapping[str, RoleSpec]:
+        """Models beside the one that is trained, by what the recipe calls them."""
+        return {}
+
     @abstractmethod
     def source(self) -> Source:
         """Where rows come from, at the first step."""
+
+    @abstractmethod
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
+        """Metrics of a step that follow from its episodes, stored ones as well: no model is asked again."""
 
     @abstractmethod
     def bounds(self) -> Mapping[str, int | None]:
@@ -162,14 +187,15 @@ def train_policy(
     sampler that drifts from the trainer; what was saved stays.
     """
     source = settings.source()
-    with run.journal() as journal, interrupt() as interrupted:
-        step, folder = 0, run.path
+    with run.journal(redo=None) as journal, interrupt() as interrupted:
+        step, folder, recorded = 0, run.path, 0
         if found := checkpoint.saved(run.path):
             folder = found[-1]
             backend.load(folder)
-            step = checkpoint.state(folder)["step"]
+            state = checkpoint.state(folder)
+            step, recorded = state["step"], state.get("recorded", 0)
             source.load(folder, step)
-        journal.rewind(step)
+        journal.rewind(step, recorded)
 
         def save(folder: Path) -> None:
             backend.save(folder)
@@ -180,13 +206,15 @@ def train_policy(
             async with source.working():
                 await backend.sync_sampler(str(step))
                 while step < settings.steps:
-                    line = await _step(backend, settings, source, step)
+                    line, episodes = await _step(backend, settings, source, step)
                     step += 1
-                    journal.log(**line)
+                    with standstill():
+                        journal.append(*(episodes if settings.records(step) else ()))
+                        journal.log(**line)
                     report(line)
                     if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
                         with standstill():
-                            folder = checkpoint.put(run.path, step, save)
+                            folder = checkpoint.put(run.path, step, save, {"recorded": journal.size})
                     if interrupted.is_set() and step < settings.steps:
                         raise KeyboardInterrupt
             return folder
@@ -200,8 +228,10 @@ def train_policy(
     return folder
 
 
-async def _step(backend: PolicyBackend, settings: Optimization, source: Source, step: int) -> dict[str, Any]:
-    """One step; its metrics."""
+async def _step(
+    backend: PolicyBackend, settings: Optimization, source: Source, step: int
+) -> tuple[dict[str, Any], Sequence[Episode]]:
+    """One step; its metrics and its record."""
     clock = Clock()
     batch = await source.collect(backend.sampler, step, clock)
     rows = within(batch.rows, settings.loss.staleness)
@@ -215,7 +245,7 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
     clock.lap("train")
     await backend.sync_sampler(str(step + 1))
     clock.lap("sync")
-    return {
+    line = {
         "step": step + 1,
         **batch.metrics,
         **_training_metrics(passes),
@@ -224,6 +254,7 @@ async def _step(backend: PolicyBackend, settings: Optimization, source: Source, 
         "learning_rate": rate,
         "seconds": clock.seconds,
     }
+    return line, batch.episodes
 
 
 def _trained(rows: Sequence[PolicyRow]) -> int:
@@ -252,12 +283,11 @@ class _Pass(NamedTuple):
 def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[PolicyRow], rate: float) -> list[_Pass]:
     """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
     passes: list[_Pass] = []
-    loss, old = settings.loss, {id(row): row.logprobs for row in rows}
+    loss = settings.loss
     if loss.old == "trainer" and rows:  # a step may have nothing to train on
-        old = dict(zip(old, backend.logprobs(rows), strict=True))
+        rows = [replace(row, old=old) for row, old in zip(rows, backend.logprobs(rows), strict=True)]
     for part in minibatches(rows, settings.minibatches):
-        weights = token_weights(part, loss.reduction)
-        signals = backend.forward_backward(part, weights, loss, [old[id(row)] for row in part])
+        signals = backend.forward_backward(weighted(part, loss.reduction), loss)
         if not passes and signals.fresh:
             require_no_drift(signals, settings.drift)
             require_ratios(signals, loss)

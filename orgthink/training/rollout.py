@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
+from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.errors import UserError
 from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import attempt
+from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
 from orgthink.training.frozen import require_models
@@ -55,10 +56,14 @@ class Rollout:
                 raise ValueError(f"roles and models both name {name}: who is trained has no frozen model")
             require_sampling(model.sampling)
 
+    @property
+    def made(self) -> Organization:
+        """The organization. UserError if there is none of that name, or it has no such settings."""
+        return self.organization.named(self.organization.label)
+
     def require(self) -> None:
         """UserError for an organization that cannot be, roles it does not have, or models that are not there."""
-        organization = self.organization.named(self.organization.organization)
-        require_roles([organization], [*self.roles, *self.models])
+        require_roles([self.made], [*self.roles, *self.models])
         require_models(self.models)
 
     def trains(self, trace: Trace) -> bool:
@@ -105,22 +110,15 @@ async def roll_out(
 ) -> list[Episode]:
     """Episodes, G for each problem; not graded yet. `models` stand behind those of the plan. A bug in one ends all, and
     is raised as itself."""
-    organization = plan.organization.named(plan.organization.organization)
+    organization = plan.made
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            attempts = [
-                tasks.create_task(
-                    attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
-                )
-                for problem in problems
-                for sample in range(plan.group)
-            ]
-    except BaseExceptionGroup as bugs:
-        raise bugs.exceptions[0] from bugs
-    return [one.result() for one in attempts]
+
+    async def one(problem: Problem, sample: int) -> Episode:
+        return await attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
+
+    return await run_all(lambda job: one(*job), product(problems, range(plan.group)))
 
 
 @dataclass(frozen=True, slots=True)

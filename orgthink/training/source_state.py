@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,10 +18,11 @@ def keep(file: Path, state: Any) -> None:
     write_whole(file, json.dumps(plain(state)).encode())
 
 
-def kept(file: Path, cls: type[T]) -> T:
-    """The dataclass that was written. UserError that names the file if it is torn or holds something else."""
+def kept(file: Path, cls: type[T], upgraded: Callable[[Any], Any] = lambda data: data) -> T:
+    """The dataclass that was written, of JSON values that an older release wrote once they are `upgraded`. UserError
+    that names the file if it is torn or holds something else."""
     try:
         data = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
-    return typed(cls, data, file)
+    return typed(cls, upgraded(data), file)

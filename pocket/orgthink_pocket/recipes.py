@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import OrganizationSpec, RoleSpec
@@ -14,7 +15,8 @@ from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.choose import Strategy
-from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import ROLES, Role
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
@@ -118,7 +120,7 @@ def paramanager(
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.1),
         reward=ParaManagerReward(diversity=diversity, gate=gate, length_target=320, cost_target=cost_target),
-        delta=1e-6,
+        credit=SharedCredit(delta=1e-6),
         mixed=True,
         drift=1e-3,
     )

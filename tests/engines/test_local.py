@@ -9,6 +9,7 @@ import pytest
 import torch
 from models import tiny_model, with_eos
 from safetensors.torch import load_file, save_file
+from terse import TERSE
 
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.local.batch import Batch, Request
@@ -84,6 +85,7 @@ def reference(folder: Path, ids: list[int], tokens: int) -> tuple[list[int], tor
     return out.sequences[0, len(ids) :].tolist(), torch.cat(out.logits).log_softmax(-1)
 
 
+@pytest.mark.numerical
 async def test_greedy_equals_hugging_face_alone_and_in_company(words: Path, engine: LocalEngine) -> None:
     ids = prompts(1, longest=40)[0]
     expected, logprobs = reference(words, ids, 200)
@@ -107,6 +109,7 @@ async def test_greedy_equals_hugging_face_alone_and_in_company(words: Path, engi
         assert torch.allclose(torch.tensor(said.logprobs), drawn, atol=1e-4)
 
 
+@pytest.mark.numerical
 async def test_the_same_seed_draws_the_same_alone_and_among_twenty(engine: LocalEngine) -> None:
     settings = [
         {"temperature": 1.0},
@@ -124,6 +127,7 @@ async def test_the_same_seed_draws_the_same_alone_and_among_twenty(engine: Local
     assert one.ids != other.ids
 
 
+@pytest.mark.numerical
 async def test_logprobs_are_those_of_the_distribution_that_was_sampled(words: Path, engine: LocalEngine) -> None:
     model, ids = Qwen3.load(words), prompts(1)[0]
     for temperature, top_p in ((1.0, 1.0), (0.6, 1.0), (1.3, 0.8)):
@@ -149,6 +153,7 @@ async def test_samples_follow_the_distribution(words: Path, engine: LocalEngine)
     assert (frequency - expected).abs().max() < 4 * (0.25 / count) ** 0.5
 
 
+@pytest.mark.numerical
 async def test_a_join_computes_what_was_injected_and_one_token(words: Path, engine: LocalEngine) -> None:
     ids, injected = prompts(1)[0], [7, 8, 9]
     before = await say(engine, ids, 30)
@@ -277,6 +282,7 @@ async def test_requests_beyond_the_slots_wait(words: Path, engine: LocalEngine) 
     await narrow.aclose()
 
 
+@pytest.mark.numerical
 async def test_weights_change_between_steps(words: Path, tmp_path: Path) -> None:
     """What is under way then goes on as if the new weights had been asked to go on from there."""
     engine = LocalEngine.open(words)
@@ -380,11 +386,12 @@ async def test_closing_the_engine_ends_streams(words: Path) -> None:
     await engine.aclose()
 
 
+@pytest.mark.numerical
 async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     """A model that says nonsense: the record must still be what the model saw, id by id."""
     engine = LocalEngine.open(tiny_model(tmp_path, context=4096))
     problem = Problem("p", "countdown", "1 2 3 = 4")
-    organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
+    organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
     role, limits = Backing(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
     traces = [trace for episode in episodes for trace in episode.traces]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from models import tiny_model
+from terse import TERSE
 from test_local import context, prompts, say
 
 from orgthink.engines.engine import EngineError
@@ -41,7 +42,7 @@ async def turns_of_the_loop(count: int = 20) -> None:
 async def think(engine: LocalEngine) -> list[Episode]:
     """Episodes that fork and join at random, all at once."""
     problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, budget=Budget(tokens=200))
-    organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
+    organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
     role = Backing(engine, Sampling(60, seed=1))
     return await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
 
@@ -55,6 +56,7 @@ def said(episodes: list[Episode]) -> list[tuple[object, ...]]:
     return [(span.token_ids, span.logprobs) for span in spans(episodes) if span.origin is Origin.SAMPLED]
 
 
+@pytest.mark.numerical
 async def test_it_says_what_the_thread_says(words: Path, engine: LocalEngine) -> None:
     threaded = LocalEngine.open(words)
     asked = [(ids, {"temperature": (0.0, 1.0, 0.6)[n % 3], "seed": n}) for n, ids in enumerate(prompts(15))]
@@ -67,6 +69,7 @@ async def test_it_says_what_the_thread_says(words: Path, engine: LocalEngine) ->
         assert our.logprobs == pytest.approx(their.logprobs, abs=1e-4)
 
 
+@pytest.mark.numerical
 async def test_many_agents_repeat_to_the_bit(words: Path, engine: LocalEngine) -> None:
     first = await think(engine)
     assert any(trace.joins for episode in first for trace in episode.traces), "the seed should give joins"

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orgthink.engines.local.sampling import ahead, uniforms
+from orgthink.engines.local.sampling import uniforms
+from orgthink.engines.seeds import ahead
 
 SEEDS = st.integers(0, 2**64 - 1)
 COUNTS = st.integers(0, 2**20)

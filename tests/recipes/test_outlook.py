@@ -19,7 +19,6 @@ from orgthink.errors import UserError
 from orgthink.recipes.jobs import Mars
 from orgthink.recipes.outlook import outlook, unnamed
 from orgthink.recipes.registry import RECIPES, adjusted
-from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.rl import Clock
 
@@ -38,7 +37,7 @@ def job(task: str, **changes: Any) -> Mars:
 
 def rolled_out(job: Mars, habits: Habits, steps: int) -> list[dict[str, int]]:
     """What each step took, under the names of the bounds."""
-    chains, engine, taken = Chains(job.settings), WordEngine(habits), []
+    chains, engine, taken = job.settings.source(), WordEngine(habits), []
     for step in range(steps):
         engine.requests.clear()
         engine.version = str(step)

@@ -71,7 +71,7 @@ def test_the_numbers_of_table_5():
     )  # fmt: skip
     assert loss.old == "trainer", "vLLM's log-probabilities are not the trainer's, and a row of 24,576 adds them up"
     assert settings.reward == ParaManagerReward(theta_par=1.25, theta_tool=3, length_target=12_288, cost_target=8)
-    assert settings.mixed and settings.normalise == "std" and settings.delta > 0
+    assert settings.mixed and settings.credit.normalise == "std" and settings.credit.delta > 0
     manager = plan.organization.named("paramanager")
     assert (manager.rounds, manager.calls, manager.response_tokens) == (12, 4, 4096)
     assert (manager.synthesis, next(iter(manager.pool))) == ("summarizer", "gpt-oss-20b")

@@ -105,7 +105,7 @@ def looked_at(recipe: str, *given: str, capsys) -> dict:
 def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
     given = ("normalise=none", "reward.gate=none", "rollout.limits.agent_tokens=none", "mastered=none")
     settings = looked_at(MANAGER, *given, capsys=capsys)
-    assert (settings["normalise"], settings["reward"]["gate"]) == ("none", "none")
+    assert (settings["credit"]["normalise"], settings["reward"]["gate"]) == ("none", "none")
     assert settings["rollout"]["limits"]["agent_tokens"] is settings["mastered"] is None
 
 
@@ -155,9 +155,9 @@ def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
     organization = "rollout.organization.settings"
     for given, words in (
         ("nope=1", "a policy training has no 'nope'; it has steps, "),
-        ("rollout.limit.capacity=2", "rollout has no 'limit'; it has task, organization, limits, "),
+        ("rollout.limit.capacity=2", "rollout has no 'limit': did you mean limits?\n"),
         ("rollout.group.size=3", "rollout.group has no 'size'\n"),
-        ("mastered.entropie=1", "mastered has no 'entropie'; it has entropy, probability\n"),
+        ("mastered.entropie=1", "mastered has no 'entropie': did you mean entropy?\n"),
         (f"{organization}.faults.rate=0.1", f"{organization} has no 'faults'; it has prompts, tolerant, "),
         (f"{organization}.name=me", f"{organization} has no 'name'; it has prompts, "),
         (f"{organization}.tolerant=perhaps", f"--set {organization}.tolerant=perhaps: "),

@@ -28,7 +28,7 @@ from manager_episodes import (
 
 from orgthink.episode import Episode, Grade
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, render_reply, render_responses
-from orgthink.rewards.paramanager import ParaManagerReward, Reward
+from orgthink.rewards.paramanager import ParaManagerReward, ParaManagerScore
 
 PAPER = ParaManagerReward()
 REFUSED = Call("telephone", CallStatus.PARSE_ERR)
@@ -149,7 +149,7 @@ def test_cost_targets(target: float) -> None:
 def test_the_sum_by_hand() -> None:
     """Three rounds of which one is no reply, 4 calls in 3 rounds, three tools, 9 units of 8, short."""
     made = [[Call("python"), Call("search")], [Call("code_reasoner", cost=5.0), Call("python", cost=4.0)]]
-    parts = Reward(1 + 2 / 3 + 1 + (1 + 7 / 8) / 2, 1, 2 / 3, 1, 1, 1, 7 / 8)
+    parts = ParaManagerScore(1 + 2 / 3 + 1 + (1 + 7 / 8) / 2, 1, 2 / 3, 1, 1, 1, 7 / 8)
     earned = PAPER(episode_of(made, "direct"))
     assert earned == replace(parts, total=pytest.approx(parts.total), format=pytest.approx(2 / 3))
     wrong = PAPER(episode_of(made, "direct", WRONG))

@@ -20,7 +20,8 @@ from orgthink.evaluation import RoleSpec
 from orgthink.recipes.jobs import Job, Mars, Policy
 from orgthink.recipes.registry import RECIPES, Training, adjusted, start
 from orgthink.scale.verl import launch
-from orgthink.scale.verl.launch import Placement, placement_of, require, settings
+from orgthink.scale.verl.launch import require, settings
+from orgthink.scale.verl.placement import Placement, placement_of
 from orgthink.training.models import LoraSettings
 
 CPU = Placement(device="cpu")

@@ -38,6 +38,8 @@ class Plain(NamedTuple):
 
     loss: float
     """Of all rows."""
+    parts: list[float]
+    """What each trained token adds to it, row by row."""
     gradient: list[float]
     """Of the loss with respect to each trained token's log-probability, row by row."""
     clipped: list[bool]
@@ -136,7 +138,7 @@ def plain_loss(
     episodes = [row.episode for row in rows for _ in range(sum(row.trained))]
     lengths = Counter(episodes)
     losses: defaultdict[str, list[float]] = defaultdict(list)
-    gradient, clipped = [], []
+    parts, gradient, clipped = [], [], []
     known = zip(episodes, sampled(rows), advantages(rows), stale(rows, loss), strict=True)
     for i, (episode, then, advantage, old) in enumerate(known):
         ratio = math.exp(now[i] - then)
@@ -156,17 +158,21 @@ def plain_loss(
         losses[episode].append(value)
         clipped.append(not old and not 1 - loss.clip_low <= ratio <= 1 + loss.clip_high)
         share = 1 / len(episodes) if loss.reduction == "token-mean" else 1 / lengths[episode] / len(lengths)
+        parts.append(share * value)
         gradient.append(share * slope)
     if loss.reduction == "token-mean":
-        return Plain(sum(map(sum, losses.values())) / len(episodes), gradient, clipped)
-    return Plain(sum(sum(values) / len(values) for values in losses.values()) / len(losses), gradient, clipped)
+        return Plain(sum(map(sum, losses.values())) / len(episodes), parts, gradient, clipped)
+    return Plain(sum(sum(values) / len(values) for values in losses.values()) / len(losses), parts, gradient, clipped)
 
 
 def _row_by_row(
     rows: Sequence[PolicyRow], now: Sequence[float], loss: PolicyLoss, reference: Sequence[float] | None
 ) -> Plain:
     """Eq. 20 to 22 of ParaManager, or the same with a geometric mean; rows of an episode weigh as they have tokens."""
-    total, gradient, clipped, start = 0.0, [], [], 0
+    total, start = 0.0, 0
+    parts: list[float] = []
+    gradient: list[float] = []
+    clipped: list[bool] = []
     tokens = Counter(row.episode for row in rows for trained in row.trained if trained)
     for row in rows:
         length = sum(row.trained)
@@ -186,9 +192,10 @@ def _row_by_row(
         elif outside and value != slope:
             slope = 0.0
         odds = [math.exp(q - p) for p, q in zip(told, apart, strict=True)]
-        value += loss.kl * math.fsum(each - 1 - math.log(each) for each in odds) / length
+        divergences = [loss.kl * (each - 1 - math.log(each)) for each in odds]
         share = length / tokens[row.episode] / len(tokens)
-        total += share * value
+        total += share * (value + math.fsum(divergences) / length)
+        parts.extend(share / length * (value + divergence) for divergence in divergences)
         gradient.extend(share * (slope * part + loss.kl * (1 - each) / length) for each in odds)
         clipped.extend([outside and not old] * length)
-    return Plain(total, gradient, clipped)
+    return Plain(total, parts, gradient, clipped)

@@ -31,7 +31,7 @@ from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling,
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.rewards.asyncthink import Reward
+from orgthink.rewards.asyncthink import AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
@@ -128,8 +128,8 @@ class Paced:
     async def aclose(self) -> None: ...
 
 
-def by_sample(episode: Episode) -> Reward:
-    return Reward(float(episode.sample), 0.0, 0.0, False)
+def by_sample(episode: Episode) -> AsyncThinkScore:
+    return AsyncThinkScore(float(episode.sample), 0.0, 0.0, False)
 
 
 PLAN = Rollout("numbers", OrganizationSpec("talk"), problems=2, group=2)
@@ -346,6 +346,7 @@ ASYNCTHINK = Rollout(
 @pytest.mark.parametrize(
     "plan", [ASYNCTHINK, replace(LED, max_tokens=64, temperature=2.0, problems=2)], ids=["asyncthink", "manager"]
 )
+@pytest.mark.numerical
 def test_each_token_has_the_log_probability_that_the_weights_of_its_version_give_it(plan: Rollout):
     """Also the first after new weights: what an agent has seen is read again."""
     settings = RlSettings(plan, steps=5, learning_rate=1e-3, reward=by_sample, ahead=3)  # type: ignore[arg-type]
@@ -427,7 +428,7 @@ def test_training_is_no_time_of_the_episodes_that_wait(tmp_path: Path, monkeypat
     monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: real(loop) + Slow.now)
     seen: list[Episode] = []
 
-    def noted(episode: Episode) -> Reward:
+    def noted(episode: Episode) -> AsyncThinkScore:
         seen.append(episode)
         return by_sample(episode)
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from echo import TASK
 from engines.models import random_model, tiny_model
 from plain_policy import CONFIG, aged, near, policy, random_rows
+from rounding import UNIT, ratio_errors, sum_error
 from terse import TERSE
 from tiny_policy import TINY
 from torch import Tensor
@@ -30,7 +31,7 @@ from orgthink.evaluation import OrganizationSpec
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
@@ -74,43 +75,69 @@ def alone(model: Qwen3, row: PolicyRow) -> tuple[Tensor, Tensor]:
     return distributions.gather(1, ids[1:][trained][:, None])[:, 0], -(distributions.exp() * distributions).sum(-1)
 
 
+class OfRow(NamedTuple):
+    """What a row, computed alone, measures and adds to the gradient."""
+
+    signals: Signals
+    gradients: list[Tensor]
+
+
 @cache
-def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> tuple[Signals, list[Tensor]]:
+def one_by_one(rows: tuple[PolicyRow, ...], loss: PolicyLoss) -> OfRow:
     """What a backward pass over all rows measures, and its gradient, with each row computed alone."""
+    return added(each_alone(rows, loss))
+
+
+def each_alone(
+    rows: Sequence[PolicyRow], loss: PolicyLoss, now: Sequence[Sequence[float]] | None = None
+) -> list[OfRow]:
+    """Each row of a minibatch; with `now`, log-probabilities are these, and only their derivatives the model's."""
+    weights = token_weights(rows, loss.reduction)
+    given = [None] * len(rows) if now is None else now
+    return [row_alone(row, weight, loss, of) for row, weight, of in zip(rows, weights, given, strict=True)]
+
+
+def added(each: Sequence[OfRow]) -> OfRow:
+    gradients = [torch.stack(parts).sum(0) for parts in zip(*(row.gradients for row in each), strict=True)]
+    return OfRow(sum((row.signals for row in each), Signals()), gradients)
+
+
+def row_alone(row: PolicyRow, weight: float, loss: PolicyLoss, given: Sequence[float] | None) -> OfRow:
     reference = REFERENCE if loss.kl else None
-    model, total, result = policy(), Signals(), torch.zeros((), dtype=torch.float64)
-    for row, weight in zip(rows, token_weights(rows, loss.reduction), strict=True):
-        now, entropy = alone(model, row)
-        known = [(p, age) for p, age, trained in zip(row.logprobs, row.age, row.trained, strict=True) if trained]
-        then, ages = (torch.tensor(values) for values in zip(*known, strict=True))
-        fresh, old = ages == 0, ages > loss.staleness.bound
-        apart = None if reference is None else alone(reference, row)[0].detach()
-        advantages = torch.full_like(now, row.advantage)
-        losses_N, _ = token_losses(now, then, advantages, loss, apart, old, [len(now)])
-        result = result + weight * losses_N.sum()
-        log_ratio, difference = now.detach() - then, (now.detach() - then).abs() * fresh
-        if loss.ratio == "token":
-            ratio, too_old = log_ratio.exp(), old
-        else:
-            whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
-            ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
-        away = torch.zeros(()) if apart is None else apart - now.detach()
-        newest = log_ratio * fresh
-        off = {"token": newest, "sequence": newest.sum(), "sequence-mean": newest.mean()}[loss.ratio].abs() * fresh
-        total += Signals(
-            tokens=len(now),
-            entropy=entropy.sum().item(),
-            clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~too_old].sum()),
-            fresh=int(fresh.sum()),
-            stale=int(old.sum()),
-            difference=difference.sum().item(),
-            largest=difference.max().item(),
-            where=f"episode {row.episode}, {row.agent}",
-            kl=(away.exp() - away - 1).sum().item(),
-            apart=off.sum().item(),
-        )
-    result.backward()
-    return replace(total, loss=result.item()), [weight.grad for weight in model.parameters()]
+    now, entropy = alone(MODEL, row)
+    if given is not None:
+        values = torch.tensor([p for p, trained in zip(given, row.trained, strict=True) if trained]).double()
+        now = values + now - now.detach()
+    known = [(p, age) for p, age, trained in zip(row.logprobs, row.age, row.trained, strict=True) if trained]
+    then, ages = (torch.tensor(values) for values in zip(*known, strict=True))
+    fresh, old = ages == 0, ages > loss.staleness.bound
+    apart = None if reference is None else alone(reference, row)[0].detach()
+    advantages = torch.full_like(now, row.advantage)
+    losses_N, _ = token_losses(now, then, advantages, loss, apart, old, [len(now)])
+    result = weight * losses_N.sum()
+    log_ratio, difference = now.detach() - then, (now.detach() - then).abs() * fresh
+    if loss.ratio == "token":
+        ratio, too_old = log_ratio.exp(), old
+    else:
+        whole = log_ratio.sum() if loss.ratio == "sequence" else log_ratio.mean()
+        ratio, too_old = whole.exp().expand(len(now)), old.any().expand(len(now))
+    away = torch.zeros(()) if apart is None else apart - now.detach()
+    newest = log_ratio * fresh
+    off = {"token": newest, "sequence": newest.sum(), "sequence-mean": newest.mean()}[loss.ratio].abs() * fresh
+    signals = Signals(
+        loss=result.item(),
+        tokens=len(now),
+        entropy=entropy.sum().item(),
+        clipped=int(((ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high))[~too_old].sum()),
+        fresh=int(fresh.sum()),
+        stale=int(old.sum()),
+        difference=difference.sum().item(),
+        largest=difference.max().item(),
+        where=f"episode {row.episode}, {row.agent}",
+        kl=(away.exp() - away - 1).sum().item(),
+        apart=off.sum().item(),
+    )
+    return OfRow(signals, list(torch.autograd.grad(result, list(MODEL.parameters()))))
 
 
 def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
@@ -121,13 +148,14 @@ def backend_of(model: Qwen3, base: Path, **settings: Any) -> EmbeddedBackend:
 @pytest.mark.parametrize("loss", [PolicyLoss(), PolicyLoss(kl=0.5, reduction="episode-mean")], ids=["plain", "kl"])
 @pytest.mark.parametrize("temperatures", TEMPERATURES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, tmp_path):
     rows = group(TEMPERATURES[temperatures])
     expected, gradients = one_by_one(tuple(rows), loss)
     reference = policy(seed=7).float() if loss.kl else None
     model = policy().float()
     backend = backend_of(model, tmp_path, pack_tokens=pack_tokens, reference=reference)
-    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
     assert (found.tokens, found.clipped, found.where) == (expected.tokens, expected.clipped, expected.where)
     for name in ("entropy", "difference", "kl"):
         assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
@@ -143,11 +171,12 @@ LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tmp_path):
     rows = of_all_ages()
     expected, gradients = one_by_one(tuple(rows), loss)
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
-    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert 0 < found.fresh < found.tokens and found.stale > 0
@@ -172,24 +201,38 @@ def for_ratios_of_rows(loss: PolicyLoss) -> list[PolicyRow]:
 
 @pytest.mark.parametrize("loss", ROW_RATIOS.values(), ids=ROW_RATIOS)
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_packed_rows_have_the_ratios_that_rows_alone_have(pack_tokens, loss, tmp_path):
     """However rows share tokens, and wherever a pack ends, a ratio is that of all of a row's tokens."""
     rows = for_ratios_of_rows(loss)
-    expected, gradients = one_by_one(tuple(rows), loss)
     reference = policy(seed=7).float() if loss.kl else None
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens, reference=reference)
-    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    now = backend.logprobs(rows)
+    each = each_alone(rows, loss, now)
+    expected, gradients = added(each)
+    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert 0 < found.clipped < found.tokens and found.stale > 0
     for name in ("kl", "apart"):
         assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
-    assert found.apart > 0 and found.loss == pytest.approx(expected.loss, abs=TOLERANCE)
-    for weight, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
+    errors = [error_of(row, of_row, loss) for row, of_row in zip(rows, now, strict=True)]
+    divergence = TOLERANCE if loss.kl else 0.0  # the reference's log-probabilities are not the same ones
+    most = sum_error([one.signals.loss for one in each], [e + UNIT * found.tokens for e in errors])
+    assert found.apart > 0 and found.loss == pytest.approx(expected.loss, rel=0, abs=divergence + most)
+    for i, (weight, gradient) in enumerate(zip(model.parameters(), gradients, strict=True)):
+        off = [error * one.gradients[i].abs().max().item() for one, error in zip(each, errors, strict=True)]
+        torch.testing.assert_close(weight.grad.double(), gradient, rtol=0, atol=divergence + math.fsum(off))
+
+
+def error_of(row: PolicyRow, now: Sequence[float], loss: PolicyLoss) -> float:
+    """Of the ratio of a row, in single precision."""
+    known = [(p, q) for p, q, trained in zip(now, row.logprobs, row.trained, strict=True) if trained]
+    return max(ratio_errors(*zip(*known, strict=True), [len(known)], loss.ratio))
 
 
 @pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
 def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tmp_path):
     rows = group(TEMPERATURES["several"])
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
@@ -200,6 +243,7 @@ def test_the_trainer_s_log_probabilities_are_those_of_rows_alone(pack_tokens, tm
 
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
+@pytest.mark.numerical
 def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss, tmp_path):
     """What older weights drew keeps the log-probabilities that these gave it."""
     rng, rows = random.Random(6), for_ratios_of_rows(loss)
@@ -211,9 +255,9 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
 
     then = list(map(seen, rows, off))
     found = []
-    for each, old in ((then, None), (off, [row.logprobs for row in rows])):
+    for each in (then, [replace(row, old=as_drawn.logprobs) for row, as_drawn in zip(off, rows, strict=True)]):
         backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
-        signals = backend.forward_backward(each, token_weights(each, loss.reduction), loss, old)
+        signals = backend.forward_backward(weighted(each, loss.reduction), loss)
         found.append((signals, [weight.grad for weight in model.parameters()]))
     (plain, gradients), (signals, others) = found
     assert all(map(torch.equal, gradients, others))
@@ -224,6 +268,7 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.numerical
 def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp_path):
     rng, rows = random.Random(seed), for_ratios_of_rows(loss)
 
@@ -235,7 +280,7 @@ def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp
     found = []
     for each in (rows, [stray(row) for row in rows]):
         backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
-        signals = backend.forward_backward(each, token_weights(each, loss.reduction), loss)
+        signals = backend.forward_backward(weighted(each, loss.reduction), loss)
         found.append((signals, [weight.grad for weight in model.parameters()]))
     (plain, gradients), (strayed, others) = found
     assert plain == strayed
@@ -243,6 +288,7 @@ def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp
 
 
 @pytest.mark.parametrize("pack_tokens", [1, 10_000])
+@pytest.mark.numerical
 def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack_tokens, tmp_path):
     """One text sampled in three ways; their tokens are computed once and trained each as its own row says."""
     first, rng = random_rows(MODEL)[0], random.Random(1)
@@ -256,7 +302,7 @@ def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack
         rows.append(replace(row, logprobs=shifted, advantage=-first.advantage, episode=name))
     expected, gradients = one_by_one(tuple(rows), PolicyLoss())
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
-    found = backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    found = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert found.computed == (len(first) if pack_tokens > 1 else 3 * len(first))
@@ -265,6 +311,7 @@ def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.numerical
 def test_what_older_weights_drew_is_no_drift(tmp_path):
     rows = random_rows(MODEL, spread=0.01)
     off = [replace(row, logprobs=tuple(p - 3 * trained for p, trained in known(row))) for row in rows]
@@ -272,7 +319,7 @@ def test_what_older_weights_drew_is_no_drift(tmp_path):
     backend, loss = backend_of(policy(), tmp_path), PolicyLoss()
 
     def measured(rows: Sequence[PolicyRow]) -> Signals:
-        return backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+        return backend.forward_backward(weighted(rows, loss.reduction), loss)
 
     assert measured(off).difference / measured(off).fresh > 2.9
     mixed, fresh = measured([*rows[:4], *older[4:]]), measured(rows[:4])
@@ -288,24 +335,25 @@ def known(row: PolicyRow) -> list[tuple[float, bool]]:
     return list(zip(row.logprobs, row.trained, strict=True))
 
 
+@pytest.mark.numerical
 def test_shared_beginnings_are_computed_once(tmp_path):
     rows = group()
     computed = {}
     for pack_tokens in (1, 60, 10_000):
         backend = backend_of(policy(), tmp_path, pack_tokens=pack_tokens)
-        computed[pack_tokens] = backend.forward_backward(rows, [0.0] * len(rows), PolicyLoss()).computed
+        computed[pack_tokens] = backend.forward_backward(rows, PolicyLoss()).computed
     assert computed[1] == sum(map(len, rows))
     assert computed[1] > computed[60] > computed[10_000]
     assert computed[10_000] == len({row.token_ids[:end] for row in rows for end in range(1, len(row) + 1)})
 
 
+@pytest.mark.numerical
 def test_passes_add_up_until_a_step_is_taken(tmp_path):
     """A step clears the gradient, moves the weights, and tells the norm before clipping."""
     rows, loss = group(), PolicyLoss()
     backend, model = backend_of(model := policy(), tmp_path), model
-    weights = token_weights(rows, loss.reduction)
     for part in (slice(0, 7), slice(7, None)):
-        backend.forward_backward(rows[part], weights[part], loss)
+        backend.forward_backward(weighted(rows, loss.reduction)[part], loss)
     _, gradients = one_by_one(tuple(rows), loss)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(weight.grad, gradient, rtol=0, atol=TOLERANCE)
@@ -331,6 +379,7 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.numerical
 async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
     engine = LocalEngine.open(TINY, threaded=False)
     backend = EmbeddedBackend(Qwen3.load(TINY), engine, tmp_path)
@@ -338,7 +387,7 @@ async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0)]
     assert any(len(episode.traces) > 1 for episode in episodes), "workers, too"
     assert any(span.origin is Origin.INJECTED for e in episodes for span in e.root.spans), "and what a Join brings"
-    signals = backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    signals = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     assert signals.tokens == sum(trace.steps for episode in episodes for trace in episode.traces)
     assert signals.largest < TOLERANCE
 
@@ -356,7 +405,7 @@ def test_a_log_probability_that_cannot_be_names_episode_and_agent(value, age, tm
     rows[4] = replace(with_logprob(rows[4], value), age=tuple(age * trained for trained in rows[4].trained))
     backend = backend_of(policy().float(), tmp_path)
     with pytest.raises(UserError, match=f"episode {rows[4].episode}, {rows[4].agent}") as caught:
-        backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+        backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     assert "\n" not in str(caught.value)
 
 
@@ -364,14 +413,14 @@ def test_broken_weights_name_a_row(tmp_path):
     rows, model = group(), policy()
     torch.nn.init.constant_(model.norm.weight, math.nan)
     with pytest.raises(UserError, match=r"episode \w+, \w+\.\d: a log-probability is not a number"):
-        backend_of(model, tmp_path).forward_backward(rows, [1.0] * len(rows), PolicyLoss())
+        backend_of(model, tmp_path).forward_backward(rows, PolicyLoss())
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
     backend = backend_of(model := policy(), tmp_path)
     rows = group()
-    backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     next(model.parameters()).grad[0, 0] = value
     with pytest.raises(UserError, match="gradient"):
         backend.optim_step(1e-3, 1.0)
@@ -381,7 +430,7 @@ def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
 def learn(backend: EmbeddedBackend, rate: float, seed: int = 0) -> None:
     """One update."""
     rows = random_rows(MODEL, seed)
-    backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     backend.optim_step(rate, clip=1.0)
 
 
@@ -428,6 +477,7 @@ async def test_spans_carry_the_version_that_sampled_them():
         assert {span.policy_version for span in spans if span.origin is Origin.SAMPLED} == {version}
 
 
+@pytest.mark.numerical
 def test_what_is_saved_goes_on_to_the_bit(tmp_path):
     base = tiny_model(tmp_path / "base")
     first = backend_of(model := Qwen3.load(base), base)

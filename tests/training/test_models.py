@@ -48,12 +48,14 @@ def shaken(model):
 
 
 @pytest.mark.parametrize("lora", [None, LORA])
+@pytest.mark.numerical
 def test_logits_are_those_of_transformers(folder, lora):
     tokens = ids(2, 9)
     assert torch.allclose(logits(open_trainable(folder, lora), tokens), reference(folder, tokens), atol=1e-5)
 
 
 @pytest.mark.parametrize("lora", [None, LORA])
+@pytest.mark.numerical
 def test_packed_rows_give_what_separate_rows_give(folder, lora):
     model = shaken(open_trainable(folder, lora))
     parts = [ids(7, seed=1), ids(4, seed=2)]
@@ -64,6 +66,7 @@ def test_packed_rows_give_what_separate_rows_give(folder, lora):
 
 
 @pytest.mark.parametrize("lora", [None, LORA])
+@pytest.mark.numerical
 def test_what_is_saved_is_what_was_trained(folder, lora, tmp_path):
     """Merged into the folder, which transformers opens, and exactly back in a new trainable."""
     tokens = ids(2, 9)
@@ -80,6 +83,7 @@ def test_what_is_saved_is_what_was_trained(folder, lora, tmp_path):
     assert torch.equal(logits(again, tokens), trained)
 
 
+@pytest.mark.numerical
 def test_an_adapter_is_opened_by_peft(tmp_path):
     from peft import PeftModel
 

@@ -6,7 +6,8 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -26,12 +27,15 @@ from plain_policy import (
     sampled,
     stale,
 )
+from rounding import ratio_errors, sum_error
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
+
+pytestmark = pytest.mark.numerical
 
 REDUCTIONS = ("token-mean", "episode-mean")
 MODEL = policy()
@@ -69,8 +73,9 @@ def ours(rows: list[PolicyRow], now: Sequence[float], loss: PolicyLoss, referenc
     then, advantage = _known(rows)
     old = torch.tensor(stale(rows, loss))
     found = token_losses(at, then, advantage, loss, reference and doubles(reference), old, lengths(rows))
-    result = (found.losses_N * weights(rows, loss.reduction)).sum()
-    return Plain(result.item(), torch.autograd.grad(result, at)[0].tolist(), found.clipped_N.tolist())
+    parts = found.losses_N * weights(rows, loss.reduction)
+    (gradient,) = torch.autograd.grad(parts.sum(), at)
+    return Plain(parts.sum().item(), parts.tolist(), gradient.tolist(), found.clipped_N.tolist())
 
 
 @given(
@@ -89,6 +94,7 @@ def test_loss_and_gradient_are_those_of_a_plain_loop(rows, seed, loss, referred)
     expected = plain_loss(rows, now, loss, reference)
     found = ours(rows, now, loss, reference)
     assert found.loss == pytest.approx(expected.loss, abs=1e-12)
+    assert found.parts == pytest.approx(expected.parts, abs=1e-12)
     assert found.gradient == pytest.approx(expected.gradient, abs=1e-12)
     assert found.clipped == expected.clipped
 
@@ -246,20 +252,47 @@ SPREADS = {"sequence": 0.02, "sequence-mean": 0.3}
 TRAINED = {name: PolicyLoss(reduction=name) for name in REDUCTIONS} | {name: of_rows(name) for name in RATIOS}
 
 
+def clipped_and_stale(loss: PolicyLoss) -> list[PolicyRow]:
+    """Rows of which some tokens, or under a ratio of rows some rows, are clipped and some stale."""
+    rng = random.Random(2)
+    rows = [aged(row, rng) for row in random_rows(MODEL)]
+    if loss.ratio == "token":
+        return rows
+    return [near(MODEL, row if i % 3 else fresh(row), SPREADS[loss.ratio], rng) for i, row in enumerate(rows)]
+
+
+class Most(NamedTuple):
+    """Most that single precision may be off by."""
+
+    loss: float
+    gradients: list[float]
+    """Of any element, for each parameter."""
+
+
+def in_double(rows: list[PolicyRow], now: list[float], loss: PolicyLoss) -> tuple[Plain, list[torch.Tensor], Most]:
+    """The plain loop at these log-probabilities, its gradient of the weights, and the errors of single precision.
+
+    A row's gradient is off by as much of itself as its ratio; rows that cancel each other do not cancel that.
+    """
+    expected = plain_loss(rows, now, loss)
+    errors = ratio_errors(now, sampled(rows), lengths(rows), loss.ratio)
+    parameters = list(MODEL.parameters())
+    total, most, start = [torch.zeros_like(weight) for weight in parameters], [0.0] * len(parameters), 0
+    for row in rows:
+        of_row = slice(start, start := start + sum(row.trained))
+        gradients = torch.autograd.grad(logprobs(MODEL, [row]), parameters, doubles(expected.gradient[of_row]))
+        total = [before + gradient for before, gradient in zip(total, gradients, strict=True)]
+        error = max(errors[of_row])
+        most = [m + error * gradient.abs().max().item() for m, gradient in zip(most, gradients, strict=True)]
+    return expected, total, Most(sum_error(expected.parts, errors), most)
+
+
 @pytest.mark.parametrize("loss", TRAINED.values(), ids=TRAINED)
 @pytest.mark.parametrize("pack_tokens", [1, 100, 1000])
 def test_the_trainer_s_gradient_is_that_of_a_plain_loop(loss, pack_tokens, tmp_path):
     """Packed in one go or row by row, in single precision; what is stored where nothing was sampled is not read."""
-    rng = random.Random(2)
-    rows = [aged(row, rng) for row in random_rows(MODEL)]
-    if loss.ratio != "token":  # some of them stale as a whole
-        rows = [near(MODEL, row if i % 3 else fresh(row), SPREADS[loss.ratio], rng) for i, row in enumerate(rows)]
+    rows = clipped_and_stale(loss)
     assert 0 < sum(stale(rows, loss)) < sum(sum(row.trained) for row in rows)
-    now = logprobs(MODEL, rows)
-    expected = plain_loss(rows, now.tolist(), loss)
-    gradients = torch.autograd.grad(now, list(MODEL.parameters()), doubles(expected.gradient))
-    model = policy().float()
-    backend = EmbeddedBackend(model, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
     stray = [
         replace(
             row,
@@ -268,12 +301,46 @@ def test_the_trainer_s_gradient_is_that_of_a_plain_loop(loss, pack_tokens, tmp_p
         )
         for row in rows
     ]
-    signals = backend.forward_backward(stray, token_weights(rows, loss.reduction), loss)
+    model = policy().float()
+    backend = EmbeddedBackend(model, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
+    now = sampled([replace(row, logprobs=of_row) for row, of_row in zip(rows, backend.logprobs(stray), strict=True)])
+    expected, gradients, most = in_double(rows, now, loss)
+    signals = backend.forward_backward(weighted(stray, loss.reduction), loss)
     assert signals.clipped == sum(expected.clipped) > 0
-    assert signals.loss == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
-    close = max(1e-6, 2e-6 * max(gradient.abs().max().item() for gradient in gradients))
-    for weight, gradient in zip(model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=close)
+    assert signals.loss == pytest.approx(expected.loss, rel=0, abs=most.loss)
+    for weight, gradient, close in zip(model.parameters(), gradients, most.gradients, strict=True):
+        torch.testing.assert_close(weight.grad.double(), gradient, rtol=0, atol=close)
+
+
+WRONG = {
+    "mean for product": {"ratio": "sequence-mean"},
+    "product for mean": {"ratio": "sequence"},
+    "never clipped": {"clip_low": 1e9, "clip_high": 1e9},
+    "never stale": {"staleness": Staleness(bound=9)},
+    "never capped": {"staleness": Staleness(cap=1e9)},
+    "one token too few": {},
+}
+"""Formulas that one might write by mistake."""
+
+
+MISTAKES = [(right, wrong) for right in RATIOS for wrong, change in WRONG.items() if change != {"ratio": right}]
+
+
+@pytest.mark.parametrize(("right", "wrong"), MISTAKES)
+def test_a_wrong_formula_is_further_off_than_single_precision(right, wrong):
+    """By a factor of ten, in the loss or in the gradient: the bounds of the test above do not hide it."""
+    loss = TRAINED[right]
+    rows = clipped_and_stale(loss)
+    now = logprobs(MODEL, rows).tolist()
+    expected, gradients, most = in_double(rows, now, loss)
+    if wrong == "one token too few":  # the last of each row has a ratio of 1
+        last, then = {end - 1 for end in accumulate(lengths(rows))}, sampled(rows)
+        now = [q if i in last else p for i, (p, q) in enumerate(zip(now, then, strict=True))]
+    found, others, _ = in_double(rows, now, replace(loss, **WRONG[wrong]))
+    off = [abs(found.loss - expected.loss) / most.loss]
+    for gradient, other, close in zip(gradients, others, most.gradients, strict=True):
+        off.append((gradient - other).abs().max().item() / close)
+    assert max(off) > 10
 
 
 @pytest.mark.parametrize("name", ["clip_low", "clip_high", "kl"])

@@ -37,7 +37,7 @@ from orgthink.evaluation import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import Training, go_on, start
-from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
@@ -200,7 +200,7 @@ def test_shuffled_rewards_stay_in_their_group(groups, seed):
     for name, values in groups.items():
         for sample, value in enumerate(values):
             episodes.append(Episode(f"{name}#{sample}", Problem(name, "task", ""), "asyncthink", 2, (), sample))
-            rewards[f"{name}#{sample}"] = Reward(float(value), 0.0, 0.0, False)
+            rewards[f"{name}#{sample}"] = AsyncThinkScore(float(value), 0.0, 0.0, False)
     random.Random(seed).shuffle(episodes)
     plain, dealt = grouped(episodes, rewards), grouped(episodes, rewards, random.Random(seed))
     assert plain == {
@@ -215,7 +215,7 @@ def test_shuffled_rewards_stay_in_their_group(groups, seed):
 
 def test_shuffling_gives_every_episode_every_reward():
     episodes = [Episode(f"a#{i}", Problem("a", "task", ""), "asyncthink", 2, (), i) for i in range(3)]
-    rewards = {f"a#{i}": Reward(float(i), 0.0, 0.0, False) for i in range(3)}
+    rewards = {f"a#{i}": AsyncThinkScore(float(i), 0.0, 0.0, False) for i in range(3)}
     rng = random.Random(0)
     dealt = Counter(tuple(grouped(episodes, rewards, rng)["a"].values()) for _ in range(600))
     assert len(dealt) == 6 and min(dealt.values()) > 60  # 100 each on average, give or take 9
@@ -248,6 +248,7 @@ def test_nothing_is_cut_into_nothing():
 # The loop
 
 
+@pytest.mark.numerical
 def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
     backend = tiny()
     lines = trained(tmp_path / "one", backend=backend)
@@ -321,8 +322,8 @@ def test_a_step_with_nothing_to_train_asks_for_no_log_probabilities(tmp_path):
 def test_one_flat_group_leaves_the_others(tmp_path):
     """Only one episode earns anything; its group alone is trained on, in one update."""
 
-    def only_one(episode: Episode) -> Reward:
-        return Reward(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
+    def only_one(episode: Episode) -> AsyncThinkScore:
+        return AsyncThinkScore(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
 
     first = Problems(ROLLOUT, 0).batch()[0].id
     backend = tiny()
@@ -333,7 +334,7 @@ def test_one_flat_group_leaves_the_others(tmp_path):
 
 def test_a_reward_that_is_no_number_names_the_group_and_loses_nothing(tmp_path):
     before = trained(tmp_path, replace(SETTINGS, steps=1))
-    settings = replace(SETTINGS, reward=lambda episode: Reward(math.nan, 0.0, 0.0, False))
+    settings = replace(SETTINGS, reward=lambda episode: AsyncThinkScore(math.nan, 0.0, 0.0, False))
     with pytest.raises(UserError, match=r"group echo/\S+: the reward of sample 0 is nan"):
         trained(tmp_path, settings)
     assert metrics(tmp_path) == before
@@ -375,6 +376,7 @@ class Imprecise(Counting):
 IN_ROWS = replace(SETTINGS, steps=1, minibatches=1, loss=PolicyLoss(ratio="sequence", reduction="episode-mean"))
 
 
+@pytest.mark.numerical
 def test_what_a_sampler_is_off_by_at_each_token_adds_up_in_a_row(tmp_path):
     """Then a ratio of rows is relative to log-probabilities of the trainer's own, or nothing is trained at all."""
     (token,) = trained(tmp_path / "token", replace(SETTINGS, steps=1, minibatches=1), tiny(Imprecise))
@@ -389,6 +391,7 @@ def test_what_a_sampler_is_off_by_at_each_token_adds_up_in_a_row(tmp_path):
     assert line["logprob_difference"] == token["logprob_difference"], "the sampler's, as ever"
 
 
+@pytest.mark.numerical
 def test_where_the_sampler_is_exact_it_does_not_matter_whose_log_probabilities_are_old(tmp_path):
     """Those of the trainer are of the weights before the first update: the second minibatch is clipped as ever."""
     settings = replace(IN_ROWS, minibatches=2, learning_rate=3e-2)

@@ -165,6 +165,7 @@ def test_padding_is_little_and_nothing_exceeds_a_batch():
         assert trained.sum() == sum(sum(row.trained) for row in batch)
 
 
+@pytest.mark.numerical
 def test_only_trained_tokens_count():
     model = course().model
     row = Row((1, 2, 3, 4), (False, True, False, True))

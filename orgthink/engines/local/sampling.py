@@ -10,16 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from orgthink.engines.seeds import GAMMA
+
 # Shapes: B rows, V vocabulary.
-
-
-GAMMA = 0x9E3779B97F4A7C15
-"""Step of splitmix64."""
-
-
-def ahead(seed: int, count: int) -> int:
-    """The seed whose first number is the `count`-th of this one: what was sampled in parts draws as if in one go."""
-    return (seed + count * GAMMA) % 2**64
 
 
 def uniforms(seeds_B: np.ndarray, counts_B: np.ndarray) -> Tensor:

@@ -70,7 +70,11 @@ def _shipped(name: str) -> Style:
 PAPER = _shipped("paper")
 
 STYLES: Registry[Style] = Registry(
-    "prompt style", "orgthink.prompts", {"paper": "orgthink.organizations.prompts:PAPER"}
+    "prompt style",
+    "orgthink.prompts",
+    {"paper": "orgthink.organizations.prompts:PAPER"},
+    "an orgthink.organizations.prompts.Style",
+    lambda style: isinstance(style, Style),
 )
 """By name. The path of a TOML file is a name too."""
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from orgthink.scale.sizing.positive import require_positive
 
+PROMPT = 512
+"""Tokens of a prompt where nothing tells: the papers' templates have some 25 to 600, and the problem comes on top."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:

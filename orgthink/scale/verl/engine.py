@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from orgthink.engines.engine import Chunk, Context, EngineError, Finish
-from orgthink.engines.local.sampling import ahead
+from orgthink.engines.seeds import ahead
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.token_ids import TokenIds
 from orgthink.engines.tokenizer import PieceStream, Tokenizer

@@ -1,9 +1,11 @@
 """A chain: one problem on its way from solver to corrector 2, as grouped rollouts (section 3.3 of MarsRL).
 
-The solver makes a group of G. Each later agent takes some outputs of the one before it, and makes a group of G for
-each: what a group shares is its exact input. Only reports that find an error are corrected; if there are none the
-chain ends. Everything here is a record or a pure function of it, so that a chain can be saved between any two
-segments.
+The solver makes a group of G outputs. Each later agent takes some outputs of the one before it, and makes a group of G
+for each: all outputs of a group have exactly the same input. Only reports that find an error are corrected; without
+any, the chain ends.
+
+A chain is an episode. Its agents are named by their place in the tree: `3` is output 3 of the solver, `3.5` is output 5
+of the verifier that judges it. Everything here is a pure function of that record, which may end between two segments.
 """
 
 from __future__ import annotations
@@ -11,101 +13,135 @@ from __future__ import annotations
 import hashlib
 import random
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from orgthink.episode import Message, Problem, Status, StopReason, Trace
+from orgthink.episode import Episode, Message, Origin, Problem, Status, StopReason, Trace
 from orgthink.grammar.solution import Proposal, read_proposal
-from orgthink.grammar.verdict import Report, Verdict, read_report
-from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.verifier_corrector import NOTHING
+from orgthink.grammar.verdict import Report, Verdict
+from orgthink.organizations.verifier_corrector import report_of, role_prompt
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks.task import Task
-from orgthink.training.marsrl.choose import Strategy, choose
-from orgthink.training.marsrl.streams import STREAMS, role_of
+from orgthink.training.marsrl.choose import choose
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.streams import STREAMS, last_stage, role_of
+
+Outputs = Mapping[str, Trace]
+"""The outputs of a chain by their places."""
+
+
+def source_of(place: str) -> str:
+    """Place of the output from which the input of another one is made; empty for the solver's."""
+    return place.rpartition(".")[0]
+
+
+def stream_of(place: str) -> str:
+    """The stream of the output at a place."""
+    return STREAMS[place.count(".")]
+
+
+def outputs_of(traces: Iterable[Trace]) -> dict[str, Trace]:
+    """The outputs among the traces of a chain: all but the controller."""
+    return {trace.agent.partition("/")[2]: trace for trace in traces if trace.parent is not None}
+
+
+class OutputGroup(NamedTuple):
+    """Outputs with one exact input, in an episode that may hold only a part of them."""
+
+    source: str
+    """Place of the output from which the input is made; empty for the solver's."""
+    outputs: tuple[Trace, ...]
+    """G of them, in a whole chain."""
+
+    @property
+    def places(self) -> list[str]:
+        return list(outputs_of(self.outputs))
+
+    @property
+    def stream(self) -> str:
+        return stream_of(self.places[0])
+
+    @property
+    def finished(self) -> bool:
+        return not any(trace.stop is StopReason.LENGTH for trace in self.outputs)
+
+    @property
+    def broken(self) -> str | None:
+        """The error, if the engine failed an output: half a group is no fair comparison."""
+        return next((trace.error or "" for trace in self.outputs if trace.stop is StopReason.ERROR), None)
+
+    @property
+    def version(self) -> int | None:
+        """The newest policy version that sampled for it."""
+        sampled = (span for trace in self.outputs for span in trace.spans if span.origin is Origin.SAMPLED)
+        return max((int(span.policy_version or 0) for span in sampled), default=None)
+
+
+def groups_of(traces: Iterable[Trace]) -> list[OutputGroup]:
+    """The groups of a chain, in the order in which they began."""
+    groups: dict[str, list[Trace]] = {}
+    for place, trace in outputs_of(traces).items():
+        groups.setdefault(source_of(place), []).append(trace)
+    return [OutputGroup(source, tuple(outputs)) for source, outputs in groups.items()]
+
+
+def last_groups(traces: Iterable[Trace]) -> list[OutputGroup]:
+    """The groups of the last stage."""
+    groups = groups_of(traces)
+    return [group for group in groups if group.stream == groups[-1].stream]
+
+
+def finished_in_step(episode: Episode) -> list[OutputGroup]:
+    """From the record of a training step, the groups that finished in that step: its weights sampled last for them.
+
+    The other outputs are there because inputs were made from them. Broken groups are left out.
+    """
+    assert episode.step is not None, f"{episode.id} is no episode of a training"
+    groups = groups_of(episode.traces)
+    return [group for group in groups if group.version == episode.step - 1 and group.broken is None]
+
+
+def part_of(episode: Episode, groups: Iterable[OutputGroup]) -> Episode:
+    """The episode with these groups alone, and the outputs from which their inputs were made."""
+    wanted: set[str] = set()
+    for group in groups:
+        wanted.update(group.places)
+        source = group.source
+        while source:
+            wanted.add(source)
+            source = source_of(source)
+    outputs = tuple(trace for place, trace in outputs_of(episode.traces).items() if place in wanted)
+    edges = tuple(edge for edge in episode.root.edges if edge.key in wanted)
+    return replace(episode, traces=(replace(episode.root, edges=edges), *outputs))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a group is asked: the same for all its members."""
+class GroupInput:
+    """The input of a group: the same for all its outputs."""
 
     stream: str
     """Whose turn it is."""
+    source: str = ""
+    """Place of the output from which it is made; empty for the solver."""
     solution: str = ""
     """What is judged or corrected."""
     right: bool | None = None
     """Whether that solution is right; `None` for the solver, who has none."""
     report: str = ""
-    """Findings that a corrector is shown."""
+    """Findings that a corrector is given."""
 
     def messages(self, problem: Problem, style: str) -> tuple[Message, ...]:
         """The exact input."""
-        shown = self.solution or NOTHING
-        return prompt(style, role_of(self.stream), problem, solution=shown, report=self.report)
+        return role_prompt(style, role_of(self.stream), problem, self.solution, self.report)
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One output of a group, finished or not."""
-
-    trace: Trace
-    """What it saw and wrote so far; its times are the wall clock's."""
-    seed: int
-    """Of its sampling, whatever the segments."""
-    finished: bool = False
-    """Whether it came to its end, or to the limit of its tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Outputs for one exact input."""
-
-    id: str
-    """Chain, stream, and a digest of the input, which no other group of the stage has."""
-    asked: Asked
-    """The input."""
-    members: tuple[Member, ...]
-    """G of them."""
-    trained: bool = False
-    """Whether its rows have been handed over."""
-
-    @property
-    def finished(self) -> bool:
-        return all(member.finished for member in self.members)
-
-    @property
-    def broken(self) -> bool:
-        """Whether the engine failed one of them: half a group is no fair comparison."""
-        return any(member.trace.stop is StopReason.ERROR for member in self.members)
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """One problem under way."""
-
-    number: int
-    """Which of all chains of the training."""
-    problem: Problem
-    """What is to be solved."""
-    stage: int
-    """Place of its stream."""
-    groups: tuple[Group, ...]
-    """Those of the stage."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether its stage is over."""
-        return all(group.finished for group in self.groups)
-
-    @property
-    def live(self) -> int:
-        """Traces that are not finished."""
-        return sum(not member.finished for group in self.groups for member in group.members)
+    def places(self, group: int) -> list[str]:
+        """The places of so many outputs."""
+        return [f"{self.source}.{i}" if self.source else str(i) for i in range(group)]
 
 
 class Outcome(NamedTuple):
-    """What an output turned out to be."""
+    """What an output is worth."""
 
     reward: float
     """Of this output alone."""
@@ -115,101 +151,117 @@ class Outcome(NamedTuple):
     """Of a solver or a corrector."""
     report: Report | None = None
     """Of a verifier."""
+    judged: bool | None = None
+    """Whether the solution that a verifier judged is right."""
+
+
+class FinishedGroup(NamedTuple):
+    """A group with the outcome of each output."""
+
+    id: str
+    """Chain, stream, and a digest of the input, which no other group of the stage has."""
+    number: int
+    """Number of its chain."""
+    group: OutputGroup
+    """The outputs."""
+    outcomes: list[Outcome]
+    """One for each output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How chains grow and what outputs are worth."""
+    """How chains grow, and what their outputs are worth."""
 
+    plan: MarsRollout
+    """What is attempted."""
     task: Task
     """Whose problems they are."""
-    prompts: str
-    """Prompt style."""
-    group: int
-    """G."""
-    take: int
-    """Outputs that the next agent takes."""
-    strategy: Strategy
-    """Which."""
-    last: int
-    """Place of the last stream."""
     reward: MarsReward
     """Rewards of the roles."""
     seed: int
     """Of choices and sampling."""
+    graded: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+    """Cache of grades by problem and answer: a group gives the same answer often, and grading may be slow."""
 
-    def begin(self, number: int, problem: Problem) -> Chain:
-        """A chain at its solver."""
-        return Chain(number, problem, 0, (self._group(number, problem, Asked(STREAMS[0])),))
+    def input(self, problem: Problem, outputs: Outputs, source: str) -> GroupInput | None:
+        """The input that the next agent gets from an output; from none, the solver's input.
 
-    def advance(self, chain: Chain, fits: Callable[[Asked], bool] = lambda asked: True) -> Chain | None:
-        """The next stage of a chain whose stage is over, of inputs that fit; `None` at its end."""
-        if chain.stage == self.last:
+        `None` for a report that a corrector cannot use, and for an empty correction: the reasoning system keeps the
+        former solution then.
+        """
+        if not source:
+            return GroupInput(STREAMS[0])
+        outcome, stream = self.outcome(problem, outputs, source), STREAMS[source.count(".") + 1]
+        if outcome.proposal is not None:
+            empty = not outcome.proposal.text and role_of(stream_of(source)) == "corrector"
+            return None if empty else GroupInput(stream, source, outcome.proposal.text, outcome.positive)
+        assert outcome.report is not None
+        judged = self.input(problem, outputs, source_of(source))
+        if outcome.report.verdict is not Verdict.WRONG or judged is None:
             return None
-        asked = self._next(chain, STREAMS[chain.stage + 1], fits)
-        if not asked:
-            return None
-        groups = tuple(self._group(chain.number, chain.problem, one) for one in asked)
-        return replace(chain, stage=chain.stage + 1, groups=groups)
+        return replace(judged, stream=stream, source=source, report=outcome.report.findings)
 
-    def outcome(self, problem: Problem, asked: Asked, trace: Trace) -> Outcome:
+    def outcome(self, problem: Problem, outputs: Outputs, place: str) -> Outcome:
         """What a finished output is worth."""
-        ended = trace.stop is StopReason.DONE
-        said = trace.text
-        if role_of(asked.stream) == "verifier":
-            report = read_report(said if ended else "", style_named(self.prompts).verdicts)
-            assert asked.right is not None
-            reward = self.reward.verdict(report.verdict, asked.right)
-            return Outcome(reward, reward == self.reward.right, report=report)
-        proposal = read_proposal(said, ended)
-        right = proposal.answer is not None and self.task.grade(problem, proposal.answer).all_correct
+        trace = outputs[place]
+        text, whole = trace.returned or "", trace.status is Status.OK
+        if role_of(stream_of(place)) == "verifier":
+            judged = self.input(problem, outputs, source_of(place))
+            assert judged is not None and judged.right is not None
+            report = report_of(self.plan.prompts, text, whole)
+            reward = self.reward.verdict(report.verdict, judged.right)
+            return Outcome(reward, reward == self.reward.right, report=report, judged=judged.right)
+        proposal = read_proposal(text, ended=True)
+        right = proposal.answer is not None and self._right(problem, proposal.answer)
         return Outcome(self.reward.solution(right), right, proposal)
 
-    def outcomes(self, chain: Chain, group: Group) -> list[Outcome]:
-        """Of all members of a finished group."""
-        return [self.outcome(chain.problem, group.asked, member.trace) for member in group.members]
+    def following(
+        self, problem: Problem, number: int, traces: Sequence[Trace], fits: Callable[[tuple[Message, ...]], bool]
+    ) -> list[GroupInput]:
+        """Inputs of the next stage, chosen from those that the outputs of the last stage give; empty at the end.
 
-    def _next(self, chain: Chain, stream: str, fits: Callable[[Asked], bool]) -> list[Asked]:
-        """Inputs of the next stream, chosen among the outputs of this: none is asked twice, however it came about."""
-        candidates: list[Asked] = []
+        No two are the same, and all of them fit.
+        """
+        outputs, groups = outputs_of(traces), last_groups(traces)
+        if groups[0].stream == STREAMS[last_stage(self.plan.roles)]:
+            return []
+        candidates: list[tuple[Message, ...]] = []
         positive: list[bool] = []
-        for group in chain.groups:
-            for outcome in [] if group.broken else self.outcomes(chain, group):
-                asked = _handed_on(stream, group.asked, outcome)
-                if asked is not None and fits(asked):
-                    candidates.append(asked)
-                    positive.append(outcome.positive)
-        # what differs in the record may still be one and the same input
-        one = {asked.messages(chain.problem, self.prompts): asked for asked in candidates}
-        outputs = [one[asked.messages(chain.problem, self.prompts)] for asked in candidates]
-        rng = random.Random(f"{self.seed}/{chain.number}/{stream}")
-        return choose(self.strategy, role_of(stream), outputs, positive, self.take, rng)
+        by_messages: dict[tuple[Message, ...], GroupInput] = {}  # different records may give one and the same input
+        for place in (place for group in groups if group.broken is None for place in group.places):
+            made = self.input(problem, outputs, place)
+            if made is not None and fits(messages := made.messages(problem, self.plan.prompts)):
+                candidates.append(messages)
+                positive.append(self.outcome(problem, outputs, place).positive)
+                by_messages[messages] = made
+        stream = STREAMS[STREAMS.index(groups[0].stream) + 1]
+        rng = random.Random(f"{self.seed}/{number}/{stream}")
+        taken = choose(self.plan.strategy, role_of(stream), candidates, positive, self.plan.take, rng)
+        return [by_messages[messages] for messages in taken]
 
-    def _group(self, number: int, problem: Problem, asked: Asked) -> Group:
-        messages = asked.messages(problem, self.prompts)
-        text = "\0".join(message.content for message in messages)
+    def group_id(self, problem: Problem, number: int, group_input: GroupInput) -> str:
+        """Chain, stream, and a digest of the input."""
+        text = "\0".join(message.content for message in group_input.messages(problem, self.plan.prompts))
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        name = f"{problem.id}#{number}|{asked.stream}|{digest}"
-        members = tuple(
-            Member(
-                Trace(f"{asked.stream}/{i}", role_of(asked.stream), None, (), (), StopReason.LENGTH, Status.TRUNCATED),
-                zlib.crc32(f"{self.seed}|{name}|{i}".encode()),
-            )
-            for i in range(self.group)
-        )
-        return Group(name, asked, members)
+        return f"{problem.id}#{number}|{group_input.stream}|{digest}"
 
+    def seeds(self, group_id: str) -> list[int]:
+        """Of the sampling of a group's outputs, whatever the segments."""
+        return [zlib.crc32(f"{self.seed}|{group_id}|{i}".encode()) for i in range(self.plan.group)]
 
-def _handed_on(stream: str, asked: Asked, outcome: Outcome) -> Asked | None:
-    """What an output becomes for the next stream.
+    def judged(self, episode: Episode, groups: Iterable[OutputGroup]) -> list[FinishedGroup]:
+        """Finished groups of a chain with their outcomes."""
+        problem, outputs = episode.problem, outputs_of(episode.traces)
+        found = []
+        for group in groups:
+            made = self.input(problem, outputs, group.source)
+            assert made is not None
+            outcomes = [self.outcome(problem, outputs, place) for place in group.places]
+            name = self.group_id(problem, episode.sample, made)
+            found.append(FinishedGroup(name, episode.sample, group, outcomes))
+        return found
 
-    `None` for a report that a corrector cannot use, and for a correction that says nothing: the reasoning system lets
-    the former solution stand then, and verifies that.
-    """
-    if outcome.proposal is not None:
-        empty = not outcome.proposal.text and role_of(asked.stream) == "corrector"
-        return None if empty else Asked(stream, outcome.proposal.text, outcome.positive)
-    assert outcome.report is not None
-    if outcome.report.verdict is not Verdict.WRONG:
-        return None
-    return Asked(stream, asked.solution, asked.right, outcome.report.findings)
+    def _right(self, problem: Problem, answer: str) -> bool:
+        if (known := self.graded.get((problem.id, answer))) is not None:
+            return known
+        return self.graded.setdefault((problem.id, answer), self.task.grade(problem, answer).all_correct)

@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from orgthink.episode import Problem, StopReason
+from orgthink.episode import StopReason
 from orgthink.grammar.verdict import Verdict
-from orgthink.training.marsrl.chain import Group, Outcome
+from orgthink.training.marsrl.chain import FinishedGroup
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
-from orgthink.training.rows import PolicyRow
-from orgthink.training.staleness import ages
 
 
-class Finished(NamedTuple):
-    """A group that came to its end."""
-
-    problem: Problem
-    """Of its chain."""
-    group: Group
-    """The outputs."""
-    outcomes: list[Outcome]
-    """What each turned out to be."""
-
-
-def rollout_metrics(finished: Sequence[Finished], rows: Sequence[PolicyRow], trained: int) -> dict[str, Any]:
-    """Means over the outputs that finished; `None` where there are none.
-
-    `rows` are of `trained` of the groups: the others are of roles that are not trained.
-    """
+def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:
+    """Means over the outputs that finished; `None` where there are none."""
     outputs = [
-        (one.group.asked, member, o)
+        (one.group.stream, trace, outcome)
         for one in finished
-        for member, o in zip(one.group.members, one.outcomes, strict=True)
+        for trace, outcome in zip(one.group.outputs, one.outcomes, strict=True)
     ]
-    rewarded = [outcome.reward for _, _, outcome in outputs]
     return {
-        "reward": _mean(rewarded),
-        "rewards": {role: _mean([o.reward for a, _, o in outputs if role_of(a.stream) == role]) for role in ROLES},
-        "right": {stream: _mean([o.positive for a, _, o in outputs if a.stream == stream]) for stream in STREAMS},
-        "tokens": {
-            stream: _mean([member.trace.steps for a, member, _ in outputs if a.stream == stream]) for stream in STREAMS
-        },
-        "verifier": _judgement([(a.right, o.report.verdict) for a, _, o in outputs if o.report is not None]),
-        "truncated": _mean([member.trace.stop is not StopReason.DONE for _, member, _ in outputs]),
+        "reward": _mean([o.reward for _, _, o in outputs]),
+        "rewards": {role: _mean([o.reward for s, _, o in outputs if role_of(s) == role]) for role in ROLES},
+        "right": {stream: _mean([o.positive for s, _, o in outputs if s == stream]) for stream in STREAMS},
+        "tokens": {stream: _mean([trace.steps for s, trace, _ in outputs if s == stream]) for stream in STREAMS},
+        "verifier": _judgement([(o.judged, o.report.verdict) for _, _, o in outputs if o.report is not None]),
+        "truncated": _mean([trace.stop is not StopReason.DONE for _, trace, _ in outputs]),
         "groups": len(finished),
-        "flat_groups": trained - len({row.group for row in rows}),
         "outputs": len(outputs),
-        "sampled_tokens": sum(member.trace.steps for _, member, _ in outputs),
-        **ages(rows),
+        "sampled_tokens": sum(trace.steps for _, trace, _ in outputs),
     }
 
 

@@ -17,19 +17,37 @@ from mars_words import Habits
 from terse import TERSE
 
 from orgthink.credit.per_role import per_role
-from orgthink.episode import Origin, Span, StopReason, Trace
+from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Span, Status, StopReason, Trace
+from orgthink.grammar.solution import after_thinking
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks.math import MATH
-from orgthink.training.marsrl.chain import Asked, Chain, Group, Rules
-from orgthink.training.marsrl.streams import ROLES, STREAMS, last_stage, role_of
+from orgthink.training.marsrl.chain import (
+    GroupInput,
+    OutputGroup,
+    Rules,
+    groups_of,
+    last_groups,
+    outputs_of,
+    part_of,
+    source_of,
+)
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 
 PROBLEM = MATH.problem("7", "7")
-RULES = Rules(MATH, TERSE, group=8, take=2, strategy="adaptive", last=4, reward=MarsReward(), seed=0)
+PLAN = MarsRollout("math", TERSE, group=8, take=2)
+RULES = Rules(PLAN, MATH, MarsReward(), seed=0)
 
 RATE = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
 HABITS = st.builds(Habits, solves=RATE, accuses=RATE, rambles=RATE, spellings=st.sampled_from([1, 3, 1000]))
+
+
+def ruled(seed: int = 0, **changes: Any) -> Rules:
+    return replace(RULES, plan=replace(PLAN, **changes), seed=seed, graded={})
+
+
 ANY_RULES = st.builds(
-    lambda group, half, strategy, seed: replace(RULES, group=group, take=2 * half, strategy=strategy, seed=seed),
+    lambda group, half, strategy, seed: ruled(seed, group=group, take=2 * half, strategy=strategy),
     st.sampled_from([2, 3, 8]),
     st.integers(1, 2),
     st.sampled_from(["random", "balanced", "adaptive"]),
@@ -40,48 +58,66 @@ trees = settings(max_examples=60, deadline=None)
 Write = Callable[[str, Random], str]
 
 
-def written(trace: Trace, asked: str, text: str, *, cut: bool = False) -> Trace:
+def output(place: str, role: str, asked: str, text: str, *, cut: bool = False) -> Trace:
     """The trace of an output that came to its end, or was cut off there."""
     spans = Span(Origin.PROMPT, asked, 1, (0,)), Span(Origin.SAMPLED, text, 1, (1,), (-0.5,), "0")
-    return replace(trace, spans=spans, stop=StopReason.LENGTH if cut else StopReason.DONE)
+    returned = after_thinking(text, ended=not cut) or None
+    status = Status.TRUNCATED if cut else Status.NO_RETURN if returned is None else Status.OK
+    stop = StopReason.BUDGET if cut else StopReason.DONE
+    name = f"{CONTROLLER}/{place}"
+    return Trace(name, role, CONTROLLER, spans, stop=stop, status=status, returned=returned)
 
 
-def filled(chain: Chain, write: Write, cut: float = 0.0) -> Chain:
-    """The chain with its stage over; a part of the outputs is cut off."""
-
-    def of(group: Group) -> Group:
-        asked = prompt_of(group)
-        members = []
-        for member in group.members:
-            luck = Random(member.seed)
-            trace = written(member.trace, asked, write(asked, luck), cut=luck.random() < cut)
-            members.append(replace(member, trace=trace, finished=True))
-        return replace(group, members=tuple(members))
-
-    return replace(chain, groups=tuple(map(of, chain.groups)))
+def stage(rules: Rules, inputs: list[GroupInput], write: Write, cut: float = 0.0, number: int = 0) -> list[Trace]:
+    """The outputs for these inputs; a part of them is cut off."""
+    traces = []
+    for asked in inputs:
+        (message,) = asked.messages(PROBLEM, TERSE)
+        seeds = rules.seeds(rules.group_id(PROBLEM, number, asked))
+        for place, seed in zip(asked.places(len(seeds)), seeds, strict=True):
+            luck = Random(seed)
+            text = write(message.content, luck)
+            traces.append(output(place, role_of(asked.stream), message.content, text, cut=luck.random() < cut))
+    return traces
 
 
-def grown(rules: Rules, write: Write, cut: float = 0.0, **limits: Any) -> list[Chain]:
-    """The stages of a chain, each over."""
-    stages = []
-    after: Chain | None = rules.begin(0, PROBLEM)
-    while after is not None:
-        stages.append(filled(after, write, cut))
-        after = rules.advance(stages[-1], **limits)
-    return stages
+def grown(rules: Rules, write: Write, cut: float = 0.0, fits: Callable[[str], bool] = lambda asked: True) -> Episode:
+    """A chain that came to its end."""
+    traces: list[Trace] = []
+    inputs = [GroupInput("solver")]
+    while inputs:
+        traces += stage(rules, inputs, write, cut)
+        inputs = rules.following(PROBLEM, 0, traces, lambda messages: fits(messages[0].content))
+    return chain_of(traces)
 
 
-def groups_of(stages: list[Chain]) -> list[Group]:
-    return [group for chain in stages for group in chain.groups]
+def chain_of(traces: list[Trace], number: int = 0) -> Episode:
+    edges = tuple(Edge(EdgeKind.FORK, place, t.agent, 0) for place, t in outputs_of(traces).items())
+    root = Trace(CONTROLLER, CONTROLLER, None, (), edges)
+    return Episode("e", PROBLEM, "marsrl", 8, (root, *traces), sample=number)
 
 
-def prompt_of(group: Group) -> str:
-    (message,) = group.asked.messages(PROBLEM, TERSE)
-    return message.content
+def stages(chain: Episode) -> list[list[OutputGroup]]:
+    """The groups of each stream that was reached."""
+    by_stream: dict[str, list[OutputGroup]] = {}
+    for group in groups_of(chain.traces):
+        by_stream.setdefault(group.stream, []).append(group)
+    return list(by_stream.values())
 
 
-def rewards(rules: Rules, stages: list[Chain]) -> dict[str, list[float]]:
-    return {g.id: [o.reward for o in rules.outcomes(chain, g)] for chain in stages for g in chain.groups}
+def asked_of(rules: Rules, chain: Episode, group: OutputGroup) -> GroupInput:
+    asked = rules.input(PROBLEM, outputs_of(chain.traces), group.source)
+    assert asked is not None
+    return asked
+
+
+def prompt_of(group: OutputGroup) -> str:
+    (text,) = {trace.spans[0].text for trace in group.outputs}
+    return text
+
+
+def rewards(rules: Rules, chain: Episode) -> dict[str, list[float]]:
+    return {one.id: [o.reward for o in one.outcomes] for one in rules.judged(chain, groups_of(chain.traces))}
 
 
 # A second reading of the made-up outputs, in regular expressions
@@ -103,13 +139,15 @@ def accusation(trace: Trace) -> str | None:
     return found[1] if found and trace.stop is StopReason.DONE else None
 
 
-def deserved(group: Group, trace: Trace) -> float:
-    if role_of(group.asked.stream) != "verifier":
+def deserved(chain: Episode, place: str) -> float:
+    outputs = outputs_of(chain.traces)
+    trace = outputs[place]
+    if trace.role != "verifier":
         return float(is_right(said(trace)))
     verdict = re.search(r"correctness : (\w+)$", said(trace))
     if verdict is None or trace.stop is not StopReason.DONE:
         return -0.5
-    return float((verdict[1] == "correct") == is_right(group.asked.solution))
+    return float((verdict[1] == "correct") == is_right(said(outputs[source_of(place)])))
 
 
 # Groups
@@ -118,67 +156,68 @@ def deserved(group: Group, trace: Trace) -> float:
 @given(ANY_RULES, HABITS, RATE)
 @trees
 def test_groups_of_a_chain_differ_exactly_where_their_inputs_do(rules, habits, cut):
-    stages = grown(rules, habits, cut)
-    for chain in stages:
-        assert len({group.id for group in chain.groups}) == len(chain.groups)
-        assert len({prompt_of(group) for group in chain.groups}) == len(chain.groups)
-    groups = groups_of(stages)
-    assert len({group.id for group in groups}) == len(groups)
-    seeds = [member.seed for group in groups for member in group.members]
+    chain = grown(rules, habits, cut)
+    for groups in stages(chain):
+        assert len({prompt_of(group) for group in groups}) == len(groups)
+    finished = rules.judged(chain, groups_of(chain.traces))
+    assert len({one.id for one in finished}) == len(finished)
+    seeds = [seed for one in finished for seed in rules.seeds(one.id)]
     assert len(set(seeds)) == len(seeds), "no two outputs share their luck"
-    for group in groups:
-        assert len(group.members) == rules.group
-        for member in group.members:
-            assert member.trace.spans[0].text == prompt_of(group)
-            assert member.trace.role == role_of(group.asked.stream)
+    for one in finished:
+        assert len(one.group.outputs) == len(one.outcomes) == rules.plan.group
+        (message,) = asked_of(rules, chain, one.group).messages(PROBLEM, TERSE)
+        assert message.content == prompt_of(one.group), "the record tells the input"
+        assert {trace.role for trace in one.group.outputs} == {role_of(one.group.stream)}
 
 
 @given(ANY_RULES, HABITS, RATE)
 @trees
 def test_inputs_are_outputs_of_the_stage_before_and_correctors_see_only_errors(rules, habits, cut):
-    stages = grown(rules, habits, cut)
-    assert [chain.stage for chain in stages] == list(range(len(stages)))
-    for before, chain in pairwise(stages):
+    chain = grown(rules, habits, cut)
+    outputs, reached = outputs_of(chain.traces), stages(chain)
+    assert [groups[0].stream for groups in reached] == list(STREAMS[: len(reached)])
+    for before, groups in pairwise(reached):
         handed_on: set[tuple[str, str]] = set()
-        for group in before.groups:
-            for member in group.members:
-                if role_of(group.asked.stream) != "verifier":
-                    if said(member.trace) or role_of(group.asked.stream) == "solver":
-                        handed_on.add((said(member.trace), ""))
-                elif (findings := accusation(member.trace)) is not None:
-                    handed_on.add((group.asked.solution, findings))
-        asked = [(group.asked.solution, group.asked.report) for group in chain.groups]
-        assert set(asked) <= handed_on
+        for place in (place for group in before for place in group.places):
+            trace = outputs[place]
+            if trace.role != "verifier":
+                if said(trace) or trace.role == "solver":
+                    handed_on.add((said(trace), ""))
+            elif (findings := accusation(trace)) is not None:
+                handed_on.add((said(outputs[source_of(place)]), findings))
+        asked = [asked_of(rules, chain, group) for group in groups]
+        assert {(one.solution, one.report) for one in asked} <= handed_on
         shown = {(solution or "none", report) for solution, report in handed_on}
-        assert len(asked) == min(rules.take, len(shown))
-        assert all(group.asked.right == is_right(group.asked.solution) for group in chain.groups)
-        assert all(group.asked.stream == STREAMS[chain.stage] for group in chain.groups)
-    last = stages[-1]
-    if len(stages) < len(STREAMS):
-        members = [member for group in last.groups for member in group.members]
-        if role_of(STREAMS[last.stage]) == "verifier":
-            assert not [member for member in members if accusation(member.trace) is not None]
+        assert len(asked) == min(rules.plan.take, len(shown))
+        assert all(one.right == is_right(one.solution) for one in asked)
+        assert {group.source for group in groups} <= {place for group in before for place in group.places}
+    last = [trace for group in reached[-1] for trace in group.outputs]
+    if len(reached) < len(STREAMS):
+        if last[0].role == "verifier":
+            assert not [trace for trace in last if accusation(trace) is not None]
         else:
-            assert role_of(STREAMS[last.stage]) == "corrector"
-            assert not [member for member in members if said(member.trace)]
+            assert last[0].role == "corrector"
+            assert not [trace for trace in last if said(trace)]
 
 
 @given(HABITS, RATE, st.integers(0, 9))
 @trees
 def test_a_problem_gives_at_most_72_rows(habits, cut, seed):
-    groups = groups_of(grown(replace(RULES, seed=seed), habits, cut))
-    assert sum(len(group.members) for group in groups) <= 72
+    assert len(grown(ruled(seed), habits, cut).traces) <= 1 + 72
+
+
+BUSIEST = Habits(solves=0, accuses=1, rambles=0, spellings=10**9)
+"""Nobody solves and everybody accuses."""
 
 
 def test_a_problem_that_nobody_solves_and_everybody_accuses_gives_72_rows():
-    groups = groups_of(grown(RULES, Habits(solves=0, accuses=1, rambles=0, spellings=10**9)))
-    assert Counter(group.asked.stream for group in groups) == dict(zip(STREAMS, (1, 2, 2, 2, 2), strict=True))
-    assert sum(len(group.members) for group in groups) == 72
+    groups = groups_of(grown(RULES, BUSIEST).traces)
+    assert Counter(group.stream for group in groups) == dict(zip(STREAMS, (1, 2, 2, 2, 2), strict=True))
+    assert sum(len(group.outputs) for group in groups) == 72
 
 
 def test_a_chain_ends_early_when_no_report_names_an_error():
-    stages = grown(RULES, Habits(accuses=0))
-    assert [chain.stage for chain in stages] == [0, 1]
+    assert len(stages(grown(RULES, Habits(accuses=0)))) == 2
 
 
 @pytest.mark.parametrize(
@@ -186,40 +225,64 @@ def test_a_chain_ends_early_when_no_report_names_an_error():
     [(ROLES, 5), (("solver",), 1), (("verifier", "corrector"), 5), (("verifier",), 4), (("solver", "verifier"), 4)],
 )
 def test_a_chain_ends_after_the_last_role_that_is_trained(roles, streams):
-    rules = replace(RULES, last=last_stage(roles))
-    assert len(grown(rules, Habits(solves=0, accuses=1, rambles=0, spellings=10**9))) == streams
+    assert len(stages(grown(ruled(roles=roles), BUSIEST))) == streams
 
 
 def test_an_input_is_asked_once_however_it_came_about():
     """Nothing is shown as `none`; and the marks of a template may stand in a text."""
     texts = ["x </think>", "y </think> none"] * 4
-    stage = filled(RULES.begin(0, PROBLEM), lambda asked, luck: luck.choice(texts))
-    assert len({m.trace.text for m in stage.groups[0].members}) == 2
-    assert len((RULES.advance(stage) or stage).groups) == 1
+    solved = stage(RULES, [GroupInput("solver")], lambda asked, luck: luck.choice(texts))
+    assert len({trace.text for trace in solved}) == 2
+    assert len(RULES.following(PROBLEM, 0, solved, lambda messages: True)) == 1
 
-    two = [Asked("verifier-1", "a", False), Asked("verifier-1", "a report b", False)]
-    groups = tuple(RULES._group(0, PROBLEM, asked) for asked in two)
+    solutions = [
+        output("0", "solver", "", "a </think> a"),
+        output("1", "solver", "", "b </think> a report b"),
+    ]
     reports = {"a": "b report c", "a report b": "c"}
-    stage = replace(stage, stage=1, groups=groups)
 
     def accuse(asked: str, luck: Random) -> str:
         return f" {reports[asked.partition(' solution ')[2]]} correctness : wrong"
 
-    after = RULES.advance(filled(stage, accuse))
-    assert after is not None and len(after.groups) == 1
-    assert prompt_of(after.groups[0]).endswith("solution a report b report c")
+    inputs = [RULES.input(PROBLEM, outputs_of(solutions), place) for place in ("0", "1")]
+    judged = [*solutions, *stage(RULES, [asked for asked in inputs if asked], accuse)]
+    (after,) = RULES.following(PROBLEM, 0, judged, lambda messages: True)
+    assert after.messages(PROBLEM, TERSE)[0].content.endswith("solution a report b report c")
 
 
 def test_inputs_that_do_not_fit_are_not_handed_on():
-    talks = Habits(solves=0, accuses=1, rambles=0, spellings=10**9)
-    assert len(grown(RULES, talks, fits=lambda asked: asked.stream != "corrector-1")) == 2
+    assert len(stages(grown(RULES, BUSIEST, fits=lambda asked: not asked.startswith("corrector")))) == 2
     fit = re.compile(r"step \d*[02468] ")
-    stages = grown(RULES, talks, fits=lambda asked: bool(fit.search(asked.solution)))
-    assert len(stages) > 1 and all(fit.search(group.asked.solution) for group in groups_of(stages[1:]))
+    chain = grown(RULES, BUSIEST, fits=lambda asked: bool(fit.search(asked)))
+    assert len(stages(chain)) > 1
+    assert all(fit.search(prompt_of(group)) for groups in stages(chain)[1:] for group in groups)
 
 
 def test_text_that_is_no_unicode_is_asked_all_the_same():
-    assert RULES.begin(0, MATH.problem("half \ud800", "7")).groups[0].id.startswith("math/")
+    assert RULES.group_id(MATH.problem("half \ud800", "7"), 0, GroupInput("solver")).startswith("math/")
+
+
+@given(ANY_RULES, HABITS, RATE, st.data())
+@trees
+def test_a_part_of_a_chain_tells_of_its_groups_what_the_whole_tells(rules, habits, cut, data):
+    chain = grown(rules, habits, cut)
+    groups = groups_of(chain.traces)
+    wanted = data.draw(st.lists(st.sampled_from(groups), unique_by=lambda group: group.source))
+    less = part_of(chain, wanted)
+    assert rules.judged(less, wanted) == rules.judged(chain, wanted)
+    kept = set(outputs_of(less.traces))
+    assert kept == {place for group in wanted for place in group.places} | {
+        source for group in wanted for source in above(group.source)
+    }
+    assert [edge.key for edge in less.root.edges] == [place for place in outputs_of(chain.traces) if place in kept]
+    last = last_groups(chain.traces)
+    assert rules.following(PROBLEM, 0, part_of(chain, last).traces, lambda messages: True) == []
+    assert part_of(chain, groups) == chain
+
+
+def above(place: str) -> list[str]:
+    """A place and those that its input comes from."""
+    return [place, *above(source_of(place))] if place else []
 
 
 # Who is taken
@@ -232,33 +295,33 @@ def test_the_seed_decides_who_is_taken(rules, habits):
 
 
 def test_another_seed_or_chain_takes_others():
-    talks = Habits(rambles=0, spellings=10**9)
-    stage = filled(RULES.begin(0, PROBLEM), talks)
+    solved = stage(RULES, [GroupInput("solver")], Habits(rambles=0, spellings=10**9))
 
     def taken(rules: Rules, number: int) -> frozenset[str]:
-        after = rules.advance(replace(stage, number=number))
-        return frozenset(group.asked.solution for group in after.groups) if after else frozenset()
+        return frozenset(one.solution for one in rules.following(PROBLEM, number, solved, lambda messages: True))
 
-    assert len({taken(replace(RULES, seed=seed), 0) for seed in range(20)}) > 1
+    assert len({taken(ruled(seed), 0) for seed in range(20)}) > 1
     assert len({taken(RULES, number) for number in range(20)}) > 1
 
 
 @given(HABITS, RATE, st.integers(0, 9))
 @trees
 def test_adaptive_gives_wrong_solutions_to_verifiers_and_right_findings_to_correctors(habits, cut, seed):
-    stages = grown(replace(RULES, seed=seed), habits, cut)
-    for before, chain in pairwise(stages):
-        taken = [group.asked for group in chain.groups]
-        outputs = [(group, member.trace) for group in before.groups for member in group.members]
-        if chain.stage in (1, 3):
-            handed_on = [said(trace) for _, trace in outputs if said(trace) or trace.role == "solver"]
-            wrong = {solution or "none" for solution in handed_on if not is_right(solution)}
+    rules = ruled(seed)
+    chain = grown(rules, habits, cut)
+    outputs = outputs_of(chain.traces)
+    for before, groups in pairwise(stages(chain)):
+        taken = [asked_of(rules, chain, group) for group in groups]
+        places = [place for group in before for place in group.places]
+        if role_of(groups[0].stream) == "verifier":
+            texts = [said(outputs[p]) for p in places if said(outputs[p]) or outputs[p].role == "solver"]
+            wrong = {solution or "none" for solution in texts if not is_right(solution)}
             assert sum(not asked.right for asked in taken) == min(2, len(wrong))
         else:
             found = {
-                (group.asked.solution, accusation(trace))
-                for group, trace in outputs
-                if accusation(trace) is not None and not is_right(group.asked.solution)
+                (said(outputs[source_of(place)]), accusation(outputs[place]))
+                for place in places
+                if accusation(outputs[place]) is not None and not is_right(said(outputs[source_of(place)]))
             }
             assert sum(not asked.right for asked in taken) == min(2, len(found))
 
@@ -269,27 +332,23 @@ def test_adaptive_gives_wrong_solutions_to_verifiers_and_right_findings_to_corre
 @given(ANY_RULES, HABITS, RATE)
 @trees
 def test_every_output_earns_what_it_deserves(rules, habits, cut):
-    stages = grown(rules, habits, cut)
-    expected = {g.id: [deserved(g, member.trace) for member in g.members] for g in groups_of(stages)}
-    assert rewards(rules, stages) == expected
+    chain = grown(rules, habits, cut)
+    for one in rules.judged(chain, groups_of(chain.traces)):
+        assert [o.reward for o in one.outcomes] == [deserved(chain, place) for place in one.group.places]
 
 
 @given(ANY_RULES, HABITS, HABITS, st.data())
 @trees
 def test_what_a_group_writes_changes_no_other_groups_advantages(rules, habits, others, data):
-    stages = grown(rules, habits)
-    before = per_role(rewards(rules, stages))
-    at = data.draw(st.integers(0, len(stages) - 1))
-    changed = data.draw(st.sampled_from(stages[at].groups))
-    (rewritten,) = filled(replace(stages[at], groups=(changed,)), others).groups
-    after = per_role(rewards(rules, with_group(stages, at, rewritten)))
-    assert {**before, changed.id: None} == {**after, changed.id: None}
-
-
-def with_group(stages: list[Chain], at: int, group: Group) -> list[Chain]:
-    """The stages with a group in the place of the one with its id."""
-    groups = tuple(group if one.id == group.id else one for one in stages[at].groups)
-    return [*stages[:at], replace(stages[at], groups=groups), *stages[at + 1 :]]
+    """But for those that judge it: what they deserve depends on what they were shown, so the last groups write anew."""
+    chain = grown(rules, habits)
+    before = per_role(rewards(rules, chain))
+    changed = data.draw(st.sampled_from(stages(chain)[-1]))
+    name = rules.judged(chain, [changed])[0].id
+    rewritten = outputs_of(stage(rules, [asked_of(rules, chain, changed)], others))
+    traces = [rewritten.get(place, trace) for place, trace in outputs_of(chain.traces).items()]
+    after = per_role(rewards(rules, chain_of(traces)))
+    assert {**before, name: None} == {**after, name: None}
 
 
 @pytest.mark.parametrize("ends_right", [True, False])
@@ -306,10 +365,9 @@ def test_a_verdict_is_not_paid_for_what_its_corrector_makes_of_it(solved, ends_r
         return f"{text} <ANSWER> {7 if right else 8} </ANSWER>"
 
     earned = {stream: set() for stream in STREAMS}
-    stages = grown(RULES, write)
-    for chain in stages:
-        for group in chain.groups:
-            earned[group.asked.stream] |= {outcome.reward for outcome in RULES.outcomes(chain, group)}
+    chain = grown(RULES, write)
+    for one in RULES.judged(chain, groups_of(chain.traces)):
+        earned[one.group.stream] |= {outcome.reward for outcome in one.outcomes}
     assert earned == {
         "solver": {float(solved)},
         "verifier-1": {float(not solved)},
@@ -320,15 +378,29 @@ def test_a_verdict_is_not_paid_for_what_its_corrector_makes_of_it(solved, ends_r
 
 
 def test_a_report_that_was_cut_off_is_no_verdict():
-    group = RULES._group(0, PROBLEM, Asked("verifier-1", "a", False))
+    solution = output("0", "solver", "", "a")
     outcomes = [
-        RULES.outcome(PROBLEM, group.asked, written(group.members[0].trace, "", "correctness : wrong", cut=cut))
-        for cut in (False, True)
+        RULES.outcome(PROBLEM, outputs_of([solution, output("0.0", "verifier", "", text, cut=cut)]), "0.0")
+        for text, cut in (("correctness : wrong", False), ("correctness : wrong", True))
     ]
     assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (-0.5, False)]
 
 
 def test_problems_of_one_text_are_chains_of_their_own():
-    twice = [RULES.begin(number, PROBLEM) for number in (0, 1)]
-    assert twice[0].groups[0].id != twice[1].groups[0].id
-    assert not {m.seed for m in twice[0].groups[0].members} & {m.seed for m in twice[1].groups[0].members}
+    names = [RULES.group_id(PROBLEM, number, GroupInput("solver")) for number in (0, 1)]
+    assert names[0] != names[1]
+    assert not {*RULES.seeds(names[0])} & {*RULES.seeds(names[1])}
+
+
+def test_an_answer_is_graded_once_however_many_give_it():
+    class Counting(type(MATH)):
+        graded = 0
+
+        def grade(self, problem: Any, answer: str) -> Any:
+            Counting.graded += 1
+            return super().grade(problem, answer)
+
+    rules = replace(RULES, task=Counting(), graded={})
+    chain = grown(rules, Habits(spellings=1))
+    answers = {found for trace in chain.traces for found in re.findall(r"<ANSWER> (\d+)", trace.text)}
+    assert rules.judged(chain, groups_of(chain.traces)) and Counting.graded <= len(answers) < len(chain.traces)

@@ -21,9 +21,9 @@ from tiny_recipes import MARSRL, named
 from orgthink.cli import main
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import StopReason
+from orgthink.episode import Episode, StopReason
 from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, dump
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.marsrl.schedule import Chains
@@ -54,21 +54,26 @@ def ticked(chains: Chains, engine: WordEngine, first: int, ticks: int) -> list[B
     return asyncio.run(go())
 
 
+def episodes(chains: Chains) -> list[Episode]:
+    """Those under way."""
+    return [chain.episode for chain in chains._chains if chain.episode is not None]
+
+
 # Chains on the disk
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 5])
 def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(settings, tmp_path, ticks):
     habits = Habits(solves=0.3, accuses=0.7, spellings=50)
-    chains, again = Chains(settings), Chains(settings)
+    chains, again = settings.source(), settings.source()
     ticked(chains, WordEngine(habits), 0, ticks)
     chains.save(tmp_path)
     again.load(tmp_path, ticks)
-    assert again._chains == chains._chains and again._begun == chains._begun
+    assert episodes(again) == episodes(chains) and again._begun == chains._begun
     if ticks:
-        members = [m for chain in again._chains for group in chain.groups for m in group.members]
-        assert any(m.trace.steps and not m.finished for m in members), "some are in the middle"
-        assert any(m.finished and m.trace.stop is StopReason.DONE for m in members)
+        outputs = [trace for episode in episodes(again) for trace in episode.traces[1:]]
+        assert any(t.steps and t.stop is StopReason.LENGTH for t in outputs), "some are in the middle"
+        assert any(t.stop is StopReason.DONE for t in outputs)
     one, other = (ticked(source, WordEngine(habits), ticks, 4) for source in (chains, again))
     assert [batch.rows for batch in one] == [batch.rows for batch in other]
     assert sum(len(batch.rows) for batch in one) > 0
@@ -78,11 +83,11 @@ def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(s
 def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     plan = MarsRollout(task, TERSE, max_tokens=4, segment=2, problems=1)
     settings = MarsSettings(plan, steps=1, learning_rate=1e-3)
-    chains, again = Chains(settings), Chains(settings)
+    chains, again = settings.source(), settings.source()
     ticked(chains, WordEngine(lambda asked, luck: " 1 2 3"), 0, 1)
     chains.save(tmp_path)
     again.load(tmp_path, 1)
-    assert again._chains == chains._chains
+    assert episodes(again) == episodes(chains)
     assert next(again._problems) == next(chains._problems), "the next problem is the one that would have come"
 
 
@@ -92,17 +97,17 @@ def test_problems_of_every_task_survive_the_disk(task, tmp_path):
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
         lambda file: file.write_bytes(b"\xff" + file.read_bytes()),
         lambda file: file.write_text('{"begun": 2}'),
-        lambda file: file.write_text(file.read_text().replace('"right": null', '"right": "perhaps"')),
+        lambda file: file.write_text(file.read_text().replace('"stop": "length"', '"stop": "perhaps"')),
         lambda file: file.unlink(),
     ],
 )
 def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage):
-    chains = Chains(settings)
+    chains = settings.source()
     ticked(chains, WordEngine(Habits()), 0, 2)
     chains.save(tmp_path)
     damage(tmp_path / "chains.json")
     with pytest.raises(UserError, match=r"chains\.json") as caught:
-        Chains(settings).load(tmp_path, 2)
+        settings.source().load(tmp_path, 2)
     assert "\n" not in str(caught.value) and str(caught.value).count("chains.json:") <= 1
 
 
@@ -140,8 +145,8 @@ def test_a_run_that_is_killed_goes_on_to_the_bit_with_segments_under_way(tmp_pat
     command_killed_inside(4, *command, cut)
     saved = checkpoint.saved(cut)[-1]
     assert checkpoint.state(saved)["step"] < 5
-    members = [m for chain in underway(saved) for group in chain["groups"] for m in group["members"]]
-    assert any(m["trace"]["spans"] and not m["finished"] for m in members), "segments were under way"
+    outputs = [trace for chain in underway(saved) for trace in chain["traces"]]
+    assert any(trace["turns"] and trace["stop"] == "length" for trace in outputs), "segments were under way"
 
     assert main(["train", "--resume", str(cut)]) == 0
     assert main([*command, str(whole)]) == 0
@@ -150,19 +155,21 @@ def test_a_run_that_is_killed_goes_on_to_the_bit_with_segments_under_way(tmp_pat
     assert same(weights(cut), weights(whole))
     assert not same(weights(whole), load_file(TINY / "model.safetensors")), "something was learned"
     assert max(line["age_max"] or 0 for line in metrics(whole)) > 0
-    assert underway(checkpoint.saved(cut)[-1], timeless=True) == underway(checkpoint.saved(whole)[-1], timeless=True)
+    assert timeless(underway(checkpoint.saved(cut)[-1])) == timeless(underway(checkpoint.saved(whole)[-1]))
+    records = [[timeless(json.loads(dump(e))) for e in RunFolder.open(run).episodes()] for run in (cut, whole)]
+    assert records[0] == records[1] and len({one["id"] for one in records[0]}) == len(records[0]) > 5
 
 
-def underway(saved: Path, *, timeless: bool = False) -> Any:
+def underway(saved: Path) -> Any:
     """Chains in a checkpoint."""
+    return json.loads((saved / "chains.json").read_text())["chains"]
 
-    def without(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: without(one) for name, one in value.items() if name not in ("start", "end")}
-        return [without(one) for one in value] if isinstance(value, list) else value
 
-    chains = json.loads((saved / "chains.json").read_text())["chains"]
-    return without(chains) if timeless else chains
+def timeless(value: Any) -> Any:
+    """JSON values without what a clock says."""
+    if isinstance(value, dict):
+        return {name: timeless(one) for name, one in value.items() if name not in ("start", "end", "seconds")}
+    return [timeless(one) for one in value] if isinstance(value, list) else value
 
 
 def test_a_step_without_a_finished_group_trains_nothing_and_goes_on(tmp_path):

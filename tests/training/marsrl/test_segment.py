@@ -1,214 +1,236 @@
-"""Segment rollouts: with one policy version the same as in one go; with several, every token keeps its own."""
+"""Segment rollouts: with one policy version the same as in one go; with several, every token keeps its own.
+
+Each stretch is decoded by a session of its own, which goes on from the record that the one before it left.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain as chained
+from itertools import repeat
 from random import Random
 
 import pytest
 import torch
-from echo import ECHO
+from engines.models import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine
 from terse import TERSE
-from tiny_policy import TINY
 
-from orgthink.engines.engine import Engine, EngineError
+from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Message, Origin, Span, Status, StopReason, Trace
-from orgthink.training.marsrl.chain import Asked, Member
-from orgthink.training.marsrl.segment import Lengths, go_on
+from orgthink.episode import Episode, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.measure.latency import critical_path, longest_path
+from orgthink.rewards.marsrl import MarsReward
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Limits
+from orgthink.store import dump, load
+from orgthink.tasks.math import MATH
+from orgthink.training.marsrl.chain import GroupInput, Rules, outputs_of
+from orgthink.training.marsrl.growth import Growth
+from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.rows import policy_row
 
-pytestmark = pytest.mark.usefixtures("tiny_policy")
-
-MESSAGES = Asked("solver").messages(ECHO.problem(3, 5), TERSE)
+PROBLEM = MATH.problem("3 * ( 2 + 10 )", "36")
 MOST = 64
-HEAT = 2.5
-"""Outputs are longer than what the model has learned."""
+HEAT = 1.0
+PLAN = MarsRollout("math", TERSE, max_tokens=MOST, group=12, roles=("solver",))
 
 
-@cache
-def weights(noise: float) -> dict[str, torch.Tensor]:
-    """The tiny model's, disturbed."""
-    torch.manual_seed(0)
-    return {name: w + noise * torch.randn_like(w) for name, w in Qwen3.load(TINY).to_hf().items()}
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
+    """A random model."""
+    opened = LocalEngine.open(tiny_model(tmp_path_factory.mktemp("tiny"), "words"), threaded=False)
+    yield opened
+    asyncio.run(opened.aclose())
 
 
-@cache
-def sampler() -> LocalEngine:
-    return LocalEngine.open(TINY, threaded=False)
+async def stretched(engine: Engine, segment: int, record: Episode | None, group: int = 12, seed: int = 0) -> Episode:
+    """A chain of solvers alone after one more stretch of each, from what the disk would hold of it."""
+    plan = replace(PLAN, segment=segment, group=group)
+    before = None if record is None else load(dump(record))
+    growth = Growth(Rules(plan, MATH, MarsReward(), seed), lambda messages: True, before)
+    backing, limits = Backing(engine, Sampling(segment, HEAT)), Limits(capacity=group, agent_tokens=MOST)
+    return await attempt(growth, PROBLEM, backing, limits=limits, since=record.seconds if record else 0.0)
 
 
-def begun(seed: int) -> Member:
-    return Member(Trace("solver/0", "solver", None, (), (), StopReason.LENGTH, Status.TRUNCATED), seed)
+async def finished(engine: Engine, segments: Sequence[int], **plan: int) -> list[Trace]:
+    """Outputs after stretches of these lengths, the last as often as it takes."""
+    record: Episode | None = None
+    for segment in chained(segments[:-1], repeat(segments[-1])):
+        record = await stretched(engine, segment, record, **plan)
+        if not any(trace.stop is StopReason.LENGTH for trace in record.traces):
+            break
+    assert record is not None and critical_path(record) == longest_path(record)
+    return list(outputs_of(record.traces).values())
 
 
-async def decoded(
-    engine: Engine, members: Sequence[Member], segments: Sequence[int], messages: tuple[Message, ...] = MESSAGES
-) -> list[Member]:
-    """The members after stretches of these lengths, the last as often as it takes; side by side, as in a step."""
-    members, lengths = list(members), list(segments)
-    while any(not member.finished for member in members):
-        stretch = Lengths(MOST, lengths.pop(0) if len(lengths) > 1 else lengths[0], HEAT)
-        live = [i for i, member in enumerate(members) if not member.finished]
-        grown = await asyncio.gather(*(go_on(engine, messages, members[i], stretch) for i in live))
-        for i, member in zip(live, grown, strict=True):
-            members[i] = member
-    return members
+def sampled(trace: Trace) -> list[Span]:
+    return [span for span in trace.spans if span.origin is Origin.SAMPLED]
 
 
-def sampled(member: Member) -> list[Span]:
-    return [span for span in member.trace.spans if span.origin is Origin.SAMPLED]
+def ids(trace: Trace) -> list[int]:
+    return [i for span in sampled(trace) for i in span.token_ids or ()]
 
 
-def ids(member: Member) -> list[int]:
-    return [i for span in sampled(member) for i in span.token_ids or ()]
+def logprobs(trace: Trace) -> list[float]:
+    return [p for span in sampled(trace) for p in span.logprobs or ()]
 
 
-def logprobs(member: Member) -> list[float]:
-    return [p for span in sampled(member) for p in span.logprobs or ()]
+def versions(trace: Trace) -> list[str | None]:
+    return [span.policy_version for span in sampled(trace) for _ in range(span.tokens)]
 
 
-def versions(member: Member) -> list[str | None]:
-    return [span.policy_version for span in sampled(member) for _ in range(span.tokens)]
-
-
-def end(member: Member) -> tuple[object, ...]:
-    trace = member.trace
-    return trace.text, trace.stop, trace.status, trace.steps, member.finished
+def end(trace: Trace) -> tuple[object, ...]:
+    return trace.text, trace.stop, trace.status, trace.steps, trace.returned
 
 
 # One policy version
 
-
-@cache
-def in_one_go() -> list[Member]:
-    return asyncio.run(decoded(sampler(), [begun(seed) for seed in range(12)], [MOST]))
+SEGMENTS = [(1,), (MOST - 1,), *(Random(i).choices(range(1, MOST), k=4) for i in range(4))]
 
 
-@pytest.mark.parametrize("segments", [(1,), (MOST - 1,), *(Random(i).choices(range(1, MOST), k=4) for i in range(4))])
-def test_segments_give_the_tokens_and_log_probabilities_of_one_go(segments):
-    whole = in_one_go()
-    assert {member.trace.stop for member in whole} == {StopReason.DONE, StopReason.LENGTH}, "both ends are seen"
-    cut = asyncio.run(decoded(sampler(), [begun(seed) for seed in range(12)], segments))
-    for one, other in zip(whole, cut, strict=True):
+@pytest.fixture(scope="module")
+def in_one_go(engine: LocalEngine) -> list[Trace]:
+    return asyncio.run(finished(engine, [MOST]))
+
+
+@pytest.mark.parametrize("segments", SEGMENTS)
+def test_segments_give_the_tokens_and_log_probabilities_of_one_go(engine, in_one_go, segments):
+    assert {trace.stop for trace in in_one_go} == {StopReason.DONE, StopReason.BUDGET}, "both ends are seen"
+    cut = asyncio.run(finished(engine, segments))
+    for one, other in zip(in_one_go, cut, strict=True):
         assert ids(other) == ids(one)
         assert logprobs(other) == pytest.approx(logprobs(one), abs=1e-5)
         assert end(other) == end(one)
-        assert other.trace.spans[0] == one.trace.spans[0], "the prompt is there once"
+        assert other.spans[0] == one.spans[0], "the prompt is there once"
+        assert [span.tokens for span in other.spans[1:]] == lengths(segments, one.steps)
+
+
+def lengths(segments: Sequence[int], steps: int) -> list[int]:
+    """What of so many steps falls into each segment."""
+    found: list[int] = []
+    for segment in chained(segments[:-1], repeat(segments[-1])):
+        if not (left := steps - sum(found)):
+            return found
+        found.append(min(segment, left))
+    raise AssertionError
 
 
 @given(st.integers(0, 99), st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_segments_of_any_engine_whose_draws_follow_the_seed_are_those_of_one_go(seed, segments):
-    habits, messages = Habits(), (Message("user", "sequential 7"),)
-    engine = WordEngine(habits)
-    (cut,) = asyncio.run(decoded(engine, [begun(seed)], segments, messages))
-    assert cut.trace.text == habits("sequential 7", Random(seed))
-    assert cut.trace.turns == len(engine.requests)
-    assert [there for _, there, _ in engine.requests] == [
-        sum(span.tokens for span in sampled(cut)[:i]) for i in range(cut.trace.turns)
-    ]
+    engine, whole = WordEngine(Habits()), WordEngine(Habits())
+    cut = asyncio.run(finished(engine, segments, group=2, seed=seed))
+    assert list(map(end, cut)) == list(map(end, asyncio.run(finished(whole, [MOST], group=2, seed=seed))))
+    assert sum(trace.turns for trace in cut) == len(engine.requests)
+    for _, there, most in engine.requests:
+        assert there + most <= MOST
+    starts = sorted(sum(s.tokens for s in sampled(t)[:i]) for t in cut for i in range(t.turns))
+    assert sorted(there for _, there, _ in engine.requests) == starts
 
 
 # Ends
 
 
-def words(text: str, segments: Sequence[int], context: int = 1 << 20) -> tuple[Member, WordEngine]:
+def words(text: str, segment: int, context: int = 1 << 20) -> tuple[Trace, WordEngine]:
+    """Of two outputs that are the same, one; and what the engine was asked for both."""
     engine = WordEngine(lambda asked, luck: text, context=context)
-    (member,) = asyncio.run(decoded(engine, [begun(0)], segments, (Message("user", "two words"),)))
-    return member, engine
+    one, other = asyncio.run(finished(engine, [segment], group=2))
+    assert end(one) == end(other)
+    return one, engine
 
 
 @pytest.mark.parametrize(
-    ("text", "segments", "requests", "stop"),
+    ("text", "segment", "requests", "stop"),
     [
-        ("", [4], 1, StopReason.DONE),  # the end of the text is the first token
-        (" a b c", [4], 1, StopReason.DONE),  # the end of the text is the last token of a segment
-        (" a b c d", [4], 2, StopReason.DONE),  # the end of the text is the first token of a segment
-        (" a b c d e", [4], 2, StopReason.DONE),
-        (" a" * (MOST - 1), [MOST // 2], 2, StopReason.DONE),  # it ends with the last token that it may have
-        (" a" * MOST, [MOST // 2], 2, StopReason.LENGTH),
-        (" a" * MOST, [MOST - 1], 2, StopReason.LENGTH),
-        (" a" * 99, [MOST], 1, StopReason.LENGTH),
+        ("", 4, 1, StopReason.DONE),  # the end of the text is the first token
+        (" a b c", 4, 1, StopReason.DONE),  # the end of the text is the last token of a segment
+        (" a b c d", 4, 2, StopReason.DONE),  # the end of the text is the first token of a segment
+        (" a b c d e", 4, 2, StopReason.DONE),
+        (" a" * (MOST - 1), MOST // 2, 2, StopReason.DONE),  # it ends with the last token that it may have
+        (" a" * MOST, MOST // 2, 2, StopReason.BUDGET),
+        (" a" * MOST, MOST - 1, 2, StopReason.BUDGET),
+        (" a" * 99, MOST, 1, StopReason.BUDGET),
     ],
 )
-def test_an_output_ends_where_it_ends_whatever_the_segments(text, segments, requests, stop):
-    member, engine = words(text, segments)
-    assert (len(engine.requests), member.trace.stop) == (requests, stop)
-    assert member.trace.status is (Status.OK if stop is StopReason.DONE else Status.TRUNCATED)
-    assert member.trace.text == " a" * MOST if stop is StopReason.LENGTH else member.trace.text == text
-    assert member.trace.steps == min(MOST, len(text.split()) + 1)
+def test_an_output_ends_where_it_ends_whatever_the_segments(text, segment, requests, stop):
+    trace, engine = words(text, segment)
+    assert (len(engine.requests), trace.turns, trace.stop) == (2 * requests, requests, stop)
+    done = Status.OK if text else Status.NO_RETURN
+    assert trace.status is (done if stop is StopReason.DONE else Status.TRUNCATED)
+    assert trace.text == " a" * MOST if stop is StopReason.BUDGET else trace.text == text
+    assert trace.steps == min(MOST, len(text.split()) + 1)
     assert all(there + most <= MOST for _, there, most in engine.requests)
 
 
-@pytest.mark.parametrize(("context", "requests"), [(6, 2), (7, 2), (8, 2), (10, 3)])
-def test_the_end_of_the_models_context_ends_an_output(context, requests):
-    """A prompt of two tokens and segments of four: at 6 and 10 the context ends with a segment, and the next finds it
-    full."""
-    member, engine = words(" a" * 99, [4], context)
-    assert (member.trace.stop, member.trace.steps, member.finished) == (StopReason.LENGTH, context - 2, True)
-    assert len(engine.requests) == requests
-    row = policy_row(member.trace, episode="e", group="g", advantage=1.0, version=0)
-    assert len(row) == len(row.logprobs) == context
+PROMPT = WordEngine(Habits()).prompt(GroupInput("solver").messages(PROBLEM, TERSE)).tokens
 
 
-def test_a_stream_that_just_stops_is_an_error():
-    class Broken(WordEngine):
-        async def stream(self, context, sampling):
-            async for chunk in super().stream(context, sampling):
-                yield replace(chunk, finish=None)
-
-    engine = Broken(lambda asked, luck: " a")
-    with pytest.raises(EngineError, match="without saying why"):
-        asyncio.run(go_on(engine, (Message("user", "x"),), begun(0), Lengths(4, 4, 1.0)))
+@pytest.mark.parametrize(("room", "requests"), [(4, 2), (5, 2), (6, 2), (8, 3)])
+def test_the_end_of_the_models_context_ends_an_output(room, requests):
+    """Segments of four: with 4 and 8 tokens of room the context ends with a segment, and the next finds it full."""
+    trace, engine = words(" a" * 99, 4, PROMPT + room)
+    assert (trace.stop, trace.steps, trace.spans[0].tokens) == (StopReason.BUDGET, room, PROMPT)
+    assert len(engine.requests) == 2 * requests
+    row = policy_row(trace, episode="e", group="g", advantage=1.0, version=0)
+    assert len(row) == len(row.logprobs) == PROMPT + room
 
 
 # Several policy versions
 
 
+@cache
+def disturbed(folder: str, noise: float) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    return {name: w + noise * torch.randn_like(w) for name, w in Qwen3.load(folder).to_hf().items()}
+
+
 @pytest.mark.parametrize("segments", [(1, 1, 1, 1), *(Random(i).choices(range(1, 16), k=4) for i in range(4))])
-def test_every_token_keeps_the_version_that_drew_it(segments):
+def test_every_token_keeps_the_version_that_drew_it(tmp_path, segments):
     """Weights change between any two segments; what was sampled before stays as it was, to the bit."""
+    folder = tiny_model(tmp_path, "words")
 
-    async def trained() -> list[Member]:
-        engine, live = sampler(), [begun(seed) for seed in range(6)]
+    async def trained() -> list[Trace]:
+        engine, record = LocalEngine.open(folder, threaded=False), None
         for version, length in enumerate(segments):
-            await engine.update_weights(weights(0.002 * version), str(version))
-            for i, member in enumerate(live):
-                if not member.finished:
-                    live[i] = grown = await go_on(engine, MESSAGES, member, Lengths(MOST, length, HEAT))
-                    require_aligned(grown, version)
-                    assert grown.trace.spans[: len(member.trace.spans)] == member.trace.spans
-                    assert grown.trace.turns == version + 1
-        return live
+            await engine.update_weights(disturbed(folder, 0.002 * version), str(version))
+            before = outputs_of(record.traces) if record else {}
+            record = await stretched(engine, length, record, group=6)
+            for place, trace in outputs_of(record.traces).items():
+                if place in before:
+                    old = before[place]
+                    assert trace.spans[: len(old.spans)] == old.spans and trace.start == old.start
+                    assert trace == old or (old.stop is StopReason.LENGTH and old.end <= trace.end)
+                    assert trace.turns == old.turns + (old.stop is StopReason.LENGTH)
+                require_aligned(trace, version)
+        assert record is not None
+        await engine.aclose()
+        return list(outputs_of(record.traces).values())
 
-    try:
-        for member in asyncio.run(trained()):
-            drawn = versions(member)
-            expected = [str(version) for version, length in enumerate(segments) for _ in range(length)]
-            assert drawn == expected[: len(drawn)]
-            assert member.finished or len(drawn) == min(MOST, sum(segments))
-    finally:
-        asyncio.run(sampler().update_weights(weights(0.0), "tiny"))
+    for trace in asyncio.run(trained()):
+        drawn = versions(trace)
+        expected = [str(version) for version, length in enumerate(segments) for _ in range(length)]
+        assert drawn == expected[: len(drawn)]
+        assert trace.stop is not StopReason.LENGTH or len(drawn) == min(MOST, sum(segments))
 
 
-def require_aligned(member: Member, newest: int) -> None:
+def require_aligned(trace: Trace, newest: int) -> None:
     """Ids, masks, log-probabilities and versions are of one length, and ages count from the newest weights."""
-    for span in sampled(member):
+    for span in sampled(trace):
         assert span.tokens == len(span.token_ids or ()) == len(span.logprobs or ())
-    row = policy_row(member.trace, episode="e", group="g", advantage=1.0, version=newest)
+    row = policy_row(trace, episode="e", group="g", advantage=1.0, version=newest)
     assert len(row) == len(row.trained) == len(row.logprobs) == len(row.age)
-    prompt = member.trace.spans[0].tokens
-    assert row.trained == (False,) * prompt + (True,) * member.trace.steps
-    assert row.token_ids[prompt:] == tuple(ids(member))
-    assert row.logprobs == (0.0,) * prompt + tuple(logprobs(member))
-    assert row.age == (0,) * prompt + tuple(newest - int(version or "") for version in versions(member))
+    prompt = trace.spans[0].tokens
+    assert row.trained == (False,) * prompt + (True,) * trace.steps
+    assert row.token_ids[prompt:] == tuple(ids(trace))
+    assert row.logprobs == (0.0,) * prompt + tuple(logprobs(trace))
+    assert row.age == (0,) * prompt + tuple(newest - int(version or "") for version in versions(trace))
 
 
 async def test_weights_that_change_in_the_middle_of_a_segment_begin_a_span():
@@ -222,9 +244,11 @@ async def test_weights_that_change_in_the_middle_of_a_segment_begin_a_span():
                 engine.version = "1"
 
     engine.stream = updated  # type: ignore[method-assign]
-    member = await go_on(engine, (Message("user", "x"),), begun(0), Lengths(MOST, 5, 1.0))
-    assert [(span.text, span.policy_version) for span in sampled(member)] == [(" a b c", "0"), (" d e", "1")]
-    member = await go_on(engine, (Message("user", "x"),), member, Lengths(MOST, 5, 1.0))
-    assert [span.text for span in sampled(member)] == [" a b c", " d e", " f g"]
-    require_aligned(member, 2)
-    assert member.trace.stop is StopReason.DONE
+    record = await stretched(engine, 5, None, group=2)
+    (first, _) = outputs_of(record.traces).values()
+    assert (sampled(first)[0].text, sampled(first)[0].policy_version) == (" a b c", "0")
+    (first, _) = outputs_of((await stretched(engine, 5, record, group=2)).traces).values()
+    assert "".join(span.text for span in sampled(first)) == " a b c d e f g"
+    assert [span.text for span in sampled(first)][-2:] == [" d e", " f g"]
+    require_aligned(first, 2)
+    assert first.stop is StopReason.DONE

@@ -1,0 +1,106 @@
+"""`orgthink list`: what can be named, by kind."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from orgthink.errors import UserError, pick
+from orgthink.registry import Registry
+
+KINDS = {
+    "organizations": "orgthink.organizations:ORGANIZATIONS",
+    "tasks": "orgthink.tasks:TASKS",
+    "file-tasks": "orgthink.tasks:FILE_TASKS",
+    "graders": "orgthink.tasks:GRADERS",
+    "models": "orgthink.engines:MODELS",
+    "engines": "orgthink.engines:ENGINES",
+    "prompts": "orgthink.organizations.prompts:STYLES",
+    "tools": "orgthink.tools.toolbox:MORE_TOOLS",
+    "corpora": "orgthink.tools.search:CORPORA",
+    "rewards": "orgthink.rewards:REWARDS",
+    "credits": "orgthink.credit:CREDITS",
+    "recipes": "orgthink.recipes.registry:RECIPES",
+    "jobs": "orgthink.recipes.registry:JOBS",
+    "programs": "orgthink.coldstart.teachers:PROGRAMS",
+    "commands": "orgthink.registry:COMMANDS",
+    "defaults": "orgthink.registry:DEFAULTS",
+}
+"""Registries; a package extends one by entry points of its group, `orgthink.organizations` and so on."""
+
+
+@dataclass(frozen=True)
+class List:
+    """List what can be named, and which package brings it. Where a name is taken, `package.module:Name` and
+    `file.py:Name` are taken as well."""
+
+    kind: Annotated[Positional[str | None], arg(metavar="[KIND]")] = None
+    """Which kind, such as organizations; without it all."""
+
+    def __call__(self) -> int:
+        kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}
+        for kind, where in kinds.items():
+            print(f"{kind} ({_registry(where).group})")
+            found = list(_lines(where))
+            width = max((len(name) for name, _ in found), default=0)
+            for name, told in found:
+                print(f"  {name:<{width}}  {told}")
+        return 0
+
+
+def _registry(where: str) -> Registry[object]:
+    module, _, name = where.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{where} needs {error.name}: pip install 'orgthink[local]'") from error
+
+
+def _lines(where: str) -> Iterator[tuple[str, str]]:
+    """Names, and what is told of them."""
+    if where.endswith("MORE_TOOLS"):
+        from orgthink.tools.toolbox import TOOLS
+
+        yield from ((name, "Of the suite of ParaManager (Table 7).  [orgthink]") for name in TOOLS)
+    for name, source in _registry(where).sources():
+        yield name, f"{summary(source.target) or source.target}  [{source.package}]"
+
+
+def summary(target: str) -> str:
+    """The first sentence that the source says of `package.module:Name`; empty if it says none. Nothing is imported but
+    the packages that the module lies in, so that what cannot be loaded is listed as well."""
+    module, _, name = target.partition(":")
+    try:
+        return _sentence(_source(module), name)
+    except Exception as error:  # whatever a package does as it is imported
+        return f"cannot be read: {type(error).__name__}: {error}"
+
+
+@cache
+def _source(module: str) -> ast.Module:
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"there is no module {module}")
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+
+
+def _sentence(tree: ast.Module, name: str) -> str:
+    """Of a definition its docstring; of a value the string behind it, or else that of what makes it."""
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split()).partition(". ")[0]
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                return " ".join(str(after.value.value).split()).partition(". ")[0]
+            made = getattr(getattr(node, "value", None), "func", None)
+            return _sentence(tree, made.id) if isinstance(made, ast.Name) and made.id != name else ""
+    return ""

@@ -1,0 +1,73 @@
+"""What MarsRL attempts at each step, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from orgthink.training.marsrl.choose import Strategy
+from orgthink.training.marsrl.streams import ROLES, Role, last_stage
+
+
+@dataclass(frozen=True, slots=True)
+class MarsRollout:
+    """What is attempted, by whom, in which order."""
+
+    task: str
+    """Name of the task."""
+    prompts: str = "paper"
+    """Prompt style."""
+    max_tokens: int = 512
+    """Tokens of an output, the thinking included."""
+    max_input: int = 512
+    """Tokens of an input; longer ones are not handed on, and longer problems are passed over."""
+    segment: int | None = None
+    """Tokens that are decoded at a tick of the pipeline; `None`: all of an output."""
+    temperature: float = 1.0
+    """Of the sampling; nothing else truncates it, so importance ratios are unbiased."""
+    problems: int = 8
+    """New problems a step."""
+    group: int = 8
+    """G: outputs for one input."""
+    take: int = 2
+    """Outputs of an agent that the next one takes."""
+    strategy: Strategy = "adaptive"
+    """Which of them."""
+    schedule: Literal["pipeline", "whole"] = "pipeline"
+    """Whether groups are trained on as they finish, or chains when they have come to their end."""
+    live: int = 4096
+    """No problem is begun while as many outputs are under way: derived groups pile up."""
+    roles: tuple[Role, ...] = ROLES
+    """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_input", "problems", "take"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
+            raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
+        if self.schedule == "whole" and self.segment is not None:
+            raise ValueError("segment is of the pipeline: whole trajectories are decoded in one go")
+        if self.group < 2:
+            raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
+        if self.strategy == "balanced" and self.take % 2:
+            raise ValueError(f"take is {self.take}: balanced sampling takes as many right as wrong, so an even number")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
+        if self.live < self.group:
+            raise ValueError(f"live is {self.live}: not even one group of {self.group} would fit")
+        if not self.roles or len(set(self.roles)) < len(self.roles):
+            raise ValueError(f"roles is {list(self.roles)}: name one or more of {', '.join(ROLES)}, each once")
+
+    @property
+    def segment_tokens(self) -> int:
+        """Tokens of an output that are decoded in one go."""
+        return self.segment or self.max_tokens
+
+    @property
+    def widths(self) -> list[int]:
+        """Groups of a chain at each stage that is trained, at most."""
+        widths = [1]
+        while len(widths) <= last_stage(self.roles):
+            widths.append(min(self.take, widths[-1] * self.group))
+        return widths
