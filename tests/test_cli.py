@@ -81,8 +81,8 @@ def offer(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], RuleEngine]:
-    """As if a package offered models, of which `toy` is the default, tasks and a style. Their engine follows a rule; give
-    it another at will. The terminal is wide."""
+    """As if a package offered models, of which `toy` is the default, tasks and a style. Their engine follows a rule;
+    give it another at will. The terminal is wide."""
     monkeypatch.setenv("COLUMNS", "400")
     offer(monkeypatch)
     monkeypatch.chdir(tmp_path)
