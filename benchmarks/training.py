@@ -22,7 +22,7 @@ from orgthink.recipes.registry import RECIPES, Training, start
 from orgthink.store import RunFolder
 from orgthink.training.batches import collate
 from orgthink.training.embedded import embedded
-from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, token_losses, weighted
 from orgthink.training.rl import train_policy
 from orgthink.training.rollout import Problems, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
@@ -59,11 +59,11 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     backend = embedded(MODELS / sampled_by, job)
     episodes = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0))
     rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
-    weights, loss, model = token_weights(rows, "token-mean"), PolicyLoss(), Qwen3.load(MODELS / sampled_by)
-    computed = backend.forward_backward(rows, weights, loss).computed
+    rows, loss, model = weighted(rows, "token-mean"), PolicyLoss(), Qwen3.load(MODELS / sampled_by)
+    computed = backend.forward_backward(rows, loss).computed
 
     def packed() -> None:
-        backend.forward_backward(rows, weights, loss)
+        backend.forward_backward(rows, loss)
 
     def padded(ordered: Sequence[PolicyRow]) -> None:
         for first in range(0, len(ordered), plan.group):

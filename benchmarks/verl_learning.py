@@ -24,7 +24,8 @@ from orgthink.evaluation import distinct, grade
 from orgthink.measure.estimate import Estimate, average, difference
 from orgthink.recipes.jobs import Policy, model_folder
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
-from orgthink.scale.verl.launch import Placement, run
+from orgthink.scale.verl.launch import run
+from orgthink.scale.verl.placement import Placement
 from orgthink.tasks import task_named
 from orgthink.training.embedded import SLOTS
 from orgthink.training.rollout import roll_out

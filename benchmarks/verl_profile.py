@@ -28,7 +28,7 @@ from orgthink.episode import Sampling
 from orgthink.scale.verl import trainer
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.scale.verl.engine import VerlEngine
-from orgthink.training.backend import Old, Signals
+from orgthink.training.backend import Signals
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
@@ -167,11 +167,9 @@ class ProfiledTrainer(trainer.OrganizationTrainer):
         profile = Profile()
 
         class Backend(VerlBackend):
-            def forward_backward(
-                self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
-            ) -> Signals:
+            def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
                 profile.done.update(rows=len(rows), row_tokens=sum(map(len, rows)))
-                return super().forward_backward(rows, weights, loss, old)
+                return super().forward_backward(rows, loss)
 
         class Engine(VerlEngine):
             async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:

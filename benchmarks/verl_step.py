@@ -18,7 +18,8 @@ import tyro
 
 from benchmarks.scale_page import cluster, conditions, write
 from orgthink.recipes.registry import RECIPES, Training, adjusted, start
-from orgthink.scale.verl.launch import Placement, run
+from orgthink.scale.verl.launch import run
+from orgthink.scale.verl.placement import Placement
 
 JOBS = {
     "AsyncThink": ("asyncthink-countdown-mini", ["rollout.problems=8"]),

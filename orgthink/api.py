@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orgthink.cli.engines import engines
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
+from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, jobs, require_chance
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_chance, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
 from orgthink.presets import organized, partners
 from orgthink.registry import default
@@ -93,10 +93,11 @@ async def asolve(
     UserError for what cannot be; EngineUnavailable without a server. What fails later is in the episode.
     """
     asked = problem if isinstance(problem, Problem) else Problem(id=ASKED, task=ASKED, text=problem)
+    given: dict[EngineSpec, Engine] = {}
     if model is None or isinstance(model, str | EngineSpec):
-        opened, spec = None, _spec(model, url, tokenizer)
+        spec = _spec(model, url, tokenizer)
     else:
-        opened, spec = model, EngineSpec()
+        given[spec := EngineSpec()] = model
     if isinstance(organization, str):
         one = OrganizationSpec(organization, organized(organization, spec, settings, prompts))
         how, who = {one.label: one}, one.named(one.label)
@@ -106,11 +107,10 @@ async def asolve(
     others = _roles(how, spec, roles, sampling)
     limits = limits or Limits(capacity, Budget(), max_tokens)
     require_chance(who, sampling, limits.capacity, others)
-    specs = [role.engine for role in others.values()] + ([] if opened is not None else [spec])
-    async with engines(specs) as found:
-        engine = found[spec] if opened is None else opened
-        backings = {name: Backing(found[role.engine], role.sampling) for name, role in others.items()}
-        episode = await attempt(who, asked, Backing(engine, sampling), roles=backings, limits=limits, watch=watch)
+    async with Engines(given) as engines:
+        own = Backing(await engines.get(spec), sampling)
+        backings = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
+        episode = await attempt(who, asked, own, roles=backings, limits=limits, watch=watch)
     task = task_of(asked)
     return episode if task is None else grade(episode, task)
 
@@ -160,8 +160,11 @@ async def aevaluate(
         samples=samples,
         concurrency=concurrency,
     )
-    jobs(plan)  # what cannot be is said before an engine is opened
-    return await _evaluate(plan, Path(out) if out is not None else _dated(name), progress)
+    resolved = resolve(plan)  # what cannot be is said before an engine is opened
+    async with Engines() as engines:
+        resolved = await resolved.opened(engines)
+        folder = RunFolder.create(Path(out) if out is not None else _dated(name), "eval", resolved.plan)
+        return Run(folder.path, await evaluate_plan(resolved, engines, folder, progress=progress))
 
 
 def train(
@@ -187,15 +190,6 @@ def train(
     job = adjusted(RECIPES.named(name), named, given)
     folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
     return go_on(folder, report)
-
-
-async def _evaluate(plan: Evaluation, out: Path, progress: Callable[[Episode, int], None]) -> Run:
-    async with engines([plan.engine, *(role.engine for role in plan.roles.values())]) as opened:
-        engine = opened[plan.engine]
-        plan = replace(plan, engine=replace(plan.engine, model=plan.engine.model or engine.model))
-        folder = RunFolder.create(out, "eval", plan)
-        roles = {name: opened[role.engine] for name, role in plan.roles.items()}
-        return Run(folder.path, await evaluate_plan(plan, engine, folder, roles=roles, progress=progress))
 
 
 def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None) -> EngineSpec:

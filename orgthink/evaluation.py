@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
-from orgthink.engines.engine import Engine
+from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
 from orgthink.errors import UserError, pick
 from orgthink.grammar.toolcall import TAGS, CallTags
@@ -195,18 +196,64 @@ class Job(NamedTuple):
         return episode_id(self.problem, self.organization.name, self.sample)
 
 
-def jobs(plan: Evaluation) -> list[Job]:
-    """All episodes of an evaluation, problem by problem. UserError for what cannot be, or too few problems."""
-    organizations = [spec.named(label) for label, spec in plan.organizations.items()]
-    require_roles(organizations, plan.roles)
-    for organization in organizations:
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An evaluation whose names have been looked up, once: made by `resolve`."""
+
+    plan: Evaluation
+    """What is evaluated."""
+    task: Task
+    """Whose problems are attempted, and which grades."""
+    organizations: dict[str, Organization]
+    """Who solves them, by label."""
+    jobs: dict[str, Job]
+    """All episodes by their ids, problem by problem."""
+
+    @property
+    def specs(self) -> list[EngineSpec]:
+        """The engines that it needs."""
+        own = [spec.engine for spec in self.plan.organizations.values() if spec.engine is not None]
+        return [self.plan.engine, *own, *(role.engine for role in self.plan.roles.values())]
+
+    def in_order(self, episodes: Iterable[Episode]) -> list[Episode]:
+        """Episodes in the order of the plan, whenever they ended."""
+        place = {name: place for place, name in enumerate(self.jobs)}
+        return sorted(episodes, key=lambda episode: place[episode.id])
+
+    def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
+        """The summary of its episodes, with the organizations' own measures."""
+        return summarise(episodes, {label: measures_of(one) for label, one in self.organizations.items()})
+
+    async def opened(self, engines: Engines) -> Resolved:
+        """The same with all its engines open. Where a server's only model was meant, the plan now has its name."""
+        for spec in self.specs:
+            await engines.get(spec)
+        return replace(self, plan=replace(self.plan, engine=await engines.named(self.plan.engine)))
+
+    async def backings(self, engines: Engines) -> tuple[dict[str, Backing], dict[str, Backing]]:
+        """What stands behind each organization, by label, and behind each role that has an engine of its own."""
+        plan = self.plan
+        own = {
+            label: Backing(await engines.get(spec.engine or plan.engine), plan.sampling)
+            for label, spec in plan.organizations.items()
+        }
+        roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in plan.roles.items()}
+        return own, roles
+
+
+def resolve(plan: Evaluation) -> Resolved:
+    """Look up everything that a plan names. UserError for what cannot be, or too few problems."""
+    organizations = {label: spec.named(label) for label, spec in plan.organizations.items()}
+    require_roles(organizations.values(), plan.roles)
+    for organization in organizations.values():
         require_chance(organization, plan.sampling, plan.limits.capacity, plan.roles)
-    return [
+    jobs = [
         Job(organization, problem, sample)
         for problem in distinct(plan.task, plan.split, plan.seed, plan.n)
-        for organization in organizations
+        for organization in organizations.values()
         for sample in range(plan.samples)
     ]
+    return Resolved(plan, task_named(plan.task), organizations, {job.id: job for job in jobs})
 
 
 @lru_cache(maxsize=4)
@@ -257,53 +304,40 @@ def trouble(episode: Episode) -> str:
 
 
 async def evaluate(
-    plan: Evaluation,
-    engine: Engine,
+    resolved: Resolved,
+    engines: Engines,
     folder: RunFolder,
     *,
-    roles: Mapping[str, Engine] | None = None,
-    own: Mapping[str, Engine] | None = None,
     stop: asyncio.Event | None = None,
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> list[Episode]:
     """Do what is missing or broken, append each episode as it ends, write summary.json, return all episodes.
 
-    `roles` are the engines of the plan's roles, `own` those of organizations that have one of their own. `progress`
-    hears of every episode that ends, and how many then have. Once `stop` is set, no more episodes begin and those
-    under way are finished. Raises UserError if the folder holds episodes of another plan, OSError if it cannot be
-    written; what was appended stays.
+    `progress` hears of every episode that ends, and how many then have. Once `stop` is set, no more episodes begin and
+    those under way are finished. Raises UserError if the folder holds episodes of another plan, OSError if it cannot be
+    written, and what opening an engine raises; what was appended stays.
     """
-    todo, began = {job.id: job for job in jobs(plan)}, time.perf_counter()
-    backings = {name: Backing(engine, plan.roles[name].sampling) for name, engine in (roles or {}).items()}
-    assert backings.keys() == plan.roles.keys(), "an engine for each of the plan's roles"
-    defaults = {label: Backing((own or {}).get(label, engine), plan.sampling) for label in plan.organizations}
+    plan, began = resolved.plan, time.perf_counter()
+    own, roles = await resolved.backings(engines)
     with folder.journal(redo=broken) as journal:
-        require_planned(todo, folder, journal.kept)
+        require_planned(resolved.jobs, folder, journal.kept)
         done = {episode.id: episode for episode in journal.kept}
 
-        def ended(episode: Episode) -> None:
+        async def work(job: Job) -> None:
+            who, backing = job.organization, own[job.organization.name]
+            found = await attempt(who, job.problem, backing, roles=roles, limits=plan.limits, sample=job.sample)
+            episode = grade(found, resolved.task)
             journal.append(episode)
             done[episode.id] = episode
             tokens = sum(trace.steps for trace in episode.traces)
             journal.log(done=len(done), elapsed=round(time.perf_counter() - began, 3), sampled_tokens=tokens)
             progress(episode, len(done))
 
-        missing = [job for job in todo.values() if job.id not in done]
-        await _attempt_all(plan, missing, defaults, backings, stop or asyncio.Event(), ended)
-    episodes = in_order(plan, done.values())
-    folder.write_json("summary.json", summary_of(plan, episodes))
+        missing = [job for name, job in resolved.jobs.items() if name not in done]
+        await run_all(work, missing, plan.concurrency, stop)
+    episodes = resolved.in_order(done.values())
+    folder.write_json("summary.json", resolved.summary(episodes))
     return episodes
-
-
-def summary_of(plan: Evaluation, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
-    """The summary of an evaluation, with the organizations' own measures."""
-    return summarise(episodes, {label: measures_of(spec.named(label)) for label, spec in plan.organizations.items()})
-
-
-def in_order(plan: Evaluation, episodes: Iterable[Episode]) -> list[Episode]:
-    """Episodes in the order of the plan, whenever they ended."""
-    place = {job.id: place for place, job in enumerate(jobs(plan))}
-    return sorted(episodes, key=lambda episode: place[episode.id])
 
 
 def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[Episode]) -> None:
@@ -311,30 +345,3 @@ def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[E
     for episode in episodes:
         if episode.id not in ids:
             raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")
-
-
-async def _attempt_all(
-    plan: Evaluation,
-    todo: Iterable[Job],
-    defaults: Mapping[str, Backing],
-    roles: Mapping[str, Backing],
-    stop: asyncio.Event,
-    ended: Callable[[Episode], None],
-) -> None:
-    """Attempt every job, `plan.concurrency` at a time. A bug in one ends all, and is raised as itself."""
-    task, limits, queue = task_named(plan.task), plan.limits, iter(todo)
-
-    async def work() -> None:
-        for job in queue:  # shared: each job is taken once
-            if stop.is_set():
-                return
-            default = defaults[job.organization.name]
-            one = attempt(job.organization, job.problem, default, roles=roles, limits=limits, sample=job.sample)
-            ended(grade(await one, task))
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(plan.concurrency):
-                group.create_task(work())
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group

@@ -8,13 +8,16 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from orgthink_pocket.style import terse
 from rule_engine import RuleEngine, countdown, failing
+from small import TASK, TASK_OF_THREE
+from terse import TERSE
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
+from orgthink.engines.opening import Engines
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Sampling, Span, Status, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.evaluation import (
@@ -23,27 +26,37 @@ from orgthink.evaluation import (
     RoleSpec,
     broken,
     distinct,
-    evaluate,
-    jobs,
     lost,
+    resolve,
     trouble,
 )
+from orgthink.evaluation import evaluate as evaluate_resolved
 from orgthink.measure.summary import summarise
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_named
 
 NAMES = ("sequential", "parallel", "asyncthink")
 
 
 def plan(**changes: object) -> Evaluation:
-    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in NAMES}
-    made = Evaluation("countdown-mini", organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
+    organizations = {name: OrganizationSpec(name, {"prompts": TERSE}) for name in NAMES}
+    made = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
     return replace(made, **changes)
 
 
 def only(name: str, **changes: object) -> Evaluation:
     return plan(organizations={name: plan().organizations[name]}, **changes)
+
+
+async def evaluate(
+    what: Evaluation, engine: RuleEngine, folder: RunFolder, *others: RuleEngine, **options: Any
+) -> list[Episode]:
+    """Evaluate with an engine for everybody, but for the plan's roles, which have the other engines."""
+    resolved = resolve(what)
+    given = dict.fromkeys(resolved.specs, engine)
+    given |= {role.engine: other for role, other in zip(what.roles.values(), others, strict=bool(others))}
+    return await evaluate_resolved(resolved, Engines(given), folder, **options)
 
 
 def new(path: Path, what: Evaluation) -> RunFolder:
@@ -62,11 +75,11 @@ async def test_every_job_becomes_one_graded_episode(tmp_path: Path):
     what = plan(samples=2)
     folder = new(tmp_path, what)
     episodes = await evaluate(what, RuleEngine(countdown), folder)
-    assert [e.id for e in episodes] == [job.id for job in jobs(what)]
+    assert [e.id for e in episodes] == [*resolve(what).jobs]
     assert len({e.id for e in episodes}) == 4 * 3 * 2
     assert sorted(e.id for e in folder.episodes()) == sorted(e.id for e in episodes)
     for e in episodes:
-        assert e.grade == TASKS["countdown-mini"].grade(e.problem, e.answer or "")
+        assert e.grade == task_named(TASK).grade(e.problem, e.answer or "")
     assert any(len(e.traces) == 2 and e.root.joins for e in episodes if e.organization == "asyncthink")
     assert json.loads((folder.path / "summary.json").read_text()) == json.loads(json.dumps(summarise(episodes)))
     metrics = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
@@ -142,7 +155,7 @@ async def test_an_engine_error_in_a_worker_is_a_result_and_is_not_done_again(tmp
 
 
 def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure():
-    problem = distinct("countdown-mini", "test", 0, 1)[0]
+    problem = distinct(TASK, "test", 0, 1)[0]
 
     def attempted(said: int, *, code: bool = False, **changes: object) -> Episode:
         """A root that joined a failed agent after two tokens, and said so many in all."""
@@ -163,10 +176,10 @@ def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure(
 
 
 async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
-    what, bad = only("sequential", n=6), {terse(p) for p in distinct("countdown-mini", "test", 0, 6)[2:4]}
+    what, bad = only("sequential", n=6), {p.text for p in distinct(TASK, "test", 0, 6)[2:4]}
 
     def rule(text: str) -> str:
-        return failing(text) if any(terse in text for terse in bad) else countdown(text)
+        return failing(text) if any(question in text for question in bad) else countdown(text)
 
     folder = new(tmp_path, what)
     first = await evaluate(what, RuleEngine(rule), folder)
@@ -176,7 +189,7 @@ async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
     engine = RuleEngine(countdown)
     again = await evaluate(what, engine, RunFolder.open(folder.path))
     assert engine.requests == 3
-    assert [e.id for e in again] == [job.id for job in jobs(what)]
+    assert [e.id for e in again] == [*resolve(what).jobs]
     assert not any(map(broken, again))
     assert len(list(folder.episodes())) == 6
     assert len((folder.path / "failed.jsonl").read_bytes().splitlines()) == 2
@@ -210,13 +223,12 @@ async def test_two_settings_of_one_organization_fit_one_run(tmp_path: Path):
     labels = {"strict": {"tolerant": False}, "kind": {"tolerant": True}}
     what = plan(
         organizations={
-            label: OrganizationSpec("asyncthink", {"prompts": "pocket", **settings})
-            for label, settings in labels.items()
+            label: OrganizationSpec("asyncthink", {"prompts": TERSE, **settings}) for label, settings in labels.items()
         }
     )
     engine = RuleEngine(lambda text: countdown(text) if "not done" in text else " <JOIN-3>")
     episodes = await evaluate(what, engine, new(tmp_path, what))
-    assert [e.id for e in episodes] == [job.id for job in jobs(what)]
+    assert [e.id for e in episodes] == [*resolve(what).jobs]
     stops = {(e.organization, e.stop) for e in episodes}
     assert stops == {("strict", StopReason.FORMAT), ("kind", StopReason.DONE)}
     assert list(summarise(episodes)) == ["strict", "kind"]
@@ -227,7 +239,7 @@ async def test_roles_have_engines_and_sampling_of_their_own(tmp_path: Path):
     spec = RoleSpec(EngineSpec("small"), Sampling(50, 0.25))
     what = only("asyncthink", roles={"worker": spec})
     small = RuleEngine(countdown, model="small")
-    episodes = await evaluate(what, RuleEngine(countdown), new(tmp_path, what), roles={"worker": small})
+    episodes = await evaluate(what, RuleEngine(countdown), new(tmp_path, what), small)
     drawn = {
         (trace.role, trace.model, span.sampling.temperature)
         for e in episodes
@@ -250,14 +262,14 @@ async def test_roles_have_engines_and_sampling_of_their_own(tmp_path: Path):
 )
 def test_settings_are_checked(spec: OrganizationSpec, says: str):
     with pytest.raises(UserError, match=says):
-        jobs(plan(organizations={"mine": spec}))
+        resolve(plan(organizations={"mine": spec}))
 
 
 def test_a_role_that_no_organization_has_is_refused():
     spec = RoleSpec(EngineSpec("small"), Sampling(50))
     with pytest.raises(UserError, match="has a role 'verifier': their roles are thinker, organizer, worker"):
-        jobs(plan(roles={"worker": spec, "verifier": spec}))
-    assert jobs(plan(roles={"worker": spec}))
+        resolve(plan(roles={"worker": spec, "verifier": spec}))
+    assert resolve(plan(roles={"worker": spec}))
 
 
 def test_parallel_is_refused_where_all_its_traces_would_be_one():
@@ -268,10 +280,10 @@ def test_parallel_is_refused_where_all_its_traces_would_be_one():
 
     for refused in (plan(sampling=greedy), plan(roles=thinker(greedy))):
         with pytest.raises(UserError, match="2 thinkers at temperature 0"):
-            jobs(refused)
-    jobs(plan(sampling=greedy, limits=Limits(1)))
-    jobs(plan(sampling=greedy, roles=thinker(drawn)))
-    jobs(only("asyncthink", sampling=greedy))
+            resolve(refused)
+    resolve(plan(sampling=greedy, limits=Limits(1)))
+    resolve(plan(sampling=greedy, roles=thinker(drawn)))
+    resolve(only("asyncthink", sampling=greedy))
 
 
 async def test_a_stop_finishes_what_is_under_way(tmp_path: Path):
@@ -342,24 +354,16 @@ def test_a_plan_survives_its_config(tmp_path: Path):
 
 
 def test_problems_are_different_and_always_the_same():
-    problems = distinct("countdown-mini", "test", 3, 200)
+    problems = distinct(TASK, "test", 3, 200)
     assert len({p.id for p in problems}) == 200
     distinct.cache_clear()
-    assert distinct("countdown-mini", "test", 3, 200) == problems
-    assert distinct("countdown-mini", "test", 3, 50) == problems[:50]
+    assert distinct(TASK, "test", 3, 200) == problems
+    assert distinct(TASK, "test", 3, 50) == problems[:50]
 
 
-def test_a_task_with_too_few_problems_says_so(monkeypatch: pytest.MonkeyPatch):
-    class Three:
-        name = "three"
-
-        def problems(self, split: str, seed: int):
-            while True:
-                yield from distinct("countdown-mini", "test", 0, 3)
-
-    monkeypatch.setitem(TASKS, "three", Three())
+def test_a_task_with_too_few_problems_says_so():
     with pytest.raises(UserError, match="only 3 different"):
-        distinct("three", "test", 0, 4)
+        distinct(TASK_OF_THREE, "test", 0, 4)
 
 
 def _after(times: int, then: Callable[[], object]) -> Callable[[], None]:

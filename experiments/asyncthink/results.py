@@ -8,9 +8,8 @@ tables of README.md. Stopped at any point, the same command goes on.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,26 +125,13 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
     }
 
 
-def make(options: Options, design: Design | None = None) -> dict[str, Any]:
-    """The results; written to `options.out` with the plots and the tables of README.md."""
-    script.require_place(options, HERE)
-    if not options.stand_in:
-        train_missing(options.runs, runs.TRAINED, runs.BASES)
-    results = asyncio.run(_measure(options, design or Design(options.n)))
-    script.write(results, options.out, HERE, _draw, render)
-    return results
+def train(folder: Path) -> None:
+    """What is missing."""
+    train_missing(folder, runs.TRAINED, runs.BASES)
 
 
-async def _measure(options: Options, design: Design) -> dict[str, Any]:
-    async with Laboratory(options.runs, design, options.stand_in) as lab:
-        return {**await collect(lab), "conditions": conditions(options, lab)}
-
-
-def _draw(results: Mapping[str, Any], folder: Path) -> None:
-    from experiments.asyncthink.plots import draw  # matplotlib may not be there
-
-    draw(results, folder)
-
+EXPERIMENT = script.Experiment(HERE, Laboratory, Design, train, collect, conditions, render)
+make = EXPERIMENT.make
 
 if __name__ == "__main__":
-    sys.exit(script.main(Options, make, __doc__))
+    sys.exit(EXPERIMENT.main(Options, __doc__))

@@ -12,7 +12,6 @@ Each only evaluates its half of what is trained already. Then the first command 
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,22 +25,19 @@ from experiments.paramanager.readme import render
 from experiments.paramanager.tables import Point, Row
 from experiments.shared import script
 from experiments.shared.conditions import circumstances
-from experiments.shared.laboratory import evaluate_share, share
 from experiments.shared.runs import finished, metrics, train_missing
 
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Options(script.Options):
+class Options(script.SharedOptions):
     """The paper's tables and figures: train what is missing, evaluate, write."""
 
     n: int = 80
     """Held-out problems, of all tasks together."""
     out: Path = HERE
     """Where results.json, plots and README.md go."""
-    evaluate: str | None = None
-    """I/N: only evaluate every N-th setting from the I-th on, if it is trained; nothing is trained or written."""
 
 
 async def collect(lab: Laboratory) -> dict[str, Any]:
@@ -123,18 +119,6 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
     }
 
 
-def make(options: Options, design: Design | None = None) -> None:
-    """The results, written to `options.out` with the plots and the tables of README.md; or only some evaluations."""
-    design = design or Design(options.n)
-    if options.evaluate is not None:
-        asyncio.run(_evaluate(options, design, *share(options.evaluate)))
-        return
-    script.require_place(options, HERE)
-    if not options.stand_in:
-        train(options.runs)
-    script.write(asyncio.run(_measure(options, design)), options.out, HERE, _draw, render)
-
-
 def train(folder: Path) -> None:
     """What is missing: rehearsals, the trajectories that follow from them, and what learns from those."""
     train_missing(folder, (runs.REHEARSED,))
@@ -143,21 +127,8 @@ def train(folder: Path) -> None:
     train_missing(folder, runs.TRAINED, runs.BASES, runs.EPISODES)
 
 
-async def _evaluate(options: Options, design: Design, i: int, n: int) -> None:
-    async with Laboratory(options.runs, design, options.stand_in) as lab:
-        await evaluate_share(lab, i, n)
-
-
-async def _measure(options: Options, design: Design) -> dict[str, Any]:
-    async with Laboratory(options.runs, design, options.stand_in) as lab:
-        return {**await collect(lab), "conditions": conditions(options, lab)}
-
-
-def _draw(results: Mapping[str, Any], folder: Path) -> None:
-    from experiments.paramanager.plots import draw  # matplotlib may not be there
-
-    draw(results, folder)
-
+EXPERIMENT = script.Experiment(HERE, Laboratory, Design, train, collect, conditions, render)
+make = EXPERIMENT.make
 
 if __name__ == "__main__":
-    sys.exit(script.main(Options, make, __doc__))
+    sys.exit(EXPERIMENT.main(Options, __doc__))

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import time
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
@@ -14,11 +13,11 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 from orgthink_pocket.shipped import MODELS
 
 from experiments.shared.runs import fingerprint, metrics, model_folder
-from orgthink.engines import EngineSpec, engine_spec, open_engine
-from orgthink.engines.engine import Engine
+from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, broken, evaluate, trouble
+from orgthink.evaluation import Evaluation, broken, evaluate, resolve, trouble
 from orgthink.store import RunFolder, plain
 
 Design = TypeVar("Design")
@@ -49,9 +48,11 @@ class Laboratory(Generic[Design]):
     """A model that stands in for every trained one, to try the script."""
     seconds: dict[Path, float] = field(default_factory=dict)
     """What each evaluation took that was asked for, whenever it was made."""
-    _engines: dict[tuple[EngineSpec, bool], Engine] = field(default_factory=dict)
-    """By whose tokens they are, and whether they decode in a thread."""
-    _exits: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _engines: Engines = field(default_factory=lambda: Engines(threaded=True))
+    """That decode in a thread."""
+    _timed: Engines = field(default_factory=lambda: Engines(threaded=False))
+    """That decode on the event loop: one episode at a time is timed, and two threads that wait for one interpreter
+    would be timed with it."""
 
     folder: ClassVar[str]
     """Of all evaluations of a recipe, beside the runs."""
@@ -60,7 +61,8 @@ class Laboratory(Generic[Design]):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._exits.aclose()
+        await self._engines.__aexit__()
+        await self._timed.__aexit__()
 
     def model(self, name: str) -> str:
         """The name of a trained run or shipped model, or of what stands in for it."""
@@ -82,11 +84,9 @@ class Laboratory(Generic[Design]):
         wanted = plan.n * plan.samples
         if len(found) < wanted or any(map(broken, found)):
             print(f"{path.name}: {wanted - len(found)} episodes …", end=" ", flush=True)
-            # One episode at a time is timed: two threads that wait for one interpreter would be timed with it.
-            threaded = plan.concurrency > 1
-            engine, began = await self._engine(plan.engine, threaded), time.perf_counter()
-            roles = {role: await self._engine(spec.engine, threaded) for role, spec in plan.roles.items()}
-            found = await evaluate(plan, engine, folder, roles=roles)
+            engines = self._engines if plan.concurrency > 1 else self._timed
+            resolved, began = await resolve(plan).opened(engines), time.perf_counter()
+            found = await evaluate(resolved, engines, folder)
             print(f"{time.perf_counter() - began:.0f} s", flush=True)
         failed = [episode for episode in found if broken(episode)]
         if failed:
@@ -101,12 +101,6 @@ class Laboratory(Generic[Design]):
         decisive = json.dumps(plain(plan), sort_keys=True) + "".join(map(fingerprint, folders))
         digest = hashlib.sha256(decisive.encode()).hexdigest()[:8]
         return self.runs / self.folder / f"{name.replace('/', '-')}-{digest}"
-
-    async def _engine(self, spec: EngineSpec, threaded: bool) -> Engine:
-        if (spec, threaded) not in self._engines:
-            self._engines[spec, threaded] = await open_engine(spec, threaded=threaded)
-            self._exits.push_async_callback(self._engines[spec, threaded].aclose)
-        return self._engines[spec, threaded]
 
 
 def took(path: Path) -> float:

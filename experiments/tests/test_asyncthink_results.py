@@ -24,11 +24,12 @@ from experiments.asyncthink.tables import (
     row,
     trajectory,
 )
-from orgthink.engines import EngineSpec, open_engine
+from orgthink.engines import EngineSpec
+from orgthink.engines.opening import Engines
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Grade, Problem, Sampling, Status, Trace
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate
+from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS
@@ -58,15 +59,14 @@ async def decoded(tmp_path: Path, organization: str, budget: int, samples: int =
         task="countdown-mini",
         organizations={organization: OrganizationSpec(organization, {"prompts": "pocket"})},
         n=n,
+        engine=POCKET,
         sampling=Sampling(budget, seed=0),
         limits=Limits(4, agent_tokens=budget),
         samples=samples,
     )
-    engine = await open_engine(POCKET)
-    try:
-        return await evaluate(what, engine, RunFolder.create(tmp_path / f"{organization}-{budget}", "eval", what))
-    finally:
-        await engine.aclose()
+    async with Engines() as engines:
+        folder = RunFolder.create(tmp_path / f"{organization}-{budget}", "eval", what)
+        return await evaluate(resolve(what), engines, folder)
 
 
 def same(episode: Episode) -> Episode:

@@ -14,10 +14,9 @@ from experiments.paramanager import collect, plan, results, runs, tables
 from experiments.paramanager.plan import Laboratory, Setting
 from experiments.paramanager.readme import render
 from experiments.paramanager.tables import Attempt, Point
-from experiments.shared import laboratory
 from experiments.shared import runs as shared_runs
 from orgthink.cli.eval import Eval
-from orgthink.engines import EngineSpec, open_engine
+from orgthink.engines import EngineSpec, open_engine, opening
 from orgthink.engines.engine import Engine
 from orgthink.episode import Edge, EdgeKind, Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import UserError
@@ -139,7 +138,9 @@ def test_a_step_without_a_number_has_none():
 
 
 def test_what_is_evaluated_is_what_was_trained():
-    from orgthink.recipes.registry import POOL, RECIPES
+    from orgthink_pocket.tool_model import POOL
+
+    from orgthink.recipes.registry import RECIPES
 
     assert POOL == runs.SEEN
     for setting in plan.MANAGERS.values():
@@ -195,7 +196,7 @@ async def test_no_thread_decodes_where_seconds_are_taken(tmp_path: Path, monkeyp
         opened.append(threaded)
         return await open_engine(spec, threaded=threaded)
 
-    monkeypatch.setattr(laboratory, "open_engine", open_one)
+    monkeypatch.setattr(opening, "open_engine", open_one)
     small = plan.Design(n=len(plan.TASKS), seeds=1, timed=1)
     async with Laboratory(tmp_path, small) as lab:
         for alone in (False, True):
@@ -228,6 +229,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
             "brief=true",
             "echo=true",
             "response_tokens=32",
+            'suite={"corpus":"ledger"}',
             'faults={"rate":0.12}',
         ),
         n=192,

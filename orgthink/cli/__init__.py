@@ -8,10 +8,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
+from orgthink.cli.interruption import INTERRUPTED
 from orgthink.threads import set_threads
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

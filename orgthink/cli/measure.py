@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.table import conditions, print_table
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, in_order, summary_of
+from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder
 
@@ -73,8 +73,8 @@ def _evaluation(folder: RunFolder) -> dict[str, Any]:
     """The summary, computed again."""
     if folder.config["kind"] != "eval":
         return {"summary": summarise(folder.episodes())}
-    plan = folder.settings("eval", Evaluation)
-    return {"summary": summary_of(plan, in_order(plan, folder.episodes()))}
+    resolved = resolve(folder.settings("eval", Evaluation))
+    return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
 
 
 def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.engines import engines
 from orgthink.cli.lanes import lanes
 from orgthink.cli.options import Options, warn
+from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import broken, distinct, grade, require_chance, trouble
@@ -49,9 +49,10 @@ class Run(Options):
         others = self.backed(organized)
         require_chance(organization, sampling, limits.capacity, others)
         warn([organization], limits.capacity)
-        async with engines([spec, *(role.engine for role in others.values())]) as opened:
-            roles = {name: Backing(opened[role.engine], role.sampling) for name, role in others.items()}
-            return tell(await watched(organization, problem, Backing(opened[spec], sampling), roles, limits))
+        async with Engines() as engines:
+            own = Backing(await engines.get(spec), sampling)
+            roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
+            return tell(await watched(organization, problem, own, roles, limits))
 
     def find(self) -> Problem:
         """What is to be solved."""

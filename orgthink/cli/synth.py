@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli import INTERRUPTED
-from orgthink.cli.engines import engines
-from orgthink.cli.eval import interruptible
+from orgthink.cli.interruption import INTERRUPTED, interruptible
 from orgthink.cli.progress import LINES
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
+from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import trouble
@@ -115,11 +114,11 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
         if harvest.done == plan.n and not harvest.failed:
             conclude(target, harvest)
             return report(target, harvest)
-    async with engines([plan.teacher] if plan.teacher else []) as opened:
-        engine = opened[plan.teacher] if plan.teacher else None
+    async with Engines() as engines:
+        engine = await engines.get(plan.teacher) if plan.teacher else None
         if isinstance(target, Path):
-            if plan.teacher and engine:
-                plan = replace(plan, teacher=replace(plan.teacher, model=plan.teacher.model or engine.model))
+            if plan.teacher:
+                plan = replace(plan, teacher=await engines.named(plan.teacher))
             target = RunFolder.create(target, "synth", plan)
         folder = target
         harvest = await interruptible(lambda stop: _synthesise(plan, engine, folder, stop))
@@ -146,8 +145,8 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
     """Print what was kept and dropped, and how to go on if something is missing; return the exit code."""
-    from orgthink.coldstart.pairs import has_parquet
     from orgthink.coldstart.synthesis import ROWS, TABLE
+    from orgthink.tabular import has_parquet
 
     summary, total = harvest.summary(), harvest.plan.n
     print(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")

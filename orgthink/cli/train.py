@@ -19,7 +19,7 @@ from orgthink.store import RunFolder, require_vacant
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job, Report
     from orgthink.recipes.registry import Training
-    from orgthink.scale.verl.launch import Placement
+    from orgthink.scale.verl.placement import Placement
     from orgthink.training.rl import Optimization
     from orgthink.training.sft import SftSettings
 
@@ -99,7 +99,7 @@ class Train:
         return self.recipe or default("recipe", "RECIPE")
 
     def _cluster(self) -> Placement:
-        from orgthink.scale.verl.launch import placement_of
+        from orgthink.scale.verl.placement import placement_of
 
         return placement_of(self.cluster, "cpu" if self.device == "cpu" else "cuda")
 

@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import UserError, pick
-from orgthink.evaluation import Evaluation, in_order
+from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
 from orgthink.store import RunFolder, write_whole
@@ -83,7 +83,7 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
 
     if folder.config["kind"] == "eval":
         with suppress(UserError):  # a task or an organization that is not installed here
-            episodes = in_order(folder.settings("eval", Evaluation), episodes)
+            episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
     if folder.config["kind"] == "train":
         episodes = by_step(episodes)
     out = out or folder.path / "view.html"

@@ -6,11 +6,9 @@ again after each of its n_q Joins, which makes n_q + 1 pairs, and each worker is
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 from orgthink.episode import Episode, Origin, Span
 from orgthink.errors import UserError
 from orgthink.store import typed, write_whole
+from orgthink.tabular import parquet_bytes, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def read_pairs(path: Path | str) -> list[Pair]:
     file = Path(path)
     if not file.is_file():
         raise UserError(f"no file of query-response pairs at {file}")
-    rows = _parquet_rows(file) if file.suffix == ".parquet" else _json_rows(file)
+    rows = read_rows(file, [field.name for field in fields(Pair)])
     pairs = [_pair(row, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
     if not pairs:
         raise UserError(f"{file} holds no query-response pairs")
@@ -93,12 +92,14 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
     UserError if parquet is asked for and pyarrow is not installed.
     """
-    write_whole(path, _parquet(pairs, path) if path.suffix == ".parquet" else b"".join(map(line, pairs)))
-
-
-def has_parquet() -> bool:
-    """Whether parquet can be read and written: pyarrow is installed."""
-    return find_spec("pyarrow") is not None
+    lines = map(line, pairs)
+    if path.suffix == ".parquet":
+        names = {"str": "string", "int": "int64", "bool": "bool"}
+        types = {field.name: names[str(field.type)] for field in fields(Pair)}
+        content = parquet_bytes([json.loads(text) for text in lines], path, types)  # the same text as in lines
+    else:
+        content = b"".join(lines)
+    write_whole(path, content)
 
 
 def line(pair: Pair) -> bytes:
@@ -116,44 +117,3 @@ def _pair(row: Any, place: str) -> Pair:
     if not 0 <= pair.said < len(pair.query):
         raise UserError(f"{place}: said is {pair.said}, but the query has {len(pair.query)} characters and a prompt")
     return pair
-
-
-def _json_rows(file: Path) -> Iterator[Any]:
-    with file.open("rb") as lines:
-        for number, text in enumerate(lines, 1):
-            try:
-                yield json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{file}, row {number}: not JSON: {error}") from error
-
-
-def _parquet_rows(file: Path) -> Iterator[Any]:
-    _, parquet = _pyarrow(file)
-    names = [field.name for field in fields(Pair)]
-    try:
-        with parquet.ParquetFile(file) as table:
-            kept = [name for name in names if name in table.schema_arrow.names]
-            for batch in table.iter_batches(columns=kept):
-                yield from batch.to_pylist()
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise UserError(f"{file} cannot be read as parquet: {error}") from error
-
-
-def _parquet(pairs: Iterable[Pair], file: Path) -> bytes:
-    arrow, parquet = _pyarrow(file)
-    types = {"str": arrow.string(), "int": arrow.int64(), "bool": arrow.bool_()}
-    schema = arrow.schema([(field.name, types[str(field.type)]) for field in fields(Pair)])
-    rows = [json.loads(line(pair)) for pair in pairs]  # the same text as in lines
-    content = io.BytesIO()
-    parquet.write_table(arrow.Table.from_pylist(rows, schema), content)
-    return content.getvalue()
-
-
-def _pyarrow(file: Path) -> tuple[Any, Any]:
-    """pyarrow and its parquet module, which only those who use parquet need."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise UserError(f"{file} needs {error.name}: pip install 'orgthink[data]', or use .jsonl") from error
-    return pyarrow, pyarrow.parquet

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +26,14 @@ from orgthink.coldstart.lesson import lesson
 from orgthink.coldstart.pairs import Pair, pairs_of
 from orgthink.coldstart.teachers import MODEL, PROGRAM, PROGRAMS, Teach, plan_of
 from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
+from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import pick
 from orgthink.evaluation import broken, distinct, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
+from orgthink.tabular import has_parquet
 from orgthink.tasks import task_named
 
 ROWS, TABLE = "pairs.jsonl", "pairs.parquet"
@@ -168,39 +170,26 @@ async def synthesise(
     finished. Raises UserError if the folder holds records of another plan, OSError if it cannot be written; what was
     appended stays.
     """
-    todo, stopped = problems(plan), stop or asyncio.Event()
+    todo = problems(plan)
     with folder.journal(redo=broken) as journal:
         require_planned(todo, folder, journal.kept)
         harvest = harvested(plan, journal.kept)
         done = {record.id for record in journal.kept}
-        missing = iter([problem for name, problem in todo.items() if name not in done])
+        missing = [problem for name, problem in todo.items() if name not in done]
         pairs.write(folder.path / ROWS, harvest.rows)
         with (folder.path / ROWS).open("ab", buffering=0) as rows:
 
-            async def work() -> None:
-                for problem in missing:  # shared: each is taken once
-                    if stopped.is_set():
-                        return
-                    record = await teach(problem)
-                    journal.append(record)
-                    kept = harvest.take(record)
-                    if kept is not None:
-                        rows.write(b"".join(map(pairs.line, pairs_of(kept, plan.author))))
-                    progress(harvest)
+            async def work(problem: Problem) -> None:
+                record = await teach(problem)
+                journal.append(record)
+                kept = harvest.take(record)
+                if kept is not None:
+                    rows.write(b"".join(map(pairs.line, pairs_of(kept, plan.author))))
+                progress(harvest)
 
-            await _all(work, plan.concurrency)
+            await run_all(work, missing, plan.concurrency, stop)
         conclude(folder, harvest)
     return harvest
-
-
-async def _all(work: Callable[[], Coroutine[Any, Any, None]], concurrency: int) -> None:
-    """So many at once. A bug in one ends all, and is raised as itself."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(work())
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from group
 
 
 def harvested(plan: Synthesis, records: Iterable[Episode]) -> Harvest:
@@ -220,6 +209,6 @@ def conclude(folder: RunFolder, harvest: Harvest) -> None:
     lines = [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in told]
     write_whole(folder.path / "dropped.jsonl", b"".join(lines))
     pairs.write(folder.path / ROWS, harvest.rows)
-    if pairs.has_parquet():
+    if has_parquet():
         pairs.write(folder.path / TABLE, harvest.rows)
     folder.write_json("synth.json", harvest.summary())

@@ -129,8 +129,8 @@ def _folder(name: str) -> Path:
     raise UserError(f"unknown model {name!r}: {hint} A model on a server needs its --url{demo}")
 
 
-async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
-    """Open the engine; one in this process decodes in a thread, or else on the event loop.
+async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 128) -> Engine:
+    """Open the engine. A local one decodes at most `slots` requests at once, in a thread or else on the event loop.
 
     UserError if the folder holds no usable model, EngineUnavailable if there is no such engine.
     """
@@ -147,7 +147,9 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True) -> Engine:
     engine, rest = _divided(spec.model or "")
     try:
         with user_input():
-            return await ENGINES.named(engine)(str(spec.folder) if engine in OF_FOLDERS else rest, threaded=threaded)
+            name = str(spec.folder) if engine in OF_FOLDERS else rest
+            own = {"slots": slots} if engine == "local" else {}
+            return await ENGINES.named(engine)(name, threaded=threaded, **own)
     except ModuleNotFoundError as error:
         raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
 

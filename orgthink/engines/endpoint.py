@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import httpx2
 
 from orgthink.engines import native_calls, wire
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
 from orgthink.engines.fields import Fields
-from orgthink.engines.retry import Patience, busy, retry_after
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.http import Patience, Reply, Server, read, server_url
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
@@ -50,25 +50,29 @@ class EndpointEngine:
         self.models: dict[str, int | None] = {}
         """Models of the server and the tokens of their contexts, as far as it tells."""
         self.native_calls = False
-        self.requests = 0
-        """HTTP requests made, again ones included."""
-        self.retries = 0
-        """Of these, again ones."""
-        self._key, self._tokenizer, self._patience = api_key or "", tokenizer, patience or Patience()
+        self._key, self._tokenizer = api_key or "", tokenizer
         self._keeps_stops = False
         """Whether the server can leave a stop text in its answer. Those that cut it off are not told any."""
         self._fields = Fields()
-        self._places = asyncio.Semaphore(concurrency)
-        timeout = httpx2.Timeout(self._patience.read, connect=self._patience.connect, pool=None)
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency)
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         try:
-            base = httpx2.URL(url)
-            base = base if base.path.strip("/") else base.copy_with(path="/v1")
-            self._client = httpx2.AsyncClient(base_url=base, headers=headers, timeout=timeout, limits=limits)
-        except (httpx2.InvalidURL, ValueError) as error:
-            raise EngineUnavailable(f"not a URL, or not a key: {self._clean(str(error))}") from error
-        self.url = str(base.copy_with(username=None, password=None)).rstrip("/")
+            base = server_url(url)
+            self._server = Server(
+                base if base.path.strip("/") else base.copy_with(path="/v1"),
+                failure=EngineError,
+                unreachable=EngineUnavailable,
+                refusal=self._refusal,
+                key=self._key,
+                patience=patience,
+                requests=concurrency,
+            )
+        except ValueError as error:
+            raise EngineUnavailable(f"not a URL, or not a key: {error}") from error
+        self.url = self._server.name
+
+    @property
+    def retries(self) -> int:
+        """Requests that were made again."""
+        return self._server.retries
 
     @classmethod
     async def open(
@@ -92,12 +96,14 @@ class EndpointEngine:
             raise ValueError("mode tokens needs the tokenizer of the model: give its folder")
         key = api_key or from_environment()[1]
         engine = cls(url, api_key=key, tokenizer=tokenizer, patience=patience, concurrency=concurrency)
-        try:
-            engine.model = await engine._choose(model)
-            engine.mode = await engine._probe(mode)
-        except BaseException:
-            await engine.aclose()
-            raise
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(engine.aclose)
+            try:
+                engine.model = await engine._choose(model)
+                engine.mode = await engine._probe(mode)
+            except EngineError as error:
+                raise EngineUnavailable(str(error)) from error
+            stack.pop_all()
         log.info("%s: model %s, mode %s", engine.url, engine.model, engine.mode)
         return engine
 
@@ -132,7 +138,7 @@ class EndpointEngine:
         body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops, tools=self.native_calls)
         reader = wire.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
         last: Chunk | None = None
-        async with self._places, aclosing(self._answer(body)) as answer:
+        async with aclosing(self._answer(body)) as answer:
             try:
                 async for event in answer:
                     if last is not None:  # the count comes after the end
@@ -153,15 +159,15 @@ class EndpointEngine:
         yield last
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        await self._server.aclose()
 
     async def _choose(self, model: str | None) -> str:
         """The model to use, after a look at those the server has."""
-        response = await self._ask("GET", "models")
-        if response.status_code == 200:
-            self.models = wire.models(response.text)
-        elif response.status_code not in (404, 405):  # some servers do not list models
-            raise self._refusal(response)
+        reply = await self._server.request("GET", "models", reconnect=False)
+        if reply.status == 200:
+            self.models = wire.models(reply.text)
+        elif reply.status not in (404, 405):  # some servers do not list models
+            raise self._refusal(reply)
         if model is None:
             if len(self.models) != 1:
                 raise EngineUnavailable(f"name a model of {self.url}: {self._offer()}")
@@ -179,95 +185,67 @@ class EndpointEngine:
             context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
             body = wire.request(mode, self.model, context, Sampling(1), stops=False) | {"stream": False}
             body.pop("stream_options", None)
-            response = await self._try(mode, body)
-            if response.status_code != 200:
-                refusal = refusal or self._refusal(response)
+            reply = await self._try(mode, body)
+            if reply.status != 200:
+                refusal = refusal or self._refusal(reply)
                 continue
-            choice = wire.choice(response.text)
+            choice = wire.choice(reply.text)
             self._keeps_stops = "stop_reason" in choice  # vLLM's sign: it takes include_stop_str_in_output
             if mode is Mode.CHAT:
-                self.native_calls = await self._takes_tools(body, response)
+                self.native_calls = await self._takes_tools(body, reply)
             if mode is not Mode.TOKENS or choice.get("token_ids"):
                 return mode
             refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat or completions")
-        raise EngineUnavailable(str(refusal))
+        assert refusal is not None
+        raise refusal
 
-    async def _takes_tools(self, body: dict[str, Any], without: httpx2.Response) -> bool:
+    async def _takes_tools(self, body: dict[str, Any], without: Reply) -> bool:
         """Whether the server takes tools, and counts more tokens in the prompt then: some just leave them out."""
         try:
-            response = await self._try(Mode.CHAT, body | native_calls.offer((native_calls.NOOP,)))
+            reply = await self._try(Mode.CHAT, body | native_calls.offer((native_calls.NOOP,)))
         except EngineError:  # llama.cpp's way to refuse them is to fail
             return False
-        tokens = [wire.prompt_tokens(each.text) for each in (without, response)]
-        return response.status_code == 200 and (None in tokens or tokens[0] != tokens[1])
+        tokens = [wire.prompt_tokens(each.text) for each in (without, reply)]
+        return reply.status == 200 and (None in tokens or tokens[0] != tokens[1])
 
-    async def _try(self, mode: Mode, body: dict[str, Any]) -> httpx2.Response:
+    async def _try(self, mode: Mode, body: dict[str, Any]) -> Reply:
         """A plain request, without the fields that turn out not to be taken."""
         while True:
             sent = self._fields.fit(body)
-            response = await self._ask("POST", mode.path, sent)
-            if not self._fields.learn(response.status_code, response.text, sent):
-                return response
-
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx2.Response:
-        """A plain request, made again while the server is busy."""
-        for attempt in count(1):
-            self.requests += 1
-            try:
-                response = await self._client.request(method, path, json=body)
-            except httpx2.UnsupportedProtocol as error:
-                raise EngineUnavailable(f"{self.url} is not a URL with http:// or https://") from error
-            except httpx2.RequestError as error:
-                raise EngineUnavailable(str(self._failure(error))) from error
-            if not busy(response.status_code):
-                return response
-            await self._wait(attempt, self._refusal(response), retry_after(response.headers.get("retry-after")))
-        raise AssertionError
+            reply = await self._server.request("POST", mode.path, sent, reconnect=False)
+            if not self._fields.learn(reply.status, reply.text, sent):
+                return reply
 
     async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[wire.Event]:
         """Events of an answer. The request is made again where that may help, as long as none has come."""
-        attempt = 1
-        while True:
-            begun, asked = False, None
-            if self._client.is_closed:
-                raise EngineError("the engine was closed")
-            self.requests += 1
-            sent = self._fields.fit(body)
+        async with AsyncExitStack() as stack:
+            events = await self._server.persist(lambda: self._begin(stack, body))
             try:
-                async with self._client.stream("POST", self.mode.path, json=sent) as response:
-                    if response.status_code == 200:
-                        wire.check_stream(response.url.host, response.headers.get("content-type"))
-                        async for event in httpx2.EventSource(response):
-                            begun = True
-                            if event.data.strip() != "[DONE]":  # the last; reading on lets the connection be used again
-                                yield wire.event(event.data)
-                        return
-                    await response.aread()
-                if self._fields.learn(response.status_code, response.text, sent):
-                    continue
-                failure = self._refusal(response)
-                if not busy(response.status_code):
-                    raise failure
-                asked = retry_after(response.headers.get("retry-after"))
+                async for event in events:
+                    if event.data.strip() != "[DONE]":  # the last; reading on lets the connection be used again
+                        yield wire.event(event.data)
             except httpx2.RequestError as error:
-                failure = self._failure(error)
-                if begun:
-                    raise failure from error
-            await self._wait(attempt, failure, asked)
-            attempt += 1
+                raise self._server.broken(error) from error
 
-    async def _wait(self, attempt: int, failure: EngineError, asked: float | None = None) -> None:
-        """Wait before the next attempt, or raise the failure if there is none."""
-        delay = self._patience.delay(attempt, asked)
-        if delay is None:
-            raise failure
-        self.retries += 1
-        log.warning("%s (attempt %d of %d); again in %.1f s", failure, attempt, self._patience.attempts, delay)
-        await asyncio.sleep(delay)
+    async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> AsyncIterator[httpx2.ServerSentEvent]:
+        """Events of an answer that has begun; the stack closes it."""
+        while True:
+            sent = self._fields.fit(body)
+            async with AsyncExitStack() as trial:
+                response = await trial.enter_async_context(self._server.stream("POST", self.mode.path, sent))
+                if response.status_code == 200:
+                    wire.check_stream(response.url.host, response.headers.get("content-type"))
+                    events = aiter(httpx2.EventSource(response))
+                    first = await anext(events, None)
+                    stack.push_async_exit(trial.pop_all())
+                    return _chained(first, events)
+                reply = await read(response)
+            if not self._fields.learn(reply.status, reply.text, sent):
+                raise self._server.refused(reply)
 
-    def _refusal(self, response: httpx2.Response) -> EngineError:
-        said = self._clean(wire.complaint(response.text))
-        match response.status_code:
+    def _refusal(self, reply: Reply) -> EngineError:
+        said = self._server.complaint(reply)
+        match reply.status:
             case 401 | 403 if self._key:
                 return EngineUnavailable(f"{self.url} refuses the API key: {said}")
             case 401 | 403:
@@ -275,23 +253,16 @@ class EndpointEngine:
             case 404:
                 offer = f"; it has {self._offer()}" if self.models else ""
                 return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {said}{offer}")
-            case status:
-                return EngineError(f"{self.url} answered {status}: {said}")
-
-    def _failure(self, error: httpx2.RequestError) -> EngineError:
-        match error:
-            case httpx2.ConnectError() | httpx2.ConnectTimeout():
-                return EngineUnavailable(f"no server at {self.url}: start one there, or name another URL")
-            case httpx2.TimeoutException():
-                return EngineError(f"{self.url} said nothing for {self._patience.read:g} s")
             case _:
-                return EngineError(
-                    f"{self.url} broke off its answer: {self._clean(str(error)) or type(error).__name__}"
-                )
+                return EngineError(self._server.answered(reply))
 
     def _offer(self) -> str:
         return ", ".join(self.models) or "it does not say which it has"
 
-    def _clean(self, text: str) -> str:
-        """Text without the key, which some servers repeat."""
-        return text.replace(self._key, "…") if self._key else text
+
+async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:
+    """The first, which has been taken already, and the others."""
+    if first is not None:
+        yield first
+    async for other in others:
+        yield other

@@ -8,18 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.errors import EngineError as EngineError
+from orgthink.errors import EngineUnavailable as EngineUnavailable
 
 if TYPE_CHECKING:
     from torch import Tensor
-from orgthink.errors import Failure
-
-
-class EngineError(Failure):
-    """The engine could not go on with a request. Other requests and the engine itself may be fine."""
-
-
-class EngineUnavailable(EngineError):
-    """There is no engine: no server at the URL, no such model. The message says what to do."""
 
 
 class Finish(StrEnum):

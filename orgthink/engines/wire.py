@@ -13,6 +13,7 @@ from orgthink.engines.engine import Chunk, Context, EngineError, Finish
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
+from orgthink.http import complaint
 
 MOST_STOPS = 4
 """Stop texts that a request may name, by OpenAI's rules and vLLM's. At the others the client hangs up."""
@@ -172,17 +173,6 @@ def _finish(choice: dict[str, Any]) -> Finish | None:
             return Finish.EOS
         case other:
             raise EngineError(f"the server ended the answer: {other}")
-
-
-def complaint(body: str) -> str:
-    """What a server says went wrong, on one line."""
-    try:
-        raw = json.loads(body)
-        found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
-        body = found.get("message") or json.dumps(found) if isinstance(found, dict) else str(found)
-    except (ValueError, AttributeError):
-        pass
-    return " ".join(body.split())[:300] or "nothing"
 
 
 class Reader:

@@ -8,7 +8,6 @@ what verl hands to an agent loop.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from orgthink.episode import Problem
 from orgthink.errors import UserError
 from orgthink.interchange.verl_data import OURS
 from orgthink.store import write_whole
-from orgthink.tasks.from_file import pyarrow_for
+from orgthink.tabular import parquet_bytes
 from orgthink.tasks.task import Split
 
 
@@ -48,10 +47,4 @@ def write(problems: Sequence[Problem], split: Split, file: Path) -> None:
     """Write problems as a parquet file for verl. UserError if there are none, or one cannot be written."""
     if not problems:
         raise UserError(f"no problems to write to {file}")
-    arrow, parquet = pyarrow_for(file)
-    rows, content = [row_of(problem, split, index) for index, problem in enumerate(problems)], io.BytesIO()
-    try:
-        parquet.write_table(arrow.Table.from_pylist(rows), content)
-    except (ValueError, OverflowError) as error:  # half a surrogate pair, or a number past 64 bits
-        raise UserError(f"{file} cannot be written: {error}") from error
-    write_whole(file, content.getvalue())
+    write_whole(file, parquet_bytes([row_of(problem, split, index) for index, problem in enumerate(problems)], file))

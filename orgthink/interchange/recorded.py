@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import Evaluation, in_order
+from orgthink.evaluation import Evaluation, resolve
 from orgthink.store import RunFolder
 from orgthink.training.episodes import RlSettings, grouped, mixed, whole_groups
 from orgthink.training.rows import PolicyRow, policy_rows
@@ -25,7 +25,7 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
         raise UserError(f"{folder.path} holds {said}: the recipe is for {wanted} by itself, see --organizations")
     if plan.samples < 2:
         raise UserError(f"{folder.path} has one attempt at each problem, and nothing to compare it with: --samples 8")
-    episodes = whole_groups(in_order(plan, folder.episodes()), plan.task)
+    episodes = whole_groups(resolve(plan).in_order(folder.episodes()), plan.task)
     attempts = Counter(episode.problem.id for episode in episodes)
     if any(count < plan.samples for count in attempts.values()):
         raise UserError(f"{folder.path} is not finished, and half a group is no fair comparison: eval --resume it")

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
+from orgthink.tabular import read_rows
 from orgthink.tasks import TASKS
-from orgthink.tasks.from_file import again_and_again, parquet_rows, require_file
+from orgthink.tasks.from_file import again_and_again, require_file
 from orgthink.tasks.math import MATH
 from orgthink.tasks.task import Solution, Split, Task
 
@@ -93,7 +94,7 @@ def read(file: Path) -> Iterator[Problem]:
     """
     require_file(file)
     columns = ("data_source", "prompt", "reward_model", "extra_info")
-    for number, row in enumerate(parquet_rows(file, columns), 1):
+    for number, row in enumerate(read_rows(file, columns), 1):
         yield problem_of(row, f"{file}, row {number}")
 
 

@@ -60,7 +60,7 @@ class ParaManager:
     by what it is told of them."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite, and others by name or reference."""
-    servers: tuple[str, ...] = ()
+    servers: tuple[str, ...] = field(default=(), metadata={"runs commands": True})
     """Commands or URLs of MCP servers whose tools join the suite."""
     suite: Suite = field(default_factory=Suite)
     """What they work with."""

@@ -6,10 +6,9 @@ As printed it is ungated, so that a wrong but tidy episode earns 3 of 4. The gat
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import ClassVar, Literal
+from typing import Literal
 
 from orgthink.episode import Episode
 from orgthink.errors import UserError
@@ -85,12 +84,6 @@ class ParaManagerReward(EpisodeReward):
     """C_tar in cost units; twice as many earn nothing."""
     tags: CallTags = TAGS
     """Of the manager whose episodes these are."""
-
-    watched: ClassVar[Mapping[str, str]] = {
-        "rounds": "rounds {:.1f}",
-        "calls_per_round": "calls a round {:.2f}",
-        "cost_units": "cost {:.1f}",
-    }
 
     def __post_init__(self) -> None:
         for name in ("task", "format", "diversity", "efficiency"):

@@ -1,13 +1,12 @@
 """Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
 
-A row has a `problem` and its `answer`; further columns, such as `solution`, are left alone. The file is the split: name
-one for training and another for testing.
+A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `answer`; further columns, such as
+`solution`, are left alone. The file is the split: name one for training and another for testing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
-from orgthink.tasks.from_file import again_and_again, parquet_rows, require_file
+from orgthink.tabular import read_rows
+from orgthink.tasks.from_file import again_and_again, require_file
 from orgthink.tasks.math_answer import canonical, final, is_same
 from orgthink.tasks.task import Solution, Split
 
@@ -34,7 +34,8 @@ class Math:
         if self._file is None:
             raise UserError("math has no problems of its own: name a file of rows with math:FILE")
         require_file(self._file)
-        problems = [self.problem(*_row(row, f"{self._file}, row {i}")) for i, row in enumerate(_rows(self._file), 1)]
+        rows = read_rows(self._file, ("problem", "answer"))
+        problems = [self.problem(*_row(row, f"{self._file}, row {i}")) for i, row in enumerate(rows, 1)]
         if not problems:
             raise UserError(f"{self._file} holds no problems")
         return problems
@@ -70,30 +71,6 @@ def _row(row: Any, place: str) -> tuple[str, str]:
         if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
             raise UserError(f"{place}: it has no {name}")
     return str(values["problem"]).strip(), str(values["answer"]).strip()
-
-
-def _rows(file: Path) -> Iterator[Any]:
-    """Rows of a `.parquet` file, of one JSON list, or of one JSON object a line. UserError if it is none of these."""
-    if file.suffix == ".parquet":
-        yield from parquet_rows(file, ("problem", "answer"))
-        return
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not text in UTF-8: {error}") from error
-    if text.lstrip().startswith("["):
-        yield from _json(text, str(file))
-        return
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield _json(line, f"{file}, row {number}")
-
-
-def _json(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: not JSON: {error}") from error
 
 
 MATH = Math()

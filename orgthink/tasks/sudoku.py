@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import random
 import re
-import zlib
 from collections.abc import Iterator
 
 from orgthink.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, in_split
 
 HOLES = {"easy": (4, 5), "medium": (6, 7), "hard": (8, 9)}
 """Fewest and most empty cells of each level."""
@@ -40,7 +39,7 @@ class Sudoku:
         while True:
             level = rng.choice(list(HOLES))
             problem = self.problem(_emptied(_board(rng), rng.randint(*HOLES[level]), rng), level)
-            if (zlib.crc32(problem.id.encode()) % 5 == 0) == (split == "test"):
+            if in_split(problem.id, split):
                 yield problem
 
     def problem(self, clues: Grid, level: str) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -10,6 +11,20 @@ from orgthink.episode import Grade, Problem
 
 Split = Literal["train", "test"]
 """`test` problems are held out: nothing trained on `train` has seen their targets."""
+
+
+HELD_OUT = 5
+"""One problem in so many is held out from training."""
+
+
+def share(name: str, n: int) -> int:
+    """Which of n equal shares a name falls into, from 0: by a hash that is the same everywhere."""
+    return zlib.crc32(name.encode()) % n
+
+
+def in_split(name: str, split: Split) -> bool:
+    """Whether what has this name, such as the id of a problem, is in a split: a fifth is held out for `test`."""
+    return (share(name, HELD_OUT) == 0) == (split == "test")
 
 
 @dataclass(frozen=True, slots=True)

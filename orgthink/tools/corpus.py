@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from orgthink.errors import UserError
-from orgthink.tools.search import Passage
+from orgthink.tools.passages import Passage
 
 _KINDS = (".txt", ".md", ".jsonl")
 """Files that are read."""

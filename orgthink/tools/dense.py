@@ -16,7 +16,7 @@ import numpy as np
 
 from orgthink.errors import UserError, user_input
 from orgthink.tools.corpus import read_passages
-from orgthink.tools.search import Passage
+from orgthink.tools.passages import Passage
 
 Encoder = Callable[[list[str]], Any]
 """Texts to what numpy takes as an array [N, D] of embeddings, of any length."""

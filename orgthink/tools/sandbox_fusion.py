@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import ssl
-from dataclasses import dataclass, field
-from functools import cache
-from itertools import count
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-import httpx2
 from pydantic import BaseModel
 
-from orgthink.engines.retry import Patience, retry_after
 from orgthink.episode import Status
-from orgthink.errors import Failure, UserError
+from orgthink.errors import ToolError, UserError
+from orgthink.http import Patience, Server, TooLarge, server_url
 from orgthink.runtime.result import Result
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import ending, unindented
@@ -42,16 +37,6 @@ class _Answer(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """The connections of an event loop to the server."""
-
-    client: httpx2.AsyncClient
-    """Keeps them open while a call is under way."""
-    places: asyncio.Semaphore
-    """For requests at once."""
-
-
-@dataclass(frozen=True, slots=True)
 class SandboxFusion:
     """A server that runs programs. It keeps its own walls; what is asked for here are its limits."""
 
@@ -69,18 +54,16 @@ class SandboxFusion:
     """Requests that an event loop makes at once; others wait."""
     patience: Patience = field(default_factory=lambda: Patience(attempts=3))
     """With a server that is busy or does not answer."""
-    _lines: PerLoop[_Line] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
+    _servers: PerLoop[Server] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
-            url = httpx2.URL(self.url)
-        except (httpx2.InvalidURL, ValueError) as error:
-            raise UserError(f"not a URL: {self.url!r}") from error
-        if url.scheme not in ("http", "https") or not url.host:
-            raise UserError(f"not the http:// URL of a SandboxFusion server: {self.url!r}")
+            server_url(self.url)
+        except ValueError as error:
+            raise UserError(f"not the URL of a SandboxFusion server, {self.url!r}: {error}") from error
 
     async def run(self, code: str) -> Result:
-        """Run it. A server that stays silent is a TIMEOUT; one that cannot run programs, a Failure."""
+        """Run it. A server that stays silent is a TIMEOUT; one that cannot run programs, a ToolError."""
         body = {
             "code": _text(unindented(code)),
             "language": "python",
@@ -89,49 +72,26 @@ class SandboxFusion:
             "files": {},
             "fetch_files": [],
         }
-        async with self._lines.use(self._open, _close) as line, line.places:
-            for attempt in count(1):
-                asked = None
-                try:
-                    async with asyncio.timeout(self.seconds + self.grace):
-                        status, answer, asked = await self._ask(line.client, body)
-                except TimeoutError:
-                    return Result("", Status.TIMEOUT, error=f"no answer in {self.seconds + self.grace:g} s")
-                except httpx2.RequestError as error:
-                    failure = Failure(f"{self.url}: {error or type(error).__name__}")
-                else:
-                    if answer is None:
-                        return Result("", Status.ERROR, error=f"answer of more than {LARGEST} bytes: not read")
-                    if status == 200:
-                        return self._result(answer)
-                    failure = Failure(f"{self.url}: HTTP {status}: {answer[:200].decode(errors='replace')}")
-                    if status not in (408, 429) and status < 500:
-                        raise failure
-                delay = self.patience.delay(attempt, asked)
-                if delay is None:
-                    raise failure
-                await asyncio.sleep(delay)
-        raise AssertionError
+        seconds = self.seconds + self.grace
+        async with self._servers.use(self._server, Server.aclose) as server:
+            try:
+                reply = await server.request("POST", "run_code", body, seconds=seconds, most_bytes=LARGEST)
+            except TimeoutError:
+                return Result("", Status.TIMEOUT, error=f"no answer in {seconds:g} s")
+            except TooLarge:
+                return Result("", Status.ERROR, error=f"answer of more than {LARGEST} bytes: not read")
+            if reply.status != 200:
+                raise server.refused(reply)
+            return self._result(reply.body, server.name)
 
-    async def _ask(self, client: httpx2.AsyncClient, body: dict[str, Any]) -> tuple[int, bytes | None, float | None]:
-        """Status and body of an answer, `None` for one that is too large, and the seconds to wait that it asks for."""
-        answer = bytearray()
-        async with client.stream("POST", f"{self.url.rstrip('/')}/run_code", json=body) as response:
-            asked = retry_after(response.headers.get("retry-after"))
-            async for part in response.aiter_bytes():
-                answer += part
-                if len(answer) > LARGEST:
-                    return response.status_code, None, asked
-        return response.status_code, bytes(answer), asked
-
-    def _result(self, answer: bytes) -> Result:
+    def _result(self, answer: bytes, server: str) -> Result:
         try:
             said = _Answer.model_validate_json(_text(json.dumps(json.loads(answer), ensure_ascii=False)))
         except (ValueError, RecursionError) as error:
-            raise Failure(f"{self.url}: not the answer of a SandboxFusion server: {answer[:100]!r}") from error
+            raise ToolError(f"{server}: not the answer of a SandboxFusion server: {answer[:100]!r}") from error
         ran = said.run_result
         if said.status == "SandboxError" or ran is None:
-            raise Failure(f"{self.url}: {said.message or said.status}")
+            raise ToolError(f"{server}: {said.message or said.status}")
         output = (ran.stdout or "") + (ran.stderr or "")
         text = output.encode()[: self.output_bytes].decode(errors="replace")
         if ran.status == "TimeLimitExceeded":
@@ -142,23 +102,12 @@ class SandboxFusion:
             return Result(text)
         return Result(text, Status.ERROR, error=ending(ran.return_code, text))
 
-    def _open(self) -> _Line:
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=self.at_once)
-        timeout = httpx2.Timeout(None, connect=self.patience.connect)
-        client = httpx2.AsyncClient(verify=_certificates(), timeout=timeout, limits=limits)
-        return _Line(client, asyncio.Semaphore(self.at_once))
+    def _server(self) -> Server:
+        patience = replace(self.patience, read=float("inf"))  # an attempt as a whole has its seconds
+        url = server_url(self.url)
+        return Server(url, failure=ToolError, what="sandbox", patience=patience, requests=self.at_once)
 
 
 def _text(text: str) -> str:
     """With a question mark for every half character, which no UTF-8 can carry."""
     return text.encode(errors="replace").decode()
-
-
-async def _close(line: _Line) -> None:
-    await line.client.aclose()
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read once: it takes longer than many a program."""
-    return httpx2.create_ssl_context()

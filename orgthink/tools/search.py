@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from orgthink.errors import Failure, UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.registry import Registry
+from orgthink.tools.passages import Retriever
 from orgthink.tools.tool import FunctionTool
 
 CORPORA: Registry[Path] = Registry("corpus", "orgthink.corpora", {})
@@ -18,45 +17,14 @@ NOTHING = "nothing found"
 """What a query without a passage gets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A piece of text that was found."""
-
-    title: str
-    """What it is about; empty if it has no title."""
-    text: str
-    """What it says."""
-    score: float
-    """How well it fits the query: more is better, by the measure of who found it."""
-
-    @classmethod
-    def of(cls, contents: str, score: float = 0.0) -> Passage:
-        """A passage as Search-R1 writes it: a title in quotes on a line of its own, then the text."""
-        title, newline, text = contents.strip().partition("\n")
-        return cls(title.strip().strip('"'), text, score) if newline else cls("", title, score)
-
-    @property
-    def line(self) -> str:
-        """On one line, with its title."""
-        return " ".join((f"{self.title}: {self.text}" if self.title else self.text).split())
-
-
-class Retriever(Protocol):
-    """Something that finds passages."""
-
-    async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
-        """At most `topk` passages for each query, most relevant first. Failure if the outside world fails."""
-        ...
-
-
 async def look_up(retriever: Retriever, queries: Sequence[str], topk: int) -> str:
     """What was found, a passage a line. Where there are several queries, each line begins with its own.
 
-    A query that is asked twice is answered once. Failure if there is none.
+    A query that is asked twice is answered once. ToolError if there is none.
     """
     asked = list(dict.fromkeys(" ".join(query.split()) for query in queries))
     if not any(asked):
-        raise Failure("there is nothing to search for: query_list needs at least one query")
+        raise ToolError("there is nothing to search for: query_list needs at least one query")
     lines = []
     for query, passages in zip(asked, await retriever.retrieve(asked, topk), strict=True):
         head = f"{query}: " if len(asked) > 1 else ""
@@ -105,7 +73,7 @@ def retriever_named(name: str) -> Retriever:
 def _folder(name: str) -> Path:
     if not name:
         raise UserError(
-            "search has no corpus: set suite.corpus to a folder of texts or the URL of a retriever, "
-            "or leave search and knowledge_searcher out of tools"
+            "search has no corpus: name a folder of texts or the URL of a retriever, as in "
+            'suite={"corpus": "FOLDER"}, or leave search and knowledge_searcher out of tools'
         )
     return CORPORA[name] if name in CORPORA else Path(name)

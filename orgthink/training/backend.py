@@ -23,9 +23,6 @@ from orgthink.training.packing import Pack, packs
 from orgthink.training.policy_loss import PolicyLoss, token_losses, told
 from orgthink.training.rows import PolicyRow
 
-Old = Sequence[Sequence[float]]
-"""Log-probabilities of the tokens of each row."""
-
 # Shapes: T tokens of a pack, N trained tokens of its rows, V vocabulary.
 
 
@@ -134,13 +131,10 @@ class PolicyBackend(Protocol):
         """Of the tokens of each row under the weights as they are now; 0 where nothing is trained."""
         ...
 
-    def forward_backward(
-        self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
-    ) -> Signals:
-        """Add the gradient of the loss of rows, whose trained tokens have these weights (one a row).
+    def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
+        """Add the gradient of the loss of rows, which know their weights.
 
-        `old` has log-probabilities of each row's tokens, in place of the sampler's: importance ratios of fresh tokens
-        are relative to them. UserError if a log-probability or the gradient is not a number.
+        UserError if a log-probability or the gradient is not a number.
         """
         ...
 
@@ -186,31 +180,24 @@ class EmbeddedBackend:
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
-        found: dict[int, tuple[float, ...]] = {}
+        found: list[tuple[float, ...]] = [()] * len(rows)
         for pack in packs(rows, self._pack_tokens):
             temperature_N = pack.spread([row.temperature for row in pack.rows]).to(self._parameters[0].device)
             trained = iter(token_logprobs(self._model, pack, temperature_N)[0].tolist())
-            for row in pack.rows:
-                found[id(row)] = tuple(next(trained) if on else 0.0 for on in row.trained)
-        return [found[id(row)] for row in rows]
+            for place, row in zip(pack.places, pack.rows, strict=True):
+                found[place] = tuple(next(trained) if on else 0.0 for on in row.trained)
+        return found
 
-    def forward_backward(
-        self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
-    ) -> Signals:
-        old = [row.logprobs for row in rows] if old is None else old
-        known = {id(row): (weight, of_row) for row, weight, of_row in zip(rows, weights, old, strict=True)}
-        total = Signals()
-        for pack in packs(rows, self._pack_tokens):
-            weights_of, old_of = zip(*(known[id(row)] for row in pack.rows), strict=True)
-            total += self._pass(pack, pack.spread(weights_of), _trained(pack, old_of), loss)
-        return total
+    def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
+        return sum((self._pass(pack, loss) for pack in packs(rows, self._pack_tokens)), Signals())
 
-    def _pass(self, pack: Pack[PolicyRow], weights_N: Tensor, old_N: Tensor, loss: PolicyLoss) -> Signals:
+    def _pass(self, pack: Pack[PolicyRow], loss: PolicyLoss) -> Signals:
         """Forward and backward of one pack."""
         device = self._parameters[0].device
         sampled_N = _trained(pack, [row.logprobs for row in pack.rows]).to(device)
+        old_N = _trained(pack, [row.old or row.logprobs for row in pack.rows]).to(device)
         age_N = _trained(pack, [row.age for row in pack.rows]).to(device)
-        weights_N, old_N = weights_N.to(device), old_N.to(device)
+        weights_N = pack.spread([row.weight for row in pack.rows]).to(device)
         advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
         temperature_N = pack.spread([row.temperature for row in pack.rows]).to(device)
         logprobs_N, entropy_N = token_logprobs(self._model, pack, temperature_N)
@@ -219,8 +206,8 @@ class EmbeddedBackend:
             with torch.no_grad():
                 reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
         lengths = [sum(row.trained[1:]) for row in pack.rows]
-        known = Tokens(sampled_N, old_N, age_N, advantages_N, weights_N, lengths, [row.name for row in pack.rows])
-        result, signals = assess(known, loss, logprobs_N, entropy_N, reference_N)
+        tokens = Tokens(sampled_N, old_N, age_N, advantages_N, weights_N, lengths, [row.name for row in pack.rows])
+        result, signals = assess(tokens, loss, logprobs_N, entropy_N, reference_N)
         result.backward()
         return replace(signals, computed=len(pack.ids))
 

@@ -31,7 +31,7 @@ from orgthink.store import class_by_kind, moved
 from orgthink.tasks import task_named
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.metrics import means, rollout_metrics
+from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
 from orgthink.training.rl import Batch, Clock, Optimization, took
 from orgthink.training.rollout import Groups, Problems, Rollout, roll_out
 from orgthink.training.rows import policy_rows
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 else:
     AnyReward = class_by_kind(REWARDS, "asyncthink")
     AnyCredit = class_by_kind(CREDITS, "shared")
-
-OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
-LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}", "age": "age {:.2f}"}
-"""Metrics that a user watches, of those that a step has, before and after those of the reward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,8 @@ class RlSettings(Optimization):
 
     def require(self, context: int | None) -> None:
         self.rollout.require()
-        self.reward.require(self.rollout.made)
+        if isinstance(self.reward, EpisodeReward):  # and not just a function
+            self.reward.require(self.rollout.made)
         next(task_named(self.rollout.task).problems("train", self.seed))
 
     def source(self) -> Episodes:
@@ -119,7 +116,7 @@ class RlSettings(Optimization):
 
     def told(self, line: Mapping[str, Any]) -> str:
         own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
-        watched = {**OUTCOME, **self.reward.watched, **own, **LATENCY}
+        watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
         said = [_said(form, line[name]) for name, form in watched.items() if name in line]
         return "  ".join([*said, f"{took(line):.0f} s"])
 

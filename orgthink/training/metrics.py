@@ -26,6 +26,12 @@ from orgthink.measure.summary import Measure, has_format_error
 from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.rewards import Score
 
+OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
+"""How metrics of every rollout are shown to a user: first what came of it."""
+ROUNDS = {"rounds": "rounds {:.1f}", "calls_per_round": "calls a round {:.2f}", "cost_units": "cost {:.1f}"}
+"""Then what managers did, and last how long it takes."""
+LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}", "age": "age {:.2f}"}
+
 
 def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], tags: CallTags = TAGS) -> dict[str, Any]:
     """Means over episodes, given the rewards by their ids; those of the managers' episodes beside them, if there are

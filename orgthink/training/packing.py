@@ -28,6 +28,8 @@ class Pack(Generic[R]):
 
     rows: tuple[R, ...]
     """In the order of their ids."""
+    places: tuple[int, ...]
+    """Of these rows among all that were packed."""
     ids: Tensor
     """[T]: each different beginning's last token, depth first."""
     positions: Tensor
@@ -53,21 +55,22 @@ class Pack(Generic[R]):
 
 def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:
     """All rows in packs of at most `tokens` tokens; a longer row has a pack of its own."""
-    chosen: list[R] = []
+    chosen: list[int] = []
     size, last = 0, ()
-    for row in sorted(rows, key=lambda row: row.token_ids):
+    for place, row in sorted(enumerate(rows), key=lambda placed: placed[1].token_ids):
         new = len(row) - _common(last, row.token_ids)
         if chosen and size + new > tokens:
-            yield _pack(chosen)
+            yield _pack(rows, chosen)
             chosen, size, new = [], 0, len(row)
-        chosen.append(row)
+        chosen.append(place)
         size, last = size + new, row.token_ids
     if chosen:
-        yield _pack(chosen)
+        yield _pack(rows, chosen)
 
 
-def _pack(rows: list[R]) -> Pack[R]:
-    """The pack of rows in the order of their ids."""
+def _pack(all_rows: Sequence[R], chosen: list[int]) -> Pack[R]:
+    """The pack of the rows at these places, which are in the order of their ids."""
+    rows = [all_rows[place] for place in chosen]
     ids: list[int] = []
     positions: list[int] = []
     ends: list[int] = []
@@ -92,7 +95,7 @@ def _pack(rows: list[R]) -> Pack[R]:
         last = row.token_ids
     for place in path:
         ends[place] = len(ids)
-    return Pack(tuple(rows), *map(torch.tensor, (ids, positions, ends, before, targets)))
+    return Pack(tuple(rows), tuple(chosen), *map(torch.tensor, (ids, positions, ends, before, targets)))
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:

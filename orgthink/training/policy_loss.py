@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -141,3 +141,8 @@ def token_weights(rows: Sequence[PolicyRow], reduction: Literal["token-mean", "e
     if reduction == "token-mean":
         return [1 / tokens.total()] * len(rows)
     return [1 / (len(tokens) * tokens[row.episode]) for row in rows]
+
+
+def weighted(rows: Sequence[PolicyRow], reduction: Literal["token-mean", "episode-mean"]) -> list[PolicyRow]:
+    """The rows of a whole minibatch with their weights in the loss."""
+    return [replace(row, weight=weight) for row, weight in zip(rows, token_weights(rows, reduction), strict=True)]

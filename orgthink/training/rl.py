@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -29,7 +29,7 @@ from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.pausable_loop import StandstillLoop, standstill
-from orgthink.training.policy_loss import PolicyLoss, token_weights
+from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
 
@@ -283,12 +283,11 @@ class _Pass(NamedTuple):
 def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[PolicyRow], rate: float) -> list[_Pass]:
     """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
     passes: list[_Pass] = []
-    loss, old = settings.loss, {id(row): row.logprobs for row in rows}
+    loss = settings.loss
     if loss.old == "trainer" and rows:  # a step may have nothing to train on
-        old = dict(zip(old, backend.logprobs(rows), strict=True))
+        rows = [replace(row, old=old) for row, old in zip(rows, backend.logprobs(rows), strict=True)]
     for part in minibatches(rows, settings.minibatches):
-        weights = token_weights(part, loss.reduction)
-        signals = backend.forward_backward(part, weights, loss, [old[id(row)] for row in part])
+        signals = backend.forward_backward(weighted(part, loss.reduction), loss)
         if not passes and signals.fresh:
             require_no_drift(signals, settings.drift)
             require_ratios(signals, loss)

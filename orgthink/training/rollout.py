@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
+from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.errors import UserError
@@ -113,18 +114,11 @@ async def roll_out(
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            attempts = [
-                tasks.create_task(
-                    attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
-                )
-                for problem in problems
-                for sample in range(plan.group)
-            ]
-    except BaseExceptionGroup as bugs:
-        raise bugs.exceptions[0] from bugs
-    return [one.result() for one in attempts]
+
+    async def one(problem: Problem, sample: int) -> Episode:
+        return await attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
+
+    return await run_all(lambda job: one(*job), product(problems, range(plan.group)))
 
 
 @dataclass(frozen=True, slots=True)

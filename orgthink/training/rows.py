@@ -64,6 +64,11 @@ class PolicyRow(Row):
     """Id of the problem: minibatches are cut between groups."""
     age: tuple[int, ...]
     """One for each token: how many updates of the sampler ago it was drawn; 0 where nothing is trained."""
+    weight: float = 1.0
+    """Of each of its trained tokens in the loss; set by `weighted` when it is known with which rows it is trained."""
+    old: tuple[float, ...] | None = None
+    """One for each token: the log-probability that its importance ratio is relative to while it is fresh; `None`: the
+    sampler's."""
 
     @property
     def name(self) -> str:
@@ -146,4 +151,5 @@ def untrained(row: PolicyRow, places: Container[int]) -> PolicyRow:
     known = enumerate(zip(row.trained, row.logprobs, row.age, strict=True))
     kept = [(False, 0.0, 0) if at in places else token for at, token in known]
     trained, logprobs, age = zip(*kept, strict=True)
-    return replace(row, trained=trained, logprobs=logprobs, age=age)
+    old = row.old and tuple(0.0 if at in places else p for at, p in enumerate(row.old))
+    return replace(row, trained=trained, logprobs=logprobs, age=age, old=old)

@@ -12,7 +12,7 @@ from orgthink.cli.eval import Eval, conduct
 from orgthink.cli.run import Run
 from orgthink.cli.view import page
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation
+from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder
 from orgthink.tools import bubblewrap as room
@@ -116,7 +116,7 @@ def runs_code() -> bool:
 def compare(plan: Evaluation, out: Path) -> int:
     """Evaluate afresh, print the table, write the page; returns the exit code."""
     print()
-    code = asyncio.run(conduct(plan, out, overwrite=True))
+    code = asyncio.run(conduct(resolve(plan), out, overwrite=True))
     folder = RunFolder.open(out)
     print(f"\nAll episodes as a page: {page(folder, list(folder.episodes()))}")
     return code

@@ -76,7 +76,7 @@ def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):
     [
         (b'{"query": "q", "response": "r"}\n{"query": "q", "resp', "row 2: not JSON"),
         (b'{"query": "q", "response": "r"}\n\xff\n', "row 2: not JSON"),
-        (b"[" * 100_000, "row 1: not JSON"),
+        (b"[" * 100_000, "a.jsonl: not JSON"),
         (b"5\n", "row 1: not an object with a query and a response"),
         (b"", "holds no query-response pairs"),
     ],
@@ -101,12 +101,12 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path):
 import sys
 sys.modules["pyarrow"] = None
 from pathlib import Path
-from orgthink.coldstart.pairs import Pair, has_parquet, write
+from orgthink.coldstart.pairs import Pair, write
 write(Path({str(tmp_path)!r}) / "a.jsonl", [Pair("q", "r")])
 write(Path({str(tmp_path)!r}) / "a.parquet", [Pair("q", "r")])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'orgthink[data]', or use .jsonl" in done.stderr.splitlines()[-1]
+    assert "pip install 'orgthink[data]'" in done.stderr.splitlines()[-1]
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
 
 

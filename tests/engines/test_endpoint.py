@@ -13,9 +13,9 @@ from loopback import MODEL, Exchange, Play, Server, answers, babbles, dies, hang
 
 from orgthink.engines.endpoint import EndpointEngine, from_environment
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
-from orgthink.engines.retry import Patience, retry_after
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
+from orgthink.http import Patience
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -230,6 +230,18 @@ async def test_no_server_is_one_line_that_says_what_to_do() -> None:
             await EndpointEngine.open(bad, MODEL, patience=QUICK)
 
 
+async def test_a_server_that_stays_busy_is_one_line_too() -> None:
+    async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 x\r\nContent-Length: 7\r\nConnection: close\r\n\r\nloading")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(busy, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(EngineUnavailable, match=f"{url}/v1 answered 503: loading"):
+            await EndpointEngine.open(url, MODEL, patience=QUICK)
+
+
 async def test_a_server_that_goes_away_is_unavailable_after_some_attempts() -> None:
     async with loopback() as server:
         engine = await opened(server)
@@ -309,24 +321,6 @@ async def test_the_mode_is_what_the_server_can_do() -> None:
             await opened(server, mode="completions")
         with pytest.raises(ValueError, match="tokenizer"):
             await opened(server, mode="tokens")
-
-
-def test_retry_after_is_seconds_or_a_date() -> None:
-    assert retry_after(None) is None
-    assert retry_after("7") == 7.0
-    assert retry_after("soon") is None
-    assert retry_after(formatdate(time.time() - 60, usegmt=True)) == 0.0
-    assert retry_after(formatdate(time.time() + 60, usegmt=True)) == pytest.approx(60, abs=2)
-
-
-def test_delays_grow_to_a_bound_and_end() -> None:
-    patience = Patience(attempts=8, first_delay=1, longest_delay=5)
-    delays = [patience.delay(n) or 0 for n in range(1, 8)]
-    bounds = [1, 2, 4, 5, 5, 5, 5]
-    assert all(bound / 2 <= delay <= bound for delay, bound in zip(delays, bounds, strict=True))
-    assert patience.delay(8) is None
-    assert patience.delay(1, asked=3) == 3
-    assert patience.delay(1, asked=6) is None
 
 
 def test_the_environment_names_server_and_key() -> None:

@@ -13,10 +13,10 @@ from loopback import MODEL, Exchange, Play, Server, answers, loopback, says, sen
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.native_calls import Fragment, fragments, messages, spoken
-from orgthink.engines.retry import Patience
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
+from orgthink.http import Patience
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 

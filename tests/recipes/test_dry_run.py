@@ -31,7 +31,7 @@ from orgthink.training.embedded import embedded
 from orgthink.training.marsrl import chain
 from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.models import LoraSettings, open_trainable
-from orgthink.training.policy_loss import token_weights
+from orgthink.training.policy_loss import weighted
 from orgthink.training.rl import require_no_drift, train_policy
 from orgthink.training.rollout import Problems, roll_out
 from orgthink.training.rows import policy_rows
@@ -118,7 +118,7 @@ def learn(folder, tmp_path, capacity=2):
     async def step():
         episodes = await roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0)
         rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
-        signals = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+        signals = backend.forward_backward(weighted(rows, loss.reduction), loss)
         require_no_drift(signals, job.settings.drift)
         norm = backend.optim_step(job.settings.learning_rate, job.settings.clip)
         await backend.sync_sampler("1")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from loopback import Exchange
 
-from orgthink.engines.retry import Patience
 from orgthink.episode import Status
 from orgthink.errors import Failure
+from orgthink.http import Patience
 from orgthink.tools.sandbox_fusion import LARGEST, SandboxFusion
 
 Play = Callable[[Exchange], Awaitable[None]]
@@ -151,9 +151,9 @@ async def test_how_a_program_went(play, text, status, error):
         (replies(200, [1]), "not the answer of a SandboxFusion server"),
         (replies(200, {"status": "Wonderful"}), "not the answer of a SandboxFusion server"),
         (replies(200, {"status": "Success", "run_result": {"status": "Finished", "stdout": 3}}), "not the answer"),
-        (replies(404, "no such\npath"), "HTTP 404: no such path"),
-        (replies(422, {"detail": "language"}), "HTTP 422"),
-        (replies(429, "later", Retry_After="3600"), "HTTP 429: later"),
+        (replies(404, "no such\npath"), "answered 404: no such path"),
+        (replies(422, {"detail": "language"}), "answered 422"),
+        (replies(429, "later", Retry_After="3600"), "answered 429: later"),
     ],
 )
 async def test_a_server_that_cannot_is_a_failure_at_once(play, said):
@@ -172,7 +172,7 @@ async def test_trouble_that_may_pass_is_waited_out(trouble):
     assert len(server.bodies) == 3
 
 
-@pytest.mark.parametrize(("trouble", "said"), [(replies(500, "oh"), "HTTP 500: oh"), (cuts, r"127\.0\.0\.1")])
+@pytest.mark.parametrize(("trouble", "said"), [(replies(500, "oh"), "answered 500: oh"), (cuts, r"127\.0\.0\.1")])
 async def test_trouble_that_stays_is_a_failure(trouble, said):
     async with fusion(trouble) as (runner, server):
         with pytest.raises(Failure, match=said):
@@ -205,7 +205,7 @@ async def test_a_cancelled_call_closes_its_connection():
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert not runner._lines._shared
+        assert not runner._servers._shared
         for task in server.open:
             task and task.cancel()
 
@@ -217,7 +217,7 @@ async def test_calls_at_once_share_their_connections_and_leave_none():
         results = await asyncio.gather(*(runner.run("print(1)") for _ in range(40)))
         assert [result.text for result in results] == ["1"] * 40
         assert server.connections <= 3
-        assert not runner._lines._shared
+        assert not runner._servers._shared
     gc.collect()
     await asyncio.sleep(0)
     assert len(os.listdir("/proc/self/fd")) <= before
@@ -230,7 +230,7 @@ def test_every_event_loop_has_a_client_of_its_own():
         async with fusion(runs(stdout="1")) as (runner, server):
             runners.append(runner)
             first = runners[0]
-            assert not first._lines._shared
+            assert not first._servers._shared
             return (await replace(runner, url=server.url).run("print(1)")).text
 
     assert asyncio.run(once()) == asyncio.run(once()) == "1"

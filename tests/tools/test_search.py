@@ -20,7 +20,8 @@ from orgthink.errors import Failure, UserError
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.corpus import Corpus, corpus, read_passages
 from orgthink.tools.dense import DenseIndex
-from orgthink.tools.search import NOTHING, Passage, Retriever, look_up, retriever_named, search_tool
+from orgthink.tools.passages import Passage, Retriever
+from orgthink.tools.search import NOTHING, look_up, retriever_named, search_tool
 
 TEXTS = (
     "The ferry to Aland leaves at 9:40. It costs 12 crowns.",

@@ -31,7 +31,7 @@ from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling,
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.rewards.asyncthink import Reward
+from orgthink.rewards.asyncthink import AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.session import Session
@@ -128,8 +128,8 @@ class Paced:
     async def aclose(self) -> None: ...
 
 
-def by_sample(episode: Episode) -> Reward:
-    return Reward(float(episode.sample), 0.0, 0.0, False)
+def by_sample(episode: Episode) -> AsyncThinkScore:
+    return AsyncThinkScore(float(episode.sample), 0.0, 0.0, False)
 
 
 PLAN = Rollout("numbers", OrganizationSpec("talk"), problems=2, group=2)
@@ -428,7 +428,7 @@ def test_training_is_no_time_of_the_episodes_that_wait(tmp_path: Path, monkeypat
     monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: real(loop) + Slow.now)
     seen: list[Episode] = []
 
-    def noted(episode: Episode) -> Reward:
+    def noted(episode: Episode) -> AsyncThinkScore:
         seen.append(episode)
         return by_sample(episode)
 

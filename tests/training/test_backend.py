@@ -31,7 +31,7 @@ from orgthink.evaluation import OrganizationSpec
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rollout import Problems, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
@@ -155,7 +155,7 @@ def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, 
     reference = policy(seed=7).float() if loss.kl else None
     model = policy().float()
     backend = backend_of(model, tmp_path, pack_tokens=pack_tokens, reference=reference)
-    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
     assert (found.tokens, found.clipped, found.where) == (expected.tokens, expected.clipped, expected.where)
     for name in ("entropy", "difference", "kl"):
         assert getattr(found, name) / found.tokens == pytest.approx(getattr(expected, name) / found.tokens, abs=1e-5)
@@ -176,7 +176,7 @@ def test_packed_rows_of_all_ages_give_what_rows_alone_give(pack_tokens, loss, tm
     rows = of_all_ages()
     expected, gradients = one_by_one(tuple(rows), loss)
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
-    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert 0 < found.fresh < found.tokens and found.stale > 0
@@ -210,7 +210,7 @@ def test_packed_rows_have_the_ratios_that_rows_alone_have(pack_tokens, loss, tmp
     now = backend.logprobs(rows)
     each = each_alone(rows, loss, now)
     expected, gradients = added(each)
-    found = backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    found = backend.forward_backward(weighted(rows, loss.reduction), loss)
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert 0 < found.clipped < found.tokens and found.stale > 0
@@ -255,9 +255,9 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
 
     then = list(map(seen, rows, off))
     found = []
-    for each, old in ((then, None), (off, [row.logprobs for row in rows])):
+    for each in (then, [replace(row, old=as_drawn.logprobs) for row, as_drawn in zip(off, rows, strict=True)]):
         backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
-        signals = backend.forward_backward(each, token_weights(each, loss.reduction), loss, old)
+        signals = backend.forward_backward(weighted(each, loss.reduction), loss)
         found.append((signals, [weight.grad for weight in model.parameters()]))
     (plain, gradients), (signals, others) = found
     assert all(map(torch.equal, gradients, others))
@@ -280,7 +280,7 @@ def test_what_is_stored_where_nothing_was_sampled_changes_no_bit(seed, loss, tmp
     found = []
     for each in (rows, [stray(row) for row in rows]):
         backend = backend_of(model := policy().float(), tmp_path, reference=policy(seed=7).float() if loss.kl else None)
-        signals = backend.forward_backward(each, token_weights(each, loss.reduction), loss)
+        signals = backend.forward_backward(weighted(each, loss.reduction), loss)
         found.append((signals, [weight.grad for weight in model.parameters()]))
     (plain, gradients), (strayed, others) = found
     assert plain == strayed
@@ -302,7 +302,7 @@ def test_equal_texts_with_other_masks_ages_and_log_probabilities_stay_apart(pack
         rows.append(replace(row, logprobs=shifted, advantage=-first.advantage, episode=name))
     expected, gradients = one_by_one(tuple(rows), PolicyLoss())
     backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens)
-    found = backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    found = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     for name in ("tokens", "fresh", "stale", "clipped", "where"):
         assert getattr(found, name) == getattr(expected, name)
     assert found.computed == (len(first) if pack_tokens > 1 else 3 * len(first))
@@ -319,7 +319,7 @@ def test_what_older_weights_drew_is_no_drift(tmp_path):
     backend, loss = backend_of(policy(), tmp_path), PolicyLoss()
 
     def measured(rows: Sequence[PolicyRow]) -> Signals:
-        return backend.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+        return backend.forward_backward(weighted(rows, loss.reduction), loss)
 
     assert measured(off).difference / measured(off).fresh > 2.9
     mixed, fresh = measured([*rows[:4], *older[4:]]), measured(rows[:4])
@@ -341,7 +341,7 @@ def test_shared_beginnings_are_computed_once(tmp_path):
     computed = {}
     for pack_tokens in (1, 60, 10_000):
         backend = backend_of(policy(), tmp_path, pack_tokens=pack_tokens)
-        computed[pack_tokens] = backend.forward_backward(rows, [0.0] * len(rows), PolicyLoss()).computed
+        computed[pack_tokens] = backend.forward_backward(rows, PolicyLoss()).computed
     assert computed[1] == sum(map(len, rows))
     assert computed[1] > computed[60] > computed[10_000]
     assert computed[10_000] == len({row.token_ids[:end] for row in rows for end in range(1, len(row) + 1)})
@@ -352,9 +352,8 @@ def test_passes_add_up_until_a_step_is_taken(tmp_path):
     """A step clears the gradient, moves the weights, and tells the norm before clipping."""
     rows, loss = group(), PolicyLoss()
     backend, model = backend_of(model := policy(), tmp_path), model
-    weights = token_weights(rows, loss.reduction)
     for part in (slice(0, 7), slice(7, None)):
-        backend.forward_backward(rows[part], weights[part], loss)
+        backend.forward_backward(weighted(rows, loss.reduction)[part], loss)
     _, gradients = one_by_one(tuple(rows), loss)
     for weight, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(weight.grad, gradient, rtol=0, atol=TOLERANCE)
@@ -388,7 +387,7 @@ async def test_the_trainer_says_what_the_sampler_said(temperature, tmp_path):
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0)]
     assert any(len(episode.traces) > 1 for episode in episodes), "workers, too"
     assert any(span.origin is Origin.INJECTED for e in episodes for span in e.root.spans), "and what a Join brings"
-    signals = backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    signals = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     assert signals.tokens == sum(trace.steps for episode in episodes for trace in episode.traces)
     assert signals.largest < TOLERANCE
 
@@ -406,7 +405,7 @@ def test_a_log_probability_that_cannot_be_names_episode_and_agent(value, age, tm
     rows[4] = replace(with_logprob(rows[4], value), age=tuple(age * trained for trained in rows[4].trained))
     backend = backend_of(policy().float(), tmp_path)
     with pytest.raises(UserError, match=f"episode {rows[4].episode}, {rows[4].agent}") as caught:
-        backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+        backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     assert "\n" not in str(caught.value)
 
 
@@ -414,14 +413,14 @@ def test_broken_weights_name_a_row(tmp_path):
     rows, model = group(), policy()
     torch.nn.init.constant_(model.norm.weight, math.nan)
     with pytest.raises(UserError, match=r"episode \w+, \w+\.\d: a log-probability is not a number"):
-        backend_of(model, tmp_path).forward_backward(rows, [1.0] * len(rows), PolicyLoss())
+        backend_of(model, tmp_path).forward_backward(rows, PolicyLoss())
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
     backend = backend_of(model := policy(), tmp_path)
     rows = group()
-    backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     next(model.parameters()).grad[0, 0] = value
     with pytest.raises(UserError, match="gradient"):
         backend.optim_step(1e-3, 1.0)
@@ -431,7 +430,7 @@ def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
 def learn(backend: EmbeddedBackend, rate: float, seed: int = 0) -> None:
     """One update."""
     rows = random_rows(MODEL, seed)
-    backend.forward_backward(rows, token_weights(rows, "token-mean"), PolicyLoss())
+    backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
     backend.optim_step(rate, clip=1.0)
 
 

@@ -22,7 +22,8 @@ from safetensors.torch import load_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL
 
-from orgthink.engines import EngineSpec
+from orgthink.credit.shared import SharedCredit
+from orgthink.engines import EngineSpec, opening
 from orgthink.engines.engine import EngineUnavailable
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
@@ -34,7 +35,7 @@ from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.recipes.registry import RECIPES, Training, adjusted
-from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
@@ -98,9 +99,9 @@ class Coin:
         return Grade(luck >> 7 & 1, 1)
 
 
-def by_text(episode: Episode) -> Reward:
+def by_text(episode: Episode) -> AsyncThinkScore:
     """A reward that differs between samples."""
-    return Reward(zlib.crc32(episode.root.text.encode()) / 2**32, 0.5, 0.0, False)
+    return AsyncThinkScore(zlib.crc32(episode.root.text.encode()) / 2**32, 0.5, 0.0, False)
 
 
 FROZEN = {
@@ -247,11 +248,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         async def aclose(self) -> None:
             self.closed = True
 
-    async def open_engine(spec: EngineSpec) -> Watched:
+    async def open_engine(spec: EngineSpec, *, threaded: bool, slots: int) -> Watched:
+        assert not threaded, "runs repeat to the bit"
         engines.append(Watched([], model=str(spec.model)))
         return engines[-1]
 
-    monkeypatch.setattr(frozen, "_open", open_engine)
+    monkeypatch.setattr(opening, "open_engine", open_engine)
     return engines
 
 
@@ -272,14 +274,14 @@ async def test_an_engine_is_opened_once_and_closed_at_the_end_whatever_the_end_i
 
 
 async def test_a_model_that_cannot_be_opened_is_named_and_the_others_are_closed(opened, monkeypatch):
-    first = frozen._open
+    first = opening.open_engine
 
-    async def second_fails(spec: EngineSpec) -> Any:
+    async def second_fails(spec: EngineSpec, **how: Any) -> Any:
         if opened:
             raise EngineUnavailable("no server\nthere")
-        return await first(spec)
+        return await first(spec, **how)
 
-    monkeypatch.setattr(frozen, "_open", second_fails)
+    monkeypatch.setattr(opening, "open_engine", second_fails)
     models = {"strong": FROZEN["strong"], "weak": RoleSpec(EngineSpec("x", "http://localhost:1"), Sampling(3))}
     with pytest.raises(UserError, match=r"^the model of weak cannot be used: no server there$"):
         async with frozen.frozen(models):
@@ -397,16 +399,14 @@ def test_the_seconds_of_a_part_are_those_of_all_its_laps(monkeypatch):
     assert clock.seconds == {"problems": 1.5, "rollout": 6.0}
 
 
-@pytest.mark.parametrize(
-    "changes", [{"redraw": -1}, {"redraw": 1, "mixed": False}, {"delta": -0.1}, {"delta": float("nan")}]
-)
+@pytest.mark.parametrize("changes", [{"redraw": -1}, {"redraw": 1, "mixed": False}])
 def test_settings_that_cannot_be_say_why(changes):
     with pytest.raises(ValueError, match=f"{next(iter(changes))} is "):
         replace(SETTINGS, **{"redraw": 0, **changes})
 
 
 def test_delta_makes_small_spreads_small():
-    batches = [collected(replace(SETTINGS, delta=delta))[0] for delta in (0.0, 10.0)]
+    batches = [collected(replace(SETTINGS, credit=SharedCredit(delta=delta)))[0] for delta in (0.0, 10.0)]
     loud, quiet = ([abs(row.advantage) for row in batch.rows] for batch in batches)
     assert len(loud) == len(quiet) > 0 and all(0 < q < one / 10 for q, one in zip(quiet, loud, strict=True))
 
@@ -477,7 +477,7 @@ def test_a_run_from_before_there_were_two_rewards_is_read_as_it_was():
     data = plain(training)
     settings = data["job"]["settings"]
     for place, names in (
-        (settings, ("delta", "mixed", "redraw")),
+        (settings, ("credit", "mixed", "redraw")),
         (settings["reward"], ("kind",)),
         (settings["rollout"], ("models", "roles")),
     ):
@@ -489,7 +489,7 @@ def test_a_run_from_before_there_were_two_rewards_is_read_as_it_was():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("reward.gate=perhaps", "reward.paramanager.gate"),
+        ("reward.gate=perhaps", "reward.gate"),
         ("reward.cost_target=0", "cost_target is 0"),
         ("reward.weight=1", "reward.weight=1"),
         ("reward.kind=mars", "reward"),
@@ -506,7 +506,7 @@ def test_a_setting_of_a_reward_stays_that_rewards():
     job = adjusted(manager().job, {}, ["reward.cost_target=12", "rollout.models.strong.sampling.temperature=0"])
     assert job.settings.reward == ParaManagerReward(gate="correct", cost_target=12.0)
     assert job.settings.rollout.models["strong"].sampling.temperature == 0
-    with pytest.raises(UserError, match=r"reward\.asyncthink"):
+    with pytest.raises(UserError, match=r"reward\.accuracy"):
         adjusted(ASYNCTHINK, {}, ["reward.accuracy=perhaps"])
 
 

@@ -31,7 +31,7 @@ from rounding import ratio_errors, sum_error
 
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, Ratio, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
 
@@ -305,7 +305,7 @@ def test_the_trainer_s_gradient_is_that_of_a_plain_loop(loss, pack_tokens, tmp_p
     backend = EmbeddedBackend(model, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
     now = sampled([replace(row, logprobs=of_row) for row, of_row in zip(rows, backend.logprobs(stray), strict=True)])
     expected, gradients, most = in_double(rows, now, loss)
-    signals = backend.forward_backward(stray, token_weights(rows, loss.reduction), loss)
+    signals = backend.forward_backward(weighted(stray, loss.reduction), loss)
     assert signals.clipped == sum(expected.clipped) > 0
     assert signals.loss == pytest.approx(expected.loss, rel=0, abs=most.loss)
     for weight, gradient, close in zip(model.parameters(), gradients, most.gradients, strict=True):

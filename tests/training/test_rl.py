@@ -37,7 +37,7 @@ from orgthink.evaluation import OrganizationSpec
 from orgthink.measure.usage import sampled_tokens
 from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import Training, go_on, start
-from orgthink.rewards.asyncthink import AsyncThinkReward, Reward
+from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
@@ -200,7 +200,7 @@ def test_shuffled_rewards_stay_in_their_group(groups, seed):
     for name, values in groups.items():
         for sample, value in enumerate(values):
             episodes.append(Episode(f"{name}#{sample}", Problem(name, "task", ""), "asyncthink", 2, (), sample))
-            rewards[f"{name}#{sample}"] = Reward(float(value), 0.0, 0.0, False)
+            rewards[f"{name}#{sample}"] = AsyncThinkScore(float(value), 0.0, 0.0, False)
     random.Random(seed).shuffle(episodes)
     plain, dealt = grouped(episodes, rewards), grouped(episodes, rewards, random.Random(seed))
     assert plain == {
@@ -215,7 +215,7 @@ def test_shuffled_rewards_stay_in_their_group(groups, seed):
 
 def test_shuffling_gives_every_episode_every_reward():
     episodes = [Episode(f"a#{i}", Problem("a", "task", ""), "asyncthink", 2, (), i) for i in range(3)]
-    rewards = {f"a#{i}": Reward(float(i), 0.0, 0.0, False) for i in range(3)}
+    rewards = {f"a#{i}": AsyncThinkScore(float(i), 0.0, 0.0, False) for i in range(3)}
     rng = random.Random(0)
     dealt = Counter(tuple(grouped(episodes, rewards, rng)["a"].values()) for _ in range(600))
     assert len(dealt) == 6 and min(dealt.values()) > 60  # 100 each on average, give or take 9
@@ -322,8 +322,8 @@ def test_a_step_with_nothing_to_train_asks_for_no_log_probabilities(tmp_path):
 def test_one_flat_group_leaves_the_others(tmp_path):
     """Only one episode earns anything; its group alone is trained on, in one update."""
 
-    def only_one(episode: Episode) -> Reward:
-        return Reward(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
+    def only_one(episode: Episode) -> AsyncThinkScore:
+        return AsyncThinkScore(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
 
     first = Problems(ROLLOUT, 0).batch()[0].id
     backend = tiny()
@@ -334,7 +334,7 @@ def test_one_flat_group_leaves_the_others(tmp_path):
 
 def test_a_reward_that_is_no_number_names_the_group_and_loses_nothing(tmp_path):
     before = trained(tmp_path, replace(SETTINGS, steps=1))
-    settings = replace(SETTINGS, reward=lambda episode: Reward(math.nan, 0.0, 0.0, False))
+    settings = replace(SETTINGS, reward=lambda episode: AsyncThinkScore(math.nan, 0.0, 0.0, False))
     with pytest.raises(UserError, match=r"group echo/\S+: the reward of sample 0 is nan"):
         trained(tmp_path, settings)
     assert metrics(tmp_path) == before

@@ -22,7 +22,7 @@ from verl.workers.config import FSDPActorConfig
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights
+from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rows import PolicyRow
 
 pytestmark = [pytest.mark.verl, pytest.mark.numerical]
@@ -123,7 +123,7 @@ def test_the_trainer_s_packed_gradient_is_verl_s(pack_tokens: int, tmp_path: Pat
     theirs, _ = by_verl(model, rows, loss)
     single = policy().float()
     trainer = EmbeddedBackend(single, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
-    signals = trainer.forward_backward(rows, token_weights(rows, "token-mean"), loss)
+    signals = trainer.forward_backward(weighted(rows, "token-mean"), loss)
     assert signals.loss == pytest.approx(theirs.item(), abs=CLOSE)
     check([weight.grad for weight in single.parameters()], gradients(model, theirs), CLOSE)
 
@@ -236,7 +236,7 @@ def test_the_trainer_s_packed_gradient_of_geometric_means_is_verl_s(pack_tokens:
     theirs, _ = by_verl(model, rows, loss, "seq-mean-token-mean")
     single = policy().float()
     trainer = EmbeddedBackend(single, ScriptedEngine([]), tmp_path, pack_tokens=pack_tokens)
-    signals = trainer.forward_backward(rows, token_weights(rows, loss.reduction), loss)
+    signals = trainer.forward_backward(weighted(rows, loss.reduction), loss)
     assert signals.loss == pytest.approx(theirs.item(), abs=CLOSE)
     check([weight.grad for weight in single.parameters()], gradients(model, theirs), CLOSE)
 

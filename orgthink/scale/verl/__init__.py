@@ -3,6 +3,7 @@
 verl's own trainer, `python -m verl.trainer.main_ppo`, opens workers and servers; from there on `train_policy` drives,
 the loop of the embedded trainer, through another backend. So nothing that decides a result is written twice.
 
+    placement.py where verl runs
     launch.py    a run folder → verl's settings, what cannot be, and the process
     nodes.py     whether a cluster has the nodes that a run asks for, and the end of one that loses a node
     trainer.py   verl's trainer, which hands its workers over to our loop

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import ray
 import torch
@@ -26,22 +26,32 @@ from orgthink.errors import UserError
 from orgthink.interchange.shared import check
 from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
-from orgthink.training.backend import Old, Signals
+from orgthink.training.backend import Signals
 from orgthink.training.models import copy_companions
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
-
-if TYPE_CHECKING:
-    from orgthink.scale.verl.trainer import OrganizationTrainer
 
 PARTITION = "train"
 """Where rows lie in TransferQueue."""
 
 
+class Trainer(Protocol):
+    """What the backend asks of verl's trainer."""
+
+    actor_rollout_wg: Any
+    """Workers that hold the weights."""
+    checkpoint_manager: Any
+    """Brings weights to the rollout servers."""
+
+    def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> Any:
+        """Put the reference's log-probabilities beside the rows."""
+        ...
+
+
 class VerlBackend:
     """Model and optimizer in verl's workers, the sampler in its rollout servers."""
 
-    def __init__(self, trainer: OrganizationTrainer, sampler: Engine, base: Path) -> None:
+    def __init__(self, trainer: Trainer, sampler: Engine, base: Path) -> None:
         """`base` is the folder the model came from, whose other files go with it."""
         self._trainer, self._sampler, self._base = trainer, sampler, base
         self._workers = trainer.actor_rollout_wg
@@ -55,19 +65,16 @@ class VerlBackend:
         return self._sampler
 
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
-        with self._placed(rows, [0.0] * len(rows), [row.logprobs for row in rows]) as (batch, keys):
+        with self._placed(rows) as (batch, keys):
             self._workers.compute_log_prob(batch)
             found = tq.kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=["log_probs"])["log_probs"]
             return [_of_row(row, logprobs) for row, logprobs in zip(rows, found.unbind(), strict=True)]
 
-    def forward_backward(
-        self, rows: Sequence[PolicyRow], weights: Sequence[float], loss: PolicyLoss, old: Old | None = None
-    ) -> Signals:
+    def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
         if loss != self._loss:
             self._workers.set_loss_fn(partial(row_loss, loss=loss))
             self._loss = loss
-        old = [row.logprobs for row in rows] if old is None else old
-        with self._placed(rows, weights, old) as (batch, _):
+        with self._placed(rows) as (batch, _):
             if loss.kl > 0:
                 self._trainer._compute_ref_log_prob(batch, {})
                 batch.extra_info |= {"calculate_entropy": True, "compute_loss": True}
@@ -112,23 +119,20 @@ class VerlBackend:
             self._awake = False
 
     @contextmanager
-    def _placed(
-        self, rows: Sequence[PolicyRow], weights: Sequence[float], old: Old
-    ) -> Iterator[tuple[KVBatchMeta, list[str]]]:
+    def _placed(self, rows: Sequence[PolicyRow]) -> Iterator[tuple[KVBatchMeta, list[str]]]:
         """The rows in TransferQueue: as a batch that every worker gets an equal part of, and the key of each row."""
         check(rows)  # verl does not
         self._sleep()
         short = min(rows, key=len)
-        filled = [padding(short)] * (-len(rows) % self._parts)
-        known = [fields(*row) for row in zip(rows, weights, old, strict=True)]
-        known += [fields(row, 0.0, row.logprobs) for row in filled]
-        keys = [f"{row.group}_{next(self._numbers)}_0" for row in (*rows, *filled)]
-        tags = [{"seq_len": len(row), "is_padding": row.episode == "padding"} for row in (*rows, *filled)]
-        tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=list_of_dict_to_tensordict(known), tags=tags)
+        placed = [*rows, *[padding(short)] * (-len(rows) % self._parts)]
+        keys = [f"{row.group}_{next(self._numbers)}_0" for row in placed]
+        tags = [{"seq_len": len(row), "is_padding": row.episode == "padding"} for row in placed]
+        known = list_of_dict_to_tensordict([fields(row) for row in placed])
+        tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=known, tags=tags)
         try:
             said = {"temperature": _temperature(rows), "calculate_entropy": True, "compute_loss": False}
             batch = KVBatchMeta(partition_id=PARTITION, keys=keys, tags=tags, extra_info=said)
-            batch.reorder(_balanced([len(row) for row in (*rows, *filled)], self._parts))
+            batch.reorder(_balanced([len(row) for row in placed], self._parts))
             yield batch, keys[: len(rows)]
         finally:
             tq.kv_clear(keys=keys, partition_id=PARTITION)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Job, Reinforced, context_of, model_folder
 from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.nodes import NOTICED, missing
-from orgthink.store import RunFolder, typed
+from orgthink.scale.verl.placement import Placement
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 
 VERSIONS = ("0.9", "0.10")
@@ -26,49 +26,6 @@ TRAINER = "orgthink"
 
 FAULT = "verl.error"
 """File of a run folder in which the trainer's process leaves the one line that is for the user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where verl runs."""
-
-    nodes: int = 1
-    """Machines. The run folder lies where all of them see it."""
-    gpus: int = 1
-    """GPUs of each; on a CPU processes that train."""
-    tensor_parallel: int = 1
-    """GPUs of a rollout server."""
-    device: Literal["cuda", "cpu"] = "cuda"
-    """`cpu` for tests, and to see a run on a laptop."""
-    address: str | None = None
-    """Of a Ray cluster that is there; without one a local cluster is started."""
-    stretch: int = 128
-    """Tokens that are asked of a server at once: what an agent forks starts after so many at most."""
-    settings: tuple[str, ...] = ()
-    """More of verl's settings, as its command line has them; they win."""
-
-    def __post_init__(self) -> None:
-        for name in ("nodes", "gpus", "tensor_parallel", "stretch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if self.nodes > 1 and self.address is None:
-            raise ValueError(f"nodes is {self.nodes}: several need the address of a Ray cluster, see `ray start`")
-
-
-def placement_of(given: Sequence[str], device: str) -> Placement:
-    """What SETTING=VALUE on the command line means: fields of `Placement`, and what is none is verl's. UserError."""
-    ours = {f.name for f in fields(Placement)} - {"device", "settings"}
-    told: dict[str, str] = {}
-    verls: list[str] = []
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise UserError(f"--cluster {one}: write SETTING=VALUE, such as gpus=8")
-        if name in ours:
-            told[name] = value
-        else:
-            verls.append(one)
-    return typed(Placement, {**told, "device": device, "settings": verls}, "--cluster")
 
 
 def require(job: Job, placement: Placement) -> None:

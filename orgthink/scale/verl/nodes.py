@@ -12,10 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from orgthink.scale.verl.launch import Placement
+from orgthink.scale.verl.placement import Placement
 
 EVERY = 2.0
 """Seconds between two looks at the nodes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +11,12 @@ from orgthink.interchange.shared import prompt_length
 from orgthink.training.rows import PolicyRow
 
 
-def fields(row: PolicyRow, weight: float, old: Sequence[float]) -> dict[str, Any]:
-    """A whole row, its tokens from the first trained one on being verl's response.
-
-    `weight` is that of its trained tokens in the loss, `old` what the ratio of each token is relative to.
-    """
+def fields(row: PolicyRow) -> dict[str, Any]:
+    """A whole row, its tokens from the first trained one on being verl's response."""
     start = prompt_length(row)
     ids, trained = torch.tensor(row.token_ids), torch.tensor(row.trained[start:])
-    response = {"rollout_log_probs": row.logprobs, "old_log_probs": old}
-    constant = {"advantages": row.advantage, "weights": weight}
+    response = {"rollout_log_probs": row.logprobs, "old_log_probs": row.old or row.logprobs}
+    constant = {"advantages": row.advantage, "weights": row.weight}
     return {
         "input_ids": ids,
         "position_ids": torch.arange(len(ids)),
@@ -42,4 +38,4 @@ def padding(row: PolicyRow) -> PolicyRow:
     """A short row to fill up a batch with, of which each worker gets an equal part: it is to weigh nothing."""
     end = prompt_length(row) + 1
     parts = {name: getattr(row, name)[:end] for name in ("token_ids", "trained", "logprobs", "age")}
-    return replace(row, episode="padding", **parts)
+    return replace(row, episode="padding", weight=0.0, old=None, **parts)

@@ -7,13 +7,13 @@ learns from these episodes is the form of its work. `lessons` is the endless str
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 
+from orgthink.concurrency import run_all
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.organizations.paramanager import ParaManager
@@ -98,12 +98,10 @@ def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer:
     manager = Backing(Player(managing(frozenset(organization.tools), organization.calls), tokenizer), sampling)
     roles = {name: Backing(Player(helping(told)), sampling) for name, told in organization.pool.items()}
 
-    async def all_of_them() -> list[Episode]:
-        limits = Limits(capacity=CAPACITY)
-        one = (attempt(organization, problem, manager, roles=roles, limits=limits) for problem in problems)
-        return await asyncio.gather(*one)
+    async def one(problem: Problem) -> Episode:
+        return await attempt(organization, problem, manager, roles=roles, limits=Limits(capacity=CAPACITY))
 
-    return [episode.root for episode in run_virtual(all_of_them())]
+    return [episode.root for episode in run_virtual(run_all(one, problems))]
 
 
 def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) -> Iterator[Trace]:

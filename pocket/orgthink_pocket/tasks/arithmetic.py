@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import random
 import re
-import zlib
 from collections.abc import Iterator
 
 from orgthink.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.task import Solution, Split, in_split
 
 LARGEST = 399
 """Largest value of any part of an expression; none is below 0."""
@@ -42,7 +41,7 @@ class Arithmetic:
                 continue
             tokens, value = part
             problem = self.problem(" ".join(tokens), value)
-            if (zlib.crc32(problem.id.encode()) % 5 == 0) == (split == "test"):
+            if in_split(problem.id, split):
                 yield problem
 
     def problem(self, expression: str, value: int) -> Problem:

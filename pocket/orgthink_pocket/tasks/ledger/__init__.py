@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import re
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orgthink.episode import Problem
-from orgthink.tasks.task import Split
+from orgthink.tasks.task import Split, in_split
 from orgthink_pocket.tasks.arithmetic import OPERANDS, Arithmetic, expression
 
 FOLDER = Path(__file__).parent
@@ -63,7 +62,7 @@ def _by_coins(split: Split) -> dict[int, list[Entry]]:
     """The prices of a split, by their coins: a fifth, by a hash of their names, is held out for `test`."""
     prices: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in entries():
-        if (zlib.crc32(entry.name.encode()) % 5 == 0) == (split == "test"):
+        if in_split(entry.name, split):
             prices[entry.coins].append(entry)
     return dict(prices)
 

@@ -25,7 +25,8 @@ from benchmarks import scale_page
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.recipes.jobs import Reinforced, model_folder
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start, training_of
-from orgthink.scale.verl.launch import Placement, run
+from orgthink.scale.verl.launch import run
+from orgthink.scale.verl.placement import Placement
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 
@@ -84,7 +85,8 @@ def trained(cluster: Placement, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return made
 
 
-@pytest.fixture(params=JOBS)
+# One run is repeated with another instruction set: that whose ratio of a row amplifies what is rounded.
+@pytest.fixture(params=["asyncthink", "marsrl", pytest.param("paramanager", marks=pytest.mark.numerical)])
 def done(request: pytest.FixtureRequest, trained: Callable[[str], Run]) -> Run:
     return trained(request.param)
 
@@ -114,7 +116,6 @@ def test_the_first_update_starts_at_the_reference(done: Run):
     assert done.lines[-1]["kl"] > 0.0
 
 
-@pytest.mark.numerical
 def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
     """The same recipe and seed: the same rollouts, rewards, loss and gradient. AsyncThink ends workers that nobody
     joins in the middle of a sentence, and how far they came is a matter of time: there, rollouts have the same rewards.
@@ -127,12 +128,12 @@ def test_the_first_step_is_the_embedded_trainer_s(done: Run, tmp_path: Path):
     same = ["groups", "reward", "rewards", "forks", "rounds", "learning_rate"]
     if told.recipe != JOBS["asyncthink"][0]:
         same += ["trained_tokens", "clip_fraction", "masked_tokens"]
-        most = {"loss": 1e-5, "gradient_norm": 1e-4 * expected["gradient_norm"]}
+        most: dict[str, float] = {}
         if done.job.settings.loss.ratio == "sequence":  # advantages of a group are about 1, and so are ratios
             ratio = product_error(of_a_row(expected, done.job), logprob_error(LOGITS))
             most = {"loss": ratio, "gradient_norm": ratio * expected["gradient_norm"]}
         for name in ("loss", "gradient_norm", "entropy", "sampled_entropy"):
-            assert found[name] == pytest.approx(expected[name], rel=0, abs=most.get(name, 1e-5)), name
+            assert found[name] == pytest.approx(expected[name], rel=1e-4, abs=most.get(name, 1e-5)), name
     assert {name: found.get(name) for name in same} == {name: expected.get(name) for name in same}
 
 

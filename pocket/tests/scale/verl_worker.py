@@ -17,7 +17,8 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.workers.engine_workers_tinker import TinkerActorRolloutRefWorker
 
-from orgthink.scale.verl.launch import Placement, settings
+from orgthink.scale.verl.launch import settings
+from orgthink.scale.verl.placement import Placement
 from orgthink.recipes.jobs import Reinforced
 
 

@@ -36,7 +36,7 @@ from safetensors.torch import load_file
 
 from orgthink.errors import UserError
 from orgthink.scale.verl.backend import VerlBackend
-from orgthink.scale.verl.launch import Placement
+from orgthink.scale.verl.placement import Placement
 from orgthink.scale.verl.nodes import missing
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint

@@ -32,7 +32,7 @@ from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.embedded import embedded
 from orgthink.recipes.jobs import Reinforced, model_folder
 from orgthink.training.mastered import Mastered, mask_mastered
-from orgthink.training.policy_loss import token_weights
+from orgthink.training.policy_loss import weighted
 from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.training.rl import Clock
 from orgthink.training.rows import PolicyRow
@@ -98,11 +98,9 @@ def both(request: pytest.FixtureRequest) -> Both:
     return Both(job, ours, worker_of(job), asyncio.run(rows_of(job, ours)))
 
 
-def batch_of(rows: list[PolicyRow], weights: list[float], fill: int = 0) -> Any:
+def batch_of(rows: list[PolicyRow], fill: int = 0) -> Any:
     """The rows as they are sent to a worker, whose ratio is relative to what the sampler recorded."""
-    known = [fields(row, weight, row.logprobs) for row, weight in zip(rows, weights, strict=True)]
-    short = padding(min(rows, key=len))
-    data = packed([*known, *([fields(short, 0.0, short.logprobs)] * fill)])
+    data = packed(list(map(fields, [*rows, *[padding(min(rows, key=len))] * fill])))
     tu.assign_non_tensor(data, temperature=rows[0].temperature, calculate_entropy=True, compute_loss=False)
     return data
 
@@ -129,7 +127,7 @@ def largest_logit(both: Both) -> float:
 
 
 def test_advantages_and_masks_are_those_of_the_rows(both: Both):
-    data = batch_of(both.rows, token_weights(both.rows, both.job.settings.loss.reduction))
+    data = batch_of(weighted(both.rows, both.job.settings.loss.reduction))
     for i, row in enumerate(both.rows):
         prompt, response = data["prompts"][i], data["responses"][i]
         assert (*prompt.tolist(), *response.tolist()) == row.token_ids == tuple(data["input_ids"][i].tolist())
@@ -154,10 +152,11 @@ def test_the_rows_are_what_the_algorithm_is_about(both: Both):
 @pytest.mark.parametrize(("old", "fill"), [("sampler", 0), ("trainer", 0), ("trainer", 3)])
 def test_losses_and_gradients_are_the_embedded_trainer_s(both: Both, old: str, fill: int):
     """At the first update, relative to the sampler or to oneself, and with padding, which changes nothing."""
-    loss, rows = both.job.settings.loss, both.rows
-    weights = token_weights(rows, loss.reduction)
-    expected = both.ours.forward_backward(rows, weights, loss, both.ours.logprobs(rows) if old == "trainer" else None)
-    data = batch_of(rows, weights, fill)
+    loss = both.job.settings.loss
+    rows = weighted(both.rows, loss.reduction)
+    own = [replace(row, old=now) for row, now in zip(rows, both.ours.logprobs(rows), strict=True)]
+    expected = both.ours.forward_backward(own if old == "trainer" else rows, loss)
+    data = batch_of(rows, fill)
     data = with_own(both, data, "old_log_probs") if old == "trainer" else data
     data = with_own(both, data, "ref_log_prob") if loss.kl > 0 else data
     tu.assign_non_tensor(data, calculate_entropy=True, compute_loss=True)
@@ -192,13 +191,13 @@ def test_losses_and_gradients_are_the_embedded_trainer_s(both: Both, old: str, f
 @pytest.mark.parametrize("both", ["marsrl"], indirect=True)
 def test_a_reference_that_has_been_left_behind_pulls_as_much(both: Both):
     """The divergence, of weights that have moved away on both sides."""
-    loss, rows = replace(both.job.settings.loss, kl=0.3), both.rows
-    weights = token_weights(rows, loss.reduction)
-    data = with_own(both, batch_of(rows, weights), "ref_log_prob")
+    loss = replace(both.job.settings.loss, kl=0.3)
+    rows = weighted(both.rows, loss.reduction)
+    data = with_own(both, batch_of(rows), "ref_log_prob")
     with torch.no_grad():
         both.ours._model.norm.weight += 0.05
         dict(both.worker.actor.engine.module.named_parameters())["model.norm.weight"].to_local().add_(0.05)
-    expected = both.ours.forward_backward(rows, weights, loss)
+    expected = both.ours.forward_backward(rows, loss)
     tu.assign_non_tensor(data, calculate_entropy=True, compute_loss=True)
     both.worker.set_loss_fn(partial(row_loss, loss=loss))
     answer = tu.get(both.worker.forward_backward(data), "metrics")["signals"]

@@ -156,9 +156,9 @@ def test_log_probabilities_are_the_embedded_trainer_s(backend, ours, rows):
 
 @pytest.mark.numerical
 def test_signals_are_the_embedded_trainer_s_and_nothing_is_left_behind(backend, ours, rows):
-    weights = [1 / sum(map(len, rows))] * len(rows)
-    found = backend.forward_backward(rows, weights, JOB.settings.loss)
-    expected = ours.forward_backward(rows, weights, JOB.settings.loss)
+    rows = [replace(row, weight=1 / sum(map(len, rows))) for row in rows]
+    found = backend.forward_backward(rows, JOB.settings.loss)
+    expected = ours.forward_backward(rows, JOB.settings.loss)
     assert (found.tokens, found.fresh, found.clipped) == (expected.tokens, expected.fresh, expected.clipped)
     assert found.loss == pytest.approx(expected.loss, abs=1e-5) and found.kl == 0.0
     assert backend.optim_step(0.0, 1.0) == pytest.approx(ours.optim_step(0.0, 1.0), rel=1e-4)

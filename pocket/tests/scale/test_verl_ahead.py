@@ -15,7 +15,8 @@ pytest.importorskip("verl")
 
 from benchmarks import scale_page
 from orgthink.recipes.registry import RECIPES, Training, adjusted, start
-from orgthink.scale.verl.launch import Placement, run
+from orgthink.scale.verl.launch import run
+from orgthink.scale.verl.placement import Placement
 from orgthink.training import checkpoint
 from orgthink.training.episodes import Place
 from orgthink.training.source_state import kept
