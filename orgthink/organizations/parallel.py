@@ -30,7 +30,7 @@ class Parallel:
         """How many vote."""
         return capacity
 
-    def alike(self, capacity: int) -> dict[str, int]:
+    def identical_agents(self, capacity: int) -> dict[str, int]:
         """How many are asked the same, by role."""
         return {"thinker": self.thinkers(capacity)}
 

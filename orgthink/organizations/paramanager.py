@@ -109,11 +109,11 @@ class ParaManager:
         return tuple(dict.fromkeys(ROLES[tool] for tool in self.tools if tool in ROLES))
 
     @property
-    def at_once(self) -> int:
+    def max_parallel_calls(self) -> int:
         """Agents that a round may call at once."""
         return self.calls if self._agents else 0
 
-    def alike(self, capacity: int) -> dict[str, int]:
+    def identical_agents(self, capacity: int) -> dict[str, int]:
         """Thinkers of an ensemble, by the role whose model they have: they are asked the same and vote."""
         return {next(iter(self.pool), REASONER): SAMPLES} if ENSEMBLE in self.tools else {}
 
