@@ -16,7 +16,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import trouble
+from orgthink.evaluation import failure_message
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 
@@ -160,7 +160,7 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         print(f"orgthink: stopped after {harvest.done} of {total} problems; {_again(folder)}", file=sys.stderr)
         return INTERRUPTED
     if harvest.failed:
-        why = f"{len(harvest.failed)} of {total} requests failed ({trouble(harvest.failed[0])})"
+        why = f"{len(harvest.failed)} of {total} requests failed ({failure_message(harvest.failed[0])})"
         print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
     return int(bool(harvest.failed))
 
