@@ -60,6 +60,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     several = sorted({row["k"] for row in summary.values() if "k" in row})
     led = any("rounds" in row for row in summary.values())
     own = list(dict.fromkeys(name for row in summary.values() for name in row.get("measures", {})))
+    failing = [kind for kind in _ERRORS if any(_some(row, kind) for row in summary.values())]
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
     header = [
@@ -77,6 +78,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         *(name.replace("_", " ") for name in own),
         "format errors %",
         "cut off %",
+        *(f"{kind} errors %" for kind in failing),
     ]
     rows = []
     for name, row in summary.items():
@@ -88,6 +90,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         numbers = [_show(row.get(key, _NONE), 1, digits) for key, digits in quantities]
         numbers += [_show(row.get("measures", {}).get(name, _NONE), 1, 2) for name in own]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
+        rates += [_show(row.get("error_kinds", {}).get(kind, _NONE), 100, 0) for kind in failing]
         rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows
 
@@ -124,8 +127,15 @@ _QUANTITIES: Sequence[tuple[str, int]] = (
 _OF_MANAGERS: Sequence[tuple[str, int]] = (("rounds", 1), ("calls_per_round", 2), ("cost_units", 1))
 """Beside a manager, those that know their cost show it too."""
 
+_ERRORS = ("engine", "tool", "deadline")
+"""Boundaries whose errors are shown where there are any. Broken protocols and spent budgets have columns anyway."""
+
 _NONE: Mapping[str, Any] = {"mean": None}
 """Of an organization that has no such number."""
+
+
+def _some(row: Mapping[str, Any], kind: str) -> bool:
+    return bool(row.get("error_kinds", {}).get(kind, _NONE)["mean"])
 
 
 def _show(estimate: Mapping[str, Any], factor: float, digits: int) -> str:

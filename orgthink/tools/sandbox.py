@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import IO
 
 from orgthink.episode import Status
-from orgthink.errors import Failure, UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
 from orgthink.tools import bubblewrap as room
 from orgthink.tools import processes
@@ -98,7 +98,7 @@ class Bubblewrap:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise Failure(f"the sandbox did not start: {error}") from error
+            raise ToolError(f"the sandbox did not start: {error}") from error
 
     async def _watch(self, process: subprocess.Popen[bytes], deadline: float, output: bytearray) -> _Stop | None:
         """Read until nobody can write any more, or a limit is passed; says which."""
@@ -131,7 +131,7 @@ class Bubblewrap:
         if code == 0:
             return Result(text)
         if text.startswith(room.COMPLAINTS):
-            raise Failure(f"the sandbox did not start: {text[:200]}")
+            raise ToolError(f"the sandbox did not start: {text[:200]}")
         return Result(text, Status.ERROR, error=ending(code, text))
 
 

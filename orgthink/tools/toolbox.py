@@ -116,7 +116,7 @@ async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool
     """The tools of MCP servers, by their commands or URLs.
 
     UserError for a server that cannot be reached, and for a tool whose name is taken, there or by another server;
-    Failure for a server that could be reached before.
+    ToolError for a server that could be reached before.
     """
     found: dict[str, Tool] = {}
     for server in servers:
