@@ -159,7 +159,7 @@ def test_the_command_line_of_a_cluster():
     [
         (["--cluster", "gpus=2"], "--backend verl"),
         (["--backend", "verl", "--lora", "4", "--device", "cpu"], "--lora"),
-        (["--backend", "verl", "--cluster", "gpus=99"], "99 GPUs"),
+        (["--backend", "verl", "--cluster", "gpus=99"], "gpus is 99"),
     ],
 )
 def test_what_is_refused_leaves_no_run_folder(given, said, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
