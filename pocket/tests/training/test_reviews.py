@@ -233,5 +233,5 @@ def test_reports_on_countdown():
     assert report("( 2 * 8 ) + 13") == "2 ok 8 bad </think> finding 8 correctness : wrong"
     assert report("none", values=False, given=False) == "none bad </think> finding none correctness : wrong"
     assert report("( 2 * 9 ) + 11", values=False, given=False) == end
-    with pytest.raises(ValueError, match="no expression of three numbers with values from 1 to 399: "):
+    with pytest.raises(ValueError, match="not an expression of three numbers with values from 1 to 399: "):
         report("( 2 / 9 ) + 11")

@@ -88,7 +88,7 @@ class Ledger(Arithmetic):
             yield self.ledger_problem(tokens, prices_at, value)
 
     def ledger_problem(self, tokens: list[str], prices: dict[int, Entry], value: int) -> Problem:
-        """A problem from tokens of an expression, of which `prices` replaces those at its keys; `value` is the answer."""
+        """An expression of these tokens; `prices` replaces the tokens at its keys, `value` is the answer."""
         terse = [prices[at].name if at in prices else token for at, token in enumerate(tokens)]
         long = {at: f"(price of {price.item} in {price.town})" for at, price in prices.items()}
         words = [long.get(at, token) for at, token in enumerate(tokens)]
