@@ -151,7 +151,7 @@ def computed() -> dict[int, float]:
 
 def _works(title: str) -> bool:
     """Whether a process of that title is one of trainer, workers and servers."""
-    return title.startswith(("ray::TaskRunner", "ray::WorkerDict", "ray::Server"))
+    return title.startswith(("ray::TaskRunner", "ray::WorkerDict", "ray::RolloutServer"))
 
 
 def _between(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from orgthink.training.sft import SftSettings, train
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
-    from orgthink.scale.sizing.work import Work
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -180,17 +179,17 @@ class Reinforced(FromModel, ABC):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
-        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
-        self.settings.require(min((int(length) for length in known if length is not None), default=None))
+        self.settings.require(self.max_context)
 
     @abstractmethod
     def source(self) -> Source:
         """Where rows come from, as it is before the first step."""
 
-    def work(self, context: int | None) -> Work:
-        """What a step asks for if every budget is used up, where a model reads so many tokens. UserError if nothing
-        tells."""
-        raise UserError("nothing tells what a step of this kind of training asks for")
+    @property
+    def max_context(self) -> int | None:
+        """Most tokens of a context, by the model's config and the sampler's `max_model_len`; `None` without both."""
+        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
+        return min((int(length) for length in known if length is not None), default=None)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
@@ -211,11 +210,6 @@ class Policy(Reinforced):
     def source(self) -> Episodes:
         return Episodes(self.settings)
 
-    def work(self, context: int | None) -> Work:
-        from orgthink.scale.sizing.rollouts import work_of_episodes
-
-        return work_of_episodes(self.settings, context)
-
     def recorded(self, folder: RunFolder) -> list[PolicyRow]:
         """Rows of the episodes that an evaluation recorded, for other trainers. UserError for those of another one."""
         from orgthink.interchange.recorded import recorded_rows
@@ -232,11 +226,6 @@ class Mars(Reinforced):
 
     def source(self) -> Chains:
         return Chains(self.settings)
-
-    def work(self, context: int | None) -> Work:
-        from orgthink.scale.sizing.rollouts import work_of_chains
-
-        return work_of_chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:
