@@ -169,7 +169,7 @@ def _report(harvest: Harvest) -> None:
     """A line on standard error every so often."""
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:
-        counts = f"kept {len(harvest.kept)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+        counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
         print(f"{done}/{total}  {counts}", file=sys.stderr, flush=True)
 
 

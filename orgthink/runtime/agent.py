@@ -220,8 +220,8 @@ class Agent:
             self._stop_at_budget()
             return
         self._draft = Draft(sampling, self._clock())
-        heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
-        self._stream = stream = self._backing.engine.stream(self._context, heard)
+        requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: FinishReason | None = None
         try:
             async for chunk in stream:
