@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := .venv-core
 VLLM := .venv-vllm
 VERL := .venv-verl
 TRL := .venv-trl
@@ -18,14 +19,14 @@ export HF_HUB_OFFLINE ?= 1
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-isa check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(VENV)/.ready  ## the virtual environment
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml pocket/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "orgthink needs Python 3.11 or newer: make PYTHON=python3.11 …")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
@@ -42,8 +43,21 @@ sandbox:  ## bubblewrap, in which the code of models runs
 	       && apt-get -qq update && apt-get -qq install -y bubblewrap >/dev/null; } \
 	  || { echo "needs bubblewrap: apt-get install bubblewrap" >&2; exit 1; }
 
-test: setup sandbox  ## the tests that need nothing else
+test: setup sandbox  ## the tests that need nothing else: of the core, of the pocket package, of the experiments
 	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+$(CORE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/pip install --quiet torch==2.13.0
+	$(CORE)/bin/pip install --quiet -e ".[local,dev]"
+	touch $@
+
+test-core: $(CORE)/.ready sandbox  ## the core's tests, where the pocket package is not installed
+	! $(CORE)/bin/python -c 'import orgthink_pocket' 2>/dev/null
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests
+
+test-wheel: setup  ## the wheels in clean environments: what they install, and the README's quickstarts
+	$(BIN)/pytest -m wheel tests/test_wheel.py
 
 test-isa: setup  ## the tests of floating-point computations, without the wide registers of this processor
 	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
@@ -90,7 +104,7 @@ $(VERL)/.ready: pyproject.toml requirements/verl.txt
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
 VERL_TEST := OMP_NUM_THREADS=1 RAY_worker_niceness=0 RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
-VERL_TESTS := tests/scale tests/training/test_verl_parity.py tests/recipes/test_cluster_scripts.py
+VERL_TESTS := tests/scale pocket/tests/scale tests/training/test_verl_parity.py experiments/tests/test_cluster_scripts.py
 
 test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and gradients against verl's on the same rows
 	$(VERL_TEST) $(VERL)/bin/python -m pytest -m verl $(VERL_TESTS)
@@ -105,7 +119,7 @@ $(TRL)/.ready: pyproject.toml requirements/trl.txt
 	touch $@
 
 test-learning: setup  ## a short run of reinforcement learning must learn, and its control must not
-	$(BIN)/pytest -m learning tests/training/test_learning.py
+	$(BIN)/pytest -m learning pocket/tests/training/test_learning.py
 
 test-browser: setup  ## the page in a real headless Chromium
 	@which chromium chromedriver >/dev/null 2>&1 \

@@ -122,7 +122,7 @@ async def fork_join(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list
     roles = _roles(engine)
     limits = Limits(capacity=2)
     return await _timed(
-        attempt(ForkJoin(plan), Problem(str(i), "", "", ""), roles["0"], roles=roles, limits=limits)
+        attempt(ForkJoin(plan), Problem(str(i), "", ""), roles["0"], roles=roles, limits=limits)
         for i, plan in enumerate(plans)
     )
 
@@ -134,7 +134,7 @@ async def plain(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Epi
     wanted += [(f"w{i} {plan.prompt}", tokens) for plan in plans for i, tokens in enumerate(plan.workers)]
     random.Random(0).shuffle(wanted)
     return await _timed(
-        attempt(Plain(prompt, tokens), Problem(str(i), "", "", ""), roles["0"], roles=roles)
+        attempt(Plain(prompt, tokens), Problem(str(i), "", ""), roles["0"], roles=roles)
         for i, (prompt, tokens) in enumerate(wanted)
     )
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from orgthink.errors import ErrorKind
+
 SCHEMA_VERSION = 2
 """Raised when a stored episode changes its shape; `store` refuses others."""
 
@@ -163,6 +165,18 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Exhausted:
+    """A budget that ran out."""
+
+    budget: str
+    """`tokens`, `turns`, `cost`, `forks` or `depth`."""
+    value: float
+    """How much of it was used."""
+    limit: float
+    """How much was allowed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """What one agent saw and did."""
 
@@ -185,7 +199,11 @@ class Trace:
     cancel: CancelSource | None = None
     """Who cancelled it, if it was."""
     error: str | None = None
-    """One line, if its engine or tool failed."""
+    """One line, if its engine or tool failed, or a budget forbade a fork."""
+    error_kind: ErrorKind | None = None
+    """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
+    exhausted: Exhausted | None = None
+    """The budget that ended it or forbade it a fork, if one did; `None` in records from before it was stored."""
     model: str | None = None
     """Model that decoded it; `None` for code and tools."""
     start: float = 0.0
@@ -298,6 +316,8 @@ class Episode:
     """Who cancelled it, if it was."""
     error: str | None = None
     """One line, if the organization could not go on."""
+    error_kind: ErrorKind | None = None
+    """Which boundary that error crossed; `None` without one, and in records from before it was stored."""
     seconds: float = 0.0
     """Wall clock, or virtual seconds on the scripted engine."""
     step: int | None = None

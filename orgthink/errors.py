@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TypeVar
+from enum import StrEnum
+from typing import ClassVar, TypeVar
 
 T = TypeVar("T")
 
@@ -14,11 +15,29 @@ class UserError(ValueError):
     """A request that cannot be met as it stands; exit code 2. The message is one line and says what to do."""
 
 
+class ErrorKind(StrEnum):
+    """Which boundary an error crossed."""
+
+    ENGINE = "engine"
+    """An engine could not decode: a server is gone, a prompt does not fit."""
+    TOOL = "tool"
+    """A tool could not do a call, or said that it went wrong."""
+    PROTOCOL = "protocol"
+    """What a model wrote broke the protocol, and that ended it: see the format errors."""
+    BUDGET = "budget"
+    """A budget forbade to go on."""
+    DEADLINE = "deadline"
+    """Its time was over."""
+
+
 class Failure(Exception):
     """The outside world failed: an engine, a tool. In the work of a fork it becomes a result, never the end of others.
 
     Shown as one line.
     """
+
+    kind: ClassVar[ErrorKind | None] = None
+    """Which boundary it crossed; `None` if whoever raised it does not say."""
 
     def __str__(self) -> str:
         return " ".join(super().__str__().split())
@@ -27,6 +46,8 @@ class Failure(Exception):
 class EngineError(Failure):
     """The engine could not go on with a request. Other requests and the engine itself may be fine."""
 
+    kind = ErrorKind.ENGINE
+
 
 class EngineUnavailable(EngineError):
     """There is no engine: no server at the URL, no such model. The message says what to do."""
@@ -34,6 +55,8 @@ class EngineUnavailable(EngineError):
 
 class ToolError(Failure):
     """A tool could not do a call: its server, its sandbox or its function failed."""
+
+    kind = ErrorKind.TOOL
 
 
 def pick(kind: str, name: str, table: Mapping[str, T]) -> T:

@@ -42,7 +42,9 @@ def preset_of(spec: EngineSpec) -> Preset:
     try:
         style_named(preset.prompts)
         for name, settings in preset.organizations.items():
-            OrganizationSpec(name, settings).named(name)
+            for one in fields(OrganizationSpec(name, settings).named(name)):  # type: ignore[arg-type]  # a dataclass
+                if one.name in settings and "runs commands" in one.metadata:
+                    raise UserError(f"{one.name} of {name} runs commands: only who starts a run may name them")
     except UserError as error:
         raise UserError(f"orgthink.json of {spec.model}: {error}") from error
     return preset

@@ -26,6 +26,7 @@ from orgthink.episode import (
     SCHEMA_VERSION,
     Edge,
     Episode,
+    Exhausted,
     FormatFault,
     Grade,
     Message,
@@ -48,7 +49,7 @@ READABLE = (1, SCHEMA_VERSION)
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
-_RECORD = (Message, Sampling, Span, Edge, Trace, Problem, Grade, FormatFault, Episode)
+_RECORD = (Message, Sampling, Span, Edge, Exhausted, Trace, Problem, Grade, FormatFault, Episode)
 
 
 class RunFolder:

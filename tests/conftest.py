@@ -1,7 +1,8 @@
-"""Sample episodes, random programs and the loopback server serve the tests of several folders."""
+"""Sample episodes, random programs, small tasks and the loopback server serve the tests of several folders."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ FOLDERS = (".", "view", "measure", "engines", "training", "training/marsrl", "co
 sys.path += [str(Path(__file__).parent / folder) for folder in FOLDERS]
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
-settings.load_profile("untimed")
+settings.register_profile("ci", deadline=None, max_examples=25)
+settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
 
 @pytest.fixture(scope="session")

@@ -56,11 +56,13 @@ def countdown(text: str) -> str:
 
     Speaks AsyncThink when it is asked to organize.
     """
-    words = text.split()
-    first = " + ".join(words[words.index("countdown") + 1 :][:3])
-    if words[0] == "worker":
+    role = text.split(maxsplit=1)[0]
+    numbers = re.search(r"(?:Numbers:|countdown)((?: \d+,?)+)", text)
+    assert numbers is not None, text
+    first = " + ".join(re.findall(r"\d+", numbers[1])[:3])
+    if role == "worker":
         return f" trying <RETURN> {first} </RETURN>"
-    if words[0] == "organizer" and "</JOIN-1>" not in text:
+    if role == "organizer" and "</JOIN-1>" not in text:
         return " <FORK-1> add </FORK-1> thinking on my own <JOIN-1>"
     return f" so <ANSWER> {first} </ANSWER>"
 

@@ -15,10 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from models import tiny_model
 from rule_engine import Rule, RuleEngine, countdown, failing
+from small import TASK, TASK_OF_ONE
+from small_recipes import RECIPE
+from terse import TERSE
 
 import orgthink.engines.opening
-from orgthink import engines
+from orgthink import engines, registry
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
 from orgthink.engines import EngineSpec, engine_spec
@@ -29,22 +33,34 @@ from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
-from orgthink.tools import bubblewrap as room
 
 HERE = Path(__file__).parent
+ROWS = HERE / "data" / "deepscaler.jsonl"
+PRICES = str(HERE / "data" / "prices")
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
-MODELS = ("pocket", "pocket-async", "pocket-sequential", "pocket-roles", "pocket-mars", "pocket-tools",
-          "pocket-manager-sft", "pocket-manager")  # fmt: skip
+MODELS = ("toy", "toy-async", "toy-roles", "toy-mars", "toy-tools")
 MANAGER = {
-    "prompts": "pocket",
-    "organizations": {"paramanager": {"pool": {"mars": "arithmetic", "tools": "code"}, "rounds": 3, "calls": 2}},
+    "prompts": TERSE,
+    "organizations": {
+        "paramanager": {
+            "pool": {"mars": "arithmetic", "tools": "code"},
+            "rounds": 3,
+            "calls": 2,
+            "suite": {"corpus": PRICES},
+        }
+    },
     "roles": {
-        "mars": {"model": "pocket-mars", "max_tokens": 100},
-        "tools": {"model": "pocket-tools", "max_tokens": 90},
-        "worker": {"model": "pocket-async", "max_tokens": 80},
+        "mars": {"model": "toy-mars", "max_tokens": 100},
+        "tools": {"model": "toy-tools", "max_tokens": 90},
+        "worker": {"model": "toy-async", "max_tokens": 80},
     },
 }
 """What a manager is made for; none of its own organizations has a worker."""
+SHIPPED = {
+    "prompts": TERSE,
+    "organizations": {name: {"suite": {"corpus": PRICES}} for name in ("paramanager", "tool-use")},
+}
+"""What every model of these tests is made for that a package offers."""
 
 
 def made_for(folder: Path, said: object) -> Path:
@@ -55,13 +71,14 @@ def made_for(folder: Path, said: object) -> Path:
 
 
 @pytest.fixture
-def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], RuleEngine]:
-    """A shipped model `pocket` whose engine follows a rule; give it another rule at will."""
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], RuleEngine]:
+    """A package's models, of which `toy` is the default. Their engine follows a rule; give it another at will."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    for name in MODELS:
-        made_for(tmp_path / "models" / name, {"prompts": "pocket"})
-    monkeypatch.setattr(engines, "MODELS", tmp_path / "models")
+    folders = {name: made_for(tmp_path / "models" / name, SHIPPED) for name in MODELS}
+    monkeypatch.setattr(engines, "MODELS", folders)
+    for module in (engines, registry):
+        monkeypatch.setattr(module, "DEFAULTS", {"model": "toy", "task": TASK})
 
     def use(rule: Rule) -> RuleEngine:
         engine = RuleEngine(rule)
@@ -79,9 +96,14 @@ def pocket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
-    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in Eval().organizations}
+    organizations = {name: OrganizationSpec(name, {"prompts": TERSE}) for name in Eval().organizations}
     plan = Evaluation(
-        "countdown-mini", organizations, n=3, sampling=Sampling(64, seed=0), limits=Limits(2, agent_tokens=64)
+        TASK,
+        organizations,
+        n=3,
+        engine=EngineSpec("toy"),
+        sampling=Sampling(64, seed=0),
+        limits=Limits(2, agent_tokens=64),
     )
     given = orgthink.engines.opening.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
     asyncio.run(evaluate(resolve(plan), given, RunFolder.create(path, "eval", plan)))
@@ -89,7 +111,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(finished: Path, pocket: Callable[[Rule], RuleEngine]) -> Path:
+def run(finished: Path, toy: Callable[[Rule], RuleEngine]) -> Path:
     """A finished run folder, the same that `main(SMALL)` makes."""
     return Path(shutil.copytree(finished, "run"))
 
@@ -101,8 +123,8 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureFixture[str]):
-    engine = pocket(countdown)
+def test_eval_prints_a_table_with_its_conditions(toy, capsys: pytest.CaptureFixture[str]):
+    engine = toy(countdown)
     assert main([*SMALL, "--organizations", "sequential", "asyncthink", "--out", "run", "--seed", "4"]) == 0
     assert engine.closed
     out, err = capsys.readouterr()
@@ -111,9 +133,9 @@ def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureF
     assert [row.split()[:2] for row in rows] == [["sequential", "3"], ["asyncthink", "3"]]
     assert all("[" in row for row in rows)
     for words in (
-        "3 test problems of countdown-mini",
+        f"3 test problems of {TASK}",
         "seed 4",
-        "model pocket",
+        "model toy",
         "temperature 1",
         "64 tokens an agent",
         "capacity 2",
@@ -137,7 +159,7 @@ def test_eval_prints_a_table_with_its_conditions(pocket, capsys: pytest.CaptureF
             assert {"mean", "low", "high"} <= row[name].keys()
 
 
-def test_settings_go_to_the_organizations_by_label(pocket):
+def test_settings_go_to_the_organizations_by_label(toy):
     organizations = ["sequential", "asyncthink", "kind=asyncthink"]
     settings = ["overflow=queue", "kind.tolerant=true", 'sequential.dialect={"join": "<WAIT{}>"}']
     argv = [*SMALL, "--organizations", *organizations, "--set", *settings, "--out", "run"]
@@ -148,10 +170,10 @@ def test_settings_go_to_the_organizations_by_label(pocket):
     assert (plain.name, plain.overflow, plain.tolerant) == ("asyncthink", "queue", False)
     assert (kind.name, kind.overflow, kind.tolerant) == ("kind", "queue", True)
     assert (sequential.dialect.join, plain.dialect.join) == ("<WAIT{}>", DIALECT.join)
-    assert {plain.prompts, kind.prompts, sequential.prompts} == {"pocket"}
+    assert {plain.prompts, kind.prompts, sequential.prompts} == {TERSE}
 
 
-def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_roles_have_models_of_their_own(toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "small").mkdir()
     opened: dict[str, RuleEngine] = {}
 
@@ -160,10 +182,10 @@ def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pyt
         return opened.setdefault(spec.model, RuleEngine(countdown, model=Path(spec.model).name))
 
     monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
-    roles = ["--roles", "worker=small", "organizer=pocket"]
+    roles = ["--roles", "worker=small", "organizer=toy"]
     assert main([*SMALL, "--organizations", "asyncthink", *roles, "--out", "run"]) == 0
     models = {(t.role, t.model) for e in RunFolder.open(Path("run")).episodes() for t in e.traces}
-    assert models == {("organizer", "pocket"), ("worker", "small")}
+    assert models == {("organizer", "toy"), ("worker", "small")}
     assert len(opened) == 2 and all(engine.closed for engine in opened.values())
     opened.clear()
     assert main(["run", *roles]) == 0
@@ -180,7 +202,7 @@ def test_roles_have_models_of_their_own(pocket, tmp_path: Path, monkeypatch: pyt
         ("worker=coder@https://me:secret@there/v1", "coder", "https://me:secret@there/v1"),
     ],
 )
-def test_a_role_may_have_a_server_of_its_own(pocket, given: str, model: str, url: str):
+def test_a_role_may_have_a_server_of_its_own(toy, given: str, model: str, url: str):
     plan = Eval(url="http://here/v1", model="big", roles=(given,), organizations=("asyncthink",)).plan()
     assert (plan.engine, plan.roles["worker"].engine) == (EngineSpec("big", "http://here/v1"), EngineSpec(model, url))
     label, spec = f"again={given.partition('=')[2]}", EngineSpec(model, url)
@@ -204,36 +226,36 @@ def manage(text: str) -> str:
     ],
 )  # fmt: skip
 def test_a_pool_in_which_the_calls_of_a_round_wait_for_each_other_gets_a_warning(
-    pocket, capsys: pytest.CaptureFixture[str], argv: list[str], lines: list[str]
+    toy, capsys: pytest.CaptureFixture[str], argv: list[str], lines: list[str]
 ):
-    pocket(manage)
+    toy(manage)
     assert main(["eval", "--n", "1", *argv, "--out", "run"]) == 0
     told = [line for line in capsys.readouterr().err.splitlines() if "--capacity" in line]
     assert len(told) == bool(lines) and all(line in told[0] for line in lines)
 
 
-def test_run_warns_of_a_small_pool_too(pocket, capsys: pytest.CaptureFixture[str]):
-    pocket(manage)
+def test_run_warns_of_a_small_pool_too(toy, capsys: pytest.CaptureFixture[str]):
+    toy(manage)
     assert main(["run", "--organization", "paramanager"]) == 0
     assert "a round may call 4 agents" in complaint(capsys)
     assert main(["run", "--organization", "paramanager", "--capacity", "5"]) == 0
     assert not capsys.readouterr().err
 
 
-def test_eval_says_how_many_episodes_went_on_without_an_agent(pocket, capsys: pytest.CaptureFixture[str]):
+def test_eval_says_how_many_episodes_went_on_without_an_agent(toy, capsys: pytest.CaptureFixture[str]):
     def rule(text: str) -> str:
         if not text.startswith("organizer"):
             raise EngineError("context length exceeded")
         return countdown(text)
 
-    pocket(rule)
+    toy(rule)
     assert main([*SMALL, "--organizations", "asyncthink", "--out", "run"]) == 0
     said = "3 of 3 episodes went on without an agent whose engine failed (context length exceeded)"
     assert said in capsys.readouterr().err
 
 
 def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the_others(
-    pocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "small").mkdir()
 
@@ -252,12 +274,12 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
     }
     assert plan.roles["corrector"].engine == plan.engine
     traces = [trace for episode in RunFolder.open(Path("run")).episodes() for trace in episode.traces if trace.model]
-    assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "pocket", 64), ("verifier", "small", 90)}
+    assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "toy", 64), ("verifier", "small", 90)}
 
 
-def test_the_solver_alone_stands_beside_the_system(pocket, capsys: pytest.CaptureFixture[str]):
+def test_the_solver_alone_stands_beside_the_system(toy, capsys: pytest.CaptureFixture[str]):
     """Here nobody passes a solution on: whoever is asked, verifier included, solves the problem."""
-    argv = [*SMALL, "--task", "countdown-mini-single", "--set", "rounds=1"]
+    argv = [*SMALL, "--task", TASK_OF_ONE, "--set", "rounds=1"]
     assert main([*argv, "--organizations", "sequential", "verifier_corrector", "--out", "both"]) == 0
     header, sequential, corrected = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()[:3])
     place = header.index("solver %")
@@ -268,38 +290,38 @@ def test_the_solver_alone_stands_beside_the_system(pocket, capsys: pytest.Captur
     assert "solver %" not in capsys.readouterr().out
 
 
-def test_a_role_with_a_budget_of_its_own_needs_no_other_model(pocket):
+def test_a_role_with_a_budget_of_its_own_needs_no_other_model(toy):
     argv = ["--organization", "sequential", "--max-tokens", "2"]
-    engine = pocket(lambda text: " a b c <ANSWER> 7 </ANSWER>")
+    engine = toy(lambda text: " a b c <ANSWER> 7 </ANSWER>")
     assert main(["run", *argv]) == 0 and engine.requests == 1
     assert main(["run", *argv, "--sampling", "thinker.max_tokens=6"]) == 0 and engine.requests == 2
 
 
-def test_a_complete_run_resumes_to_the_same_table(run: Path, pocket, capsys: pytest.CaptureFixture[str]):
+def test_a_complete_run_resumes_to_the_same_table(run: Path, toy, capsys: pytest.CaptureFixture[str]):
     before = (run / "episodes.jsonl").read_bytes()
-    engine = pocket(failing)
+    engine = toy(failing)
     capsys.readouterr()
     assert main(["eval", "--resume", str(run)]) == 0
     assert not engine.closed, "there was nothing to open an engine for"
     table = capsys.readouterr().out
-    pocket(countdown)
+    toy(countdown)
     assert main([*SMALL, "--out", "again"]) == 0
     assert _untimed(capsys.readouterr().out) == _untimed(table)
     assert (run / "episodes.jsonl").read_bytes() == before
 
 
-def test_a_run_with_failures_says_so_and_how_to_go_on(pocket, capsys: pytest.CaptureFixture[str]):
-    pocket(failing)
+def test_a_run_with_failures_says_so_and_how_to_go_on(toy, capsys: pytest.CaptureFixture[str]):
+    toy(failing)
     assert main([*SMALL, "--out", "run"]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert "9 of 9 episodes failed (the server is gone)" in last
     assert "orgthink eval --resume run" in last
-    pocket(countdown)
+    toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
 
 
-def test_ctrl_c_once_finishes_what_is_under_way(pocket, capsys: pytest.CaptureFixture[str]):
-    engine = pocket(_at_request(3, countdown))
+def test_ctrl_c_once_finishes_what_is_under_way(toy, capsys: pytest.CaptureFixture[str]):
+    engine = toy(_at_request(3, countdown))
     options = ["--organizations", "sequential", "--n", "30", "--concurrency", "5"]
     assert main(["eval", *options, "--out", "run"]) == 130
     stop, last = _ends(capsys)
@@ -308,26 +330,26 @@ def test_ctrl_c_once_finishes_what_is_under_way(pocket, capsys: pytest.CaptureFi
     done = list(RunFolder.open(Path("run")).episodes())
     assert 3 <= engine.requests == len(done) < 30
     assert json.loads(Path("run/summary.json").read_text())["sequential"]["n"] == len(done)
-    pocket(countdown)
+    toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
     assert len(list(RunFolder.open(Path("run")).episodes())) == 30
 
 
-def test_ctrl_c_twice_stops_now(pocket, capsys: pytest.CaptureFixture[str]):
+def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):
     def endless(text: str) -> str:
         signal.raise_signal(signal.SIGINT)
         return " word" * 20_000
 
-    engine = pocket(endless)
+    engine = toy(endless)
     assert main(["eval", "--max-tokens", "20000", "--n", "30", "--concurrency", "2", "--out", "run"]) == 130
     assert engine.live == 0
     assert engine.closed
     assert "stopped after 0 of 90 episodes" in _ends(capsys)[1]
-    pocket(countdown)
+    toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
 
 
-def test_run_tells_the_story_of_forks_and_joins(pocket, capsys: pytest.CaptureFixture[str]):
+def test_run_tells_the_story_of_forks_and_joins(toy, capsys: pytest.CaptureFixture[str]):
     assert main(["run", "--seed", "2"]) == 0
     out = capsys.readouterr().out
     story = [line.split(maxsplit=2)[1:] for line in out.splitlines() if "organizer" in line]
@@ -342,21 +364,21 @@ def test_run_tells_the_story_of_forks_and_joins(pocket, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("organization", ["sequential", "parallel", "asyncthink", "verifier_corrector"])
-def test_run_takes_a_problem_in_the_users_words(pocket, capsys: pytest.CaptureFixture[str], organization: str):
+def test_run_takes_a_problem_in_the_users_words(toy, capsys: pytest.CaptureFixture[str], organization: str):
     assert main(["run", "countdown 3 4 5 = 12", "--organization", organization]) == 0
     out = capsys.readouterr().out
     assert "answer:\n3 + 4 + 5" in out
     assert " right, " not in out
 
 
-def test_run_reports_a_failed_engine(pocket, capsys: pytest.CaptureFixture[str]):
-    pocket(failing)
+def test_run_reports_a_failed_engine(toy, capsys: pytest.CaptureFixture[str]):
+    toy(failing)
     assert main(["run"]) == 1
     assert complaint(capsys) == "orgthink: the server is gone"
 
 
 def test_organizations_may_have_models_of_their_own(
-    pocket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     async def open_engine(spec: EngineSpec) -> RuleEngine:
         engine = RuleEngine(countdown)
@@ -365,11 +387,11 @@ def test_organizations_may_have_models_of_their_own(
 
     monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     two = ["--organizations", "before=asyncthink", "after=asyncthink"]
-    assert main(["eval", "--n", "2", *two, "--models", "after=pocket-async", "--out", "run"]) == 0
-    assert "after's model pocket-async" in capsys.readouterr().out
+    assert main(["eval", "--n", "2", *two, "--models", "after=toy-async", "--out", "run"]) == 0
+    assert "after's model toy-async" in capsys.readouterr().out
     models = {episode.organization: episode.root.model for episode in RunFolder.open(Path("run")).episodes()}
-    assert models == {"before": "pocket", "after": "pocket-async"}
-    assert main(["eval", *two, "--models", "afer=pocket-async", "--out", "other"]) == 2
+    assert models == {"before": "toy", "after": "toy-async"}
+    assert main(["eval", *two, "--models", "afer=toy-async", "--out", "other"]) == 2
     assert "did you mean after?" in complaint(capsys)
 
 
@@ -378,57 +400,57 @@ def backed(plan: Evaluation) -> dict[str, tuple[str | None, int]]:
     return {role: (spec.engine.model, spec.sampling.max_tokens) for role, spec in plan.roles.items()}
 
 
-def test_a_model_is_used_as_it_was_made_for(pocket):
+def test_a_model_is_used_as_it_was_made_for(toy):
     model = str(made_for(Path("manager"), MANAGER))
     plan = Eval(
         model=model, organizations=("paramanager", "sequential", "few=paramanager"), set=("few.rounds=1",)
     ).plan()
     whole, alone, few = (how.named(label) for label, how in plan.organizations.items())
     assert (whole.prompts, dict(whole.pool), whole.rounds, whole.calls) == (
-        "pocket", {"mars": "arithmetic", "tools": "code"}, 3, 2
+        TERSE, {"mars": "arithmetic", "tools": "code"}, 3, 2
     )  # fmt: skip
-    assert (few.rounds, few.calls, alone.prompts) == (1, 2, "pocket")
-    assert backed(plan) == {"mars": ("pocket-mars", 100), "tools": ("pocket-tools", 90)}
+    assert (few.rounds, few.calls, alone.prompts) == (1, 2, TERSE)
+    assert backed(plan) == {"mars": ("toy-mars", 100), "tools": ("toy-tools", 90)}
     assert backed(Eval(model=model, organizations=("sequential",)).plan()) == {}, "nobody here has such a role"
-    assert backed(Eval(model=model, organizations=("asyncthink",)).plan()) == {"worker": ("pocket-async", 80)}
+    assert backed(Eval(model=model, organizations=("asyncthink",)).plan()) == {"worker": ("toy-async", 80)}
 
 
-def test_options_win_over_what_a_model_was_made_for(pocket):
+def test_options_win_over_what_a_model_was_made_for(toy):
     model = str(made_for(Path("manager"), MANAGER))
     options = {
         "set": ('pool={"mars": "all"}', "rounds=7"),
-        "roles": ("mars=pocket-roles",),
+        "roles": ("mars=toy-roles",),
         "role_sampling": ("mars.max_tokens=5", "mars.temperature=0.5"),
     }
     plan = Eval(model=model, organizations=("paramanager",), prompts="paper", **options).plan()
     organization = plan.organizations["paramanager"].named("mine")
     assert (organization.prompts, dict(organization.pool), organization.rounds) == ("paper", {"mars": "all"}, 7)
-    assert backed(plan) == {"mars": ("pocket-roles", 5)} and plan.roles["mars"].sampling.temperature == 0.5
-    plan = Eval(model=model, organizations=("paramanager",), roles=("mars=pocket-roles",)).plan()
-    assert backed(plan)["mars"] == ("pocket-roles", 100), "only the model is another"
+    assert backed(plan) == {"mars": ("toy-roles", 5)} and plan.roles["mars"].sampling.temperature == 0.5
+    plan = Eval(model=model, organizations=("paramanager",), roles=("mars=toy-roles",)).plan()
+    assert backed(plan)["mars"] == ("toy-roles", 100), "only the model is another"
     plan = Eval(model=model, organizations=("paramanager",), role_sampling=("mars.max_tokens=5",)).plan()
-    assert backed(plan)["mars"] == ("pocket-mars", 5)
+    assert backed(plan)["mars"] == ("toy-mars", 5)
 
 
-def test_each_organization_is_set_as_its_own_model_was_made_for(pocket):
+def test_each_organization_is_set_as_its_own_model_was_made_for(toy):
     first, second = (str(made_for(Path(name), MANAGER)) for name in ("first", "second"))
     made_for(Path("second"), MANAGER | {"organizations": {"paramanager": {"pool": {"mars": "b"}, "rounds": 4}}})
     options = {
         "organizations": ("a=paramanager", "b=paramanager", "c=paramanager"),
-        "models": (f"b={second}", "c=pocket"),
+        "models": (f"b={second}", "c=toy"),
     }
     plan = Eval(model=first, **options).plan()
     assert [how.named(label).rounds for label, how in plan.organizations.items()] == [3, 4, 12]
-    assert backed(plan) == {"mars": ("pocket-mars", 100), "tools": ("pocket-tools", 90)}
-    made_for(Path("second"), MANAGER | {"roles": {"mars": {"model": "pocket-roles", "max_tokens": 100}}})
+    assert backed(plan) == {"mars": ("toy-mars", 100), "tools": ("toy-tools", 90)}
+    made_for(Path("second"), MANAGER | {"roles": {"mars": {"model": "toy-roles", "max_tokens": 100}}})
     with pytest.raises(UserError, match="different models of mars: say --roles mars=MODEL"):
         Eval(model=first, **options).plan()
-    assert backed(Eval(model=first, roles=("mars=pocket-async",), **options).plan())["mars"] == ("pocket-async", 100)
+    assert backed(Eval(model=first, roles=("mars=toy-async",), **options).plan())["mars"] == ("toy-async", 100)
 
 
-def test_a_run_folder_remembers_what_a_model_was_made_for(pocket, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_folder_remembers_what_a_model_was_made_for(toy, monkeypatch: pytest.MonkeyPatch):
     model = made_for(Path("manager"), MANAGER)
-    pocket(failing)
+    toy(failing)
     argv = ["eval", "--model", str(model), "--n", "1", "--organizations", "paramanager", "--out", "run"]
     assert main(argv) == 1
     (model / "orgthink.json").unlink()
@@ -440,7 +462,7 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(pocket, monkeypatch: p
 
     monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     assert main(["eval", "--resume", "run"]) == 0
-    assert opened == [str(model.resolve()), "pocket-mars", "pocket-tools"]
+    assert opened == [str(model.resolve()), "toy-mars", "toy-tools"]
     plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
     assert plan.organizations["paramanager"].named("mine").rounds == 3
 
@@ -451,78 +473,38 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(pocket, monkeypatch: p
         ("{", "orgthink.json cannot be read: "),
         ("[" * 100_000, "orgthink.json cannot be read: "),
         ("[]", "orgthink.json holds no JSON object"),
-        ({"prompts": "poket"}, "unknown prompt style 'poket': did you mean pocket?"),
+        ({"prompts": "papr"}, "unknown prompt style 'papr': did you mean paper?"),
         ({"prompts": 5}, "prompts: "),
         ({"organizations": {"paramanger": {}}}, "unknown organization 'paramanger': did you mean paramanager?"),
         ({"organizations": {"paramanager": {"ruonds": 3}}}, "unknown setting of paramanager 'ruonds'"),
         ({"organizations": {"paramanager": {"rounds": "many"}}}, "settings of paramanager: rounds: "),
         ({"organizations": {"paramanager": {"rounds": 0}}}, "rounds is 0"),
         ({"organizations": []}, "organizations: "),
-        ({"roles": {"worker": "pocket"}}, "roles.worker: "),
-        ({"roles": {"worker": {"model": "pocket"}}}, "roles.worker.max_tokens: "),
-        ({"roles": {"worker": {"model": "poket", "max_tokens": 5}}}, "unknown model 'poket': did you mean pocket?"),
-        ({"roles": {"worker": {"model": "pocket", "max_tokens": 0}}}, "the budget is 0 tokens"),
+        ({"roles": {"worker": "toy"}}, "roles.worker: "),
+        ({"roles": {"worker": {"model": "toy"}}}, "roles.worker.max_tokens: "),
+        ({"roles": {"worker": {"model": "tooy", "max_tokens": 5}}}, "unknown model 'tooy': did you mean toy?"),
+        ({"roles": {"worker": {"model": "toy", "max_tokens": 0}}}, "the budget is 0 tokens"),
     ],
 )  # fmt: skip
 def test_a_broken_orgthink_json_gets_one_clear_line(
-    said: object, complains: str, pocket, capsys: pytest.CaptureFixture[str]
+    said: object, complains: str, toy, capsys: pytest.CaptureFixture[str]
 ):
     model = str(made_for(Path("mine"), said))
     for argv in (["run"], ["eval", "--organizations", "asyncthink", "--out", "run"]):
         assert main([*argv, "--model", model]) == 2
-        assert complains in (line := complaint(capsys)) and ("mine" in line or "poket" in line or "budget" in line)
+        assert complains in (line := complaint(capsys)) and ("mine" in line or "tooy" in line or "budget" in line)
     assert not Path("run").exists()
 
 
-def test_a_run_without_a_name_is_called_after_its_task(pocket):
-    pocket(lambda text: " nothing")
+def test_a_run_without_a_name_is_called_after_its_task(toy):
+    toy(lambda text: " nothing")
     for task, name in (
-        ("countdown-mini@0/2", "countdown-mini@0-2"),
-        ("sudoku+countdown-mini", "sudoku+countdown-mini"),
+        ("sudoku@0/2", "sudoku@0-2"),
+        (f"sudoku+math:{ROWS}", "sudoku+math"),
     ):
         assert main([*SMALL, "--n", "1", "--task", task, "--organizations", "sequential"]) == 0
         (folder,) = Path("runs").glob(f"{name}-*")
         assert (folder / "summary.json").exists()
-
-
-def test_demo_leaves_summary_and_page_and_may_run_again(pocket, capsys: pytest.CaptureFixture[str]):
-    pocket(lambda text: countdown(text) if "countdown" in text else " so <ANSWER> 7 </ANSWER>")
-    for _ in range(2):
-        assert main(["demo", "--n", "2"]) == 0
-    told = list(json.loads(Path("runs/demo/summary.json").read_text()))
-    assert told == ["sequential", "parallel", "untrained", "asyncthink"]
-    assert "<html" in Path("runs/demo/view.html").read_text()
-    assert "all correct" in capsys.readouterr().out
-    plan = RunFolder.open(Path("runs/demo")).settings("eval", Evaluation)
-    assert plan.sampling.temperature == 1, "parallel needs traces that differ"
-    models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
-    learned = dict.fromkeys(("sequential", "parallel"), "pocket-sequential")
-    assert models == {**learned, "untrained": "pocket", "asyncthink": "pocket-async"}
-    others = {"marsrl": ["untrained", "marsrl"], "paramanager": ["tool-use", "untrained", "paramanager"]}
-    for paper, labels in others.items():
-        assert list(json.loads(Path(f"runs/demo-{paper}/summary.json").read_text())) == labels
-        assert "<html" in Path(f"runs/demo-{paper}/view.html").read_text()
-    plan = RunFolder.open(Path("runs/demo-paramanager")).settings("eval", Evaluation)
-    models = {label: (spec.engine or plan.engine).model for label, spec in plan.organizations.items()}
-    assert models == {"tool-use": "pocket-tools", "untrained": "pocket-manager-sft", "paramanager": "pocket-manager"}
-
-
-def test_a_demo_without_a_sandbox_says_how_to_get_one_and_leaves_its_table_out(
-    pocket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    pocket(lambda text: countdown(text) if "countdown" in text else " so <ANSWER> 7 </ANSWER>")
-    monkeypatch.setenv("PATH", "")
-    room.check.cache_clear()
-    assert main(["demo", "--n", "1"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert "no table of ParaManager" in last and "apt-get install bubblewrap" in last
-    assert Path("runs/demo-marsrl").exists() and not Path("runs/demo-paramanager").exists()
-
-
-def test_a_demo_that_is_stopped_goes_no_further(pocket):
-    pocket(failing)
-    assert main(["demo", "--n", "1"]) == 1
-    assert Path("runs/demo").exists() and not Path("runs/demo-marsrl").exists()
 
 
 def test_view_has_the_episodes_in_the_order_of_the_plan(run: Path):
@@ -539,7 +521,7 @@ def test_view_writes_a_page_and_a_perfetto_trace(run: Path, capsys: pytest.Captu
     assert main(["view", str(run), "--out", "page.html", "--perfetto", "trace.json"]) == 0
     page = Path("page.html").read_text()
     assert page.lstrip().startswith("<!")
-    assert "3 test problems of countdown-mini" in page
+    assert f"3 test problems of {TASK}" in page
     assert "64 tokens an agent" in page
     assert json.loads(Path("trace.json").read_text())["traceEvents"]
 
@@ -591,9 +573,9 @@ def _whole(run: Path) -> None:
     [
         ("eval --organizations sequential asynkthink", "unknown organization 'asynkthink': did you mean asyncthink?"),
         ("run --organization sequentail", "did you mean sequential?"),
-        ("eval --task countdwn-mini", "unknown task 'countdwn-mini': did you mean countdown-mini?"),
+        ("eval --task countdwn", "unknown task 'countdwn': did you mean countdown?"),
         ("run --task chess", "unknown task 'chess'"),
-        ("eval --model poket", "unknown model 'poket': did you mean pocket?"),
+        ("eval --model tooy", "unknown model 'tooy': did you mean toy?"),
         ("run --model vllm:nowhere", "unknown model 'nowhere'"),
         ("eval --capacity 0", "capacity is 0"),
         ("run --capacity -3", "capacity is -3"),
@@ -618,11 +600,11 @@ def _whole(run: Path) -> None:
         ("eval --set tolerant", "--set tolerant: write [LABEL.]SETTING=VALUE"),
         ("run --organization sequential --set tolerant=true", "unknown setting 'tolerant'"),
         ("eval --roles worker", "--roles worker: write ROLE=MODEL"),
-        ("run --roles worker=poket", "unknown model 'poket': did you mean pocket?"),
+        ("run --roles worker=tooy", "unknown model 'tooy': did you mean toy?"),
         ("eval --roles worker=", "--roles worker=: write ROLE=MODEL"),
         ("run --roles organizer=no/folder", "unknown model 'no/folder'"),
-        ("eval --roles judge=pocket", "has a role 'judge': their roles are thinker, organizer, worker"),
-        ("run --roles verifier=pocket", "has a role 'verifier': their roles are organizer, worker"),
+        ("eval --roles judge=toy", "has a role 'judge': their roles are thinker, organizer, worker"),
+        ("run --roles verifier=toy", "has a role 'verifier': their roles are organizer, worker"),
         ("run --sampling wroker.max_tokens=5", "has a role 'wroker': their roles are organizer, worker"),
         ("eval --sampling worker.max_tokens", "--sampling worker.max_tokens: write ROLE.SETTING=VALUE"),
         ("eval --sampling max_tokens=5", "--sampling max_tokens=5: write ROLE.SETTING=VALUE"),
@@ -633,20 +615,20 @@ def _whole(run: Path) -> None:
         ("run --sampling worker.max_tokens=0", "the budget is 0 tokens"),
         ("run --sampling worker.top_p=0", "top_p is 0.0"),
         ("eval --sampling worker.top_p=1.5", "top_p is 1.5"),
-        ("eval --roles worker=pocket worker=pocket-async", "worker=pocket-async: worker has the model pocket already"),
+        ("eval --roles worker=toy worker=toy-async", "worker=toy-async: worker has the model toy already"),
         ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
-        ("run --organization huang-yang", "prompt style pocket has no template 'improve'"),
+        ("run --organization huang-yang", "has no template 'improve'"),
         ("run --organization verifier_corrector --set passes=0", "passes is 0"),
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
-        ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
+        ("eval --prompts papr", "unknown prompt style 'papr': did you mean paper?"),
         ("eval --organizations parallel parallel", "parallel is named twice"),
         (
-            "eval --organizations sequential --models sequential=pocket sequential=pocket-async",
+            "eval --organizations sequential --models sequential=toy sequential=toy-async",
             "--models names sequential twice",
         ),
         ("eval --organizations", "no organization"),
         ("eval --resume run --n 4", "--resume takes everything else from the folder"),
-        ("run --tokenizer models/pocket", "--tokenizer goes with a server's --url"),
+        ("run --tokenizer models/toy", "--tokenizer goes with a server's --url"),
         ("eval --n many", "invalid literal for int() with base 10: 'many'"),
         ("evaluate", "Unrecognized options: evaluate"),
         ("measure nowhere.json", "nowhere.json: No such file"),
@@ -655,7 +637,7 @@ def _whole(run: Path) -> None:
         ("view models", "models is not a run folder"),
         ("view run --episode 7", "unknown episode"),
         ("view run --out nowhere/page.html", "No such file"),
-        ("train pockt", "unknown recipe 'pockt': did you mean pocket?"),
+        ("train marsrl-qwen", "unknown recipe 'marsrl-qwen': did you mean marsrl-qwen3?"),
         ("train --resume run", "run holds a run of kind eval, not train"),
     ],
 )  # fmt: skip
@@ -677,22 +659,23 @@ def test_a_dry_run_prints_what_a_run_would_remember_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    given = ["train", "marsrl-arithmetic-mini", "--set", "rollout.take=1"]
+    model = tiny_model(tmp_path / "model", "bytes")
+    given = ["train", RECIPE, "--model", str(model), "--set", "rollout.take=1"]
     assert main([*given, "--dry-run"]) == 0
     out, err = capsys.readouterr()
     said = json.loads(out)
-    assert not err and not list(tmp_path.iterdir())
-    assert said["bounds"]["outputs_of_a_problem"] == 8 * 5
+    assert not err and list(tmp_path.iterdir()) == [model]
+    assert said["bounds"]["outputs_of_a_problem"] == 4 * 5
     assert main([*given, "--dry-run", "--set", "pack_tokens=64", "steps=3", "--seed", "4"]) == 0
     job, settings = (found := json.loads(capsys.readouterr().out)["job"]), found["settings"]
     assert (job["pack_tokens"], settings["steps"], settings["seed"]) == (64, 3, 4)
 
     monkeypatch.setattr("orgthink.recipes.registry.go_on", lambda folder, report: folder.path)
     assert main(given) == 0
-    config = json.loads((tmp_path / "runs" / "marsrl-arithmetic-mini" / "config.json").read_text())
+    config = json.loads((tmp_path / "runs" / "small_recipes.py-MARSRL" / "config.json").read_text())
     assert config["settings"] == {"recipe": said["recipe"], "job": said["job"]}
     assert main([*given, "--dry-run"]) == 2, "a run is there"
-    assert "runs/marsrl-arithmetic-mini already holds a run" in capsys.readouterr().err
+    assert "runs/small_recipes.py-MARSRL already holds a run" in capsys.readouterr().err
 
 
 def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -712,7 +695,7 @@ def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytes
     [
         (_foreign, "config.json was written by another program"),
         (_unreadable, "config.json cannot be read"),
-        (_newer, "schema version 7: this orgthink reads version 1"),
+        (_newer, "schema version 7: this orgthink reads up to version 2"),
         (_corrupt, "episodes.jsonl, line 2: not an episode"),
         (_train, "run holds a run of kind train, not eval"),
         (shutil.rmtree, "no run folder at run"),
@@ -733,8 +716,8 @@ def test_a_bad_run_folder_gets_one_clear_line(
     assert ({path: path.read_bytes() for path in run.iterdir()} if run.exists() else {}) == before
 
 
-def test_a_folder_with_another_run_is_left_alone(run: Path, pocket, capsys: pytest.CaptureFixture[str]):
-    engine = pocket(countdown)
+def test_a_folder_with_another_run_is_left_alone(run: Path, toy, capsys: pytest.CaptureFixture[str]):
+    engine = toy(countdown)
     before = {path: path.read_bytes() for path in run.iterdir()}
     capsys.readouterr()
     assert main([*SMALL, "--out", "run"]) == 2
@@ -746,7 +729,17 @@ def test_a_folder_with_another_run_is_left_alone(run: Path, pocket, capsys: pyte
 
 
 def test_no_server_at_the_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    argv = ["eval", "--url", "http://127.0.0.1:9/v1", "--model", "m", "--out", str(tmp_path / "run")]
+    argv = [
+        "eval",
+        "--url",
+        "http://127.0.0.1:9/v1",
+        "--model",
+        "m",
+        "--task",
+        "sudoku",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(argv) == 2
     assert "no server at http://127.0.0.1:9/v1" in complaint(capsys)
     assert not (tmp_path / "run").exists()
@@ -756,21 +749,21 @@ def test_a_model_folder_without_tokenizer(tmp_path: Path, capsys: pytest.Capture
     pytest.importorskip("torch")
     (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
     (tmp_path / "model.safetensors").touch()
-    assert main(["eval", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert main(["eval", "--model", str(tmp_path), "--task", "sudoku", "--out", str(tmp_path / "run")]) == 2
     assert "has no tokenizer.json" in complaint(capsys)
     assert not (tmp_path / "run").exists()
 
 
-def test_which_engine_the_words_mean(pocket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = tmp_path / "models" / "pocket"
-    assert engine_spec() == engine_spec("pocket") == EngineSpec("pocket")
-    assert engine_spec("models/pocket") == EngineSpec(str(folder.resolve()))
-    assert engine_spec("vllm:models/pocket") == EngineSpec(f"vllm:{folder.resolve()}")
-    assert engine_spec("vllm:pocket").folder == folder
-    assert {engine_spec(name).prompts for name in ("pocket", "vllm:pocket", "models/pocket")} == {"pocket"}
-    served = engine_spec("pocket", "http://here/v1")
+def test_which_engine_the_words_mean(toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "models" / "toy"
+    assert engine_spec() == engine_spec("toy") == EngineSpec("toy")
+    assert engine_spec("models/toy") == EngineSpec(str(folder.resolve()))
+    assert engine_spec("vllm:models/toy") == EngineSpec(f"vllm:{folder.resolve()}")
+    assert engine_spec("vllm:toy").folder == folder
+    assert {engine_spec(name).prompts for name in ("toy", "vllm:toy", "models/toy")} == {TERSE}
+    served = engine_spec("toy", "http://here/v1")
     assert (served.url, served.folder, served.prompts) == ("http://here/v1", None, "paper")
-    assert engine_spec(None, "http://here/v1", "pocket").prompts == "pocket"
+    assert engine_spec(None, "http://here/v1", "toy").prompts == TERSE
     monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
     assert engine_spec("big-model") == EngineSpec("big-model", "http://there/v1")
     assert engine_spec().url is None
@@ -800,7 +793,7 @@ def child(slowness: float, room: int, *argv: str) -> subprocess.Popen[str]:
 
 
 def test_kill_9_in_the_middle_loses_nothing_and_does_nothing_twice(tmp_path: Path):
-    argv = ["--n", "12", "--model", str(tmp_path), "--prompts", "pocket", "--concurrency", "4"]
+    argv = ["--n", "12", "--model", str(tmp_path), "--task", TASK, "--prompts", TERSE, "--concurrency", "4"]
     file, whole = tmp_path / "run" / "episodes.jsonl", tmp_path / "whole"
     with child(0.01, 0, "eval", *argv, "--out", str(file.parent)) as process:
         while not file.exists() or file.read_bytes().count(b"\n") < 8:
@@ -822,7 +815,7 @@ def test_kill_9_in_the_middle_loses_nothing_and_does_nothing_twice(tmp_path: Pat
 
 def test_a_full_disk_gets_one_clear_line_and_the_run_goes_on_later(tmp_path: Path):
     run = tmp_path / "run"
-    argv = ["--n", "30", "--model", str(tmp_path), "--prompts", "pocket", "--concurrency", "4"]
+    argv = ["--n", "30", "--model", str(tmp_path), "--task", TASK, "--prompts", TERSE, "--concurrency", "4"]
     with child(0, 40_000, "eval", *argv, "--out", str(run)) as process:
         _, err = process.communicate()
     last = err.splitlines()[-1]

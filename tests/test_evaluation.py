@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orgthink_pocket.style import terse
 from rule_engine import RuleEngine, countdown, failing
+from small import TASK, TASK_OF_THREE
+from terse import TERSE
 
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
@@ -33,14 +34,14 @@ from orgthink.evaluation import evaluate as evaluate_resolved
 from orgthink.measure.summary import summarise
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
-from orgthink.tasks import TASKS
+from orgthink.tasks import task_named
 
 NAMES = ("sequential", "parallel", "asyncthink")
 
 
 def plan(**changes: object) -> Evaluation:
-    organizations = {name: OrganizationSpec(name, {"prompts": "pocket"}) for name in NAMES}
-    made = Evaluation("countdown-mini", organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
+    organizations = {name: OrganizationSpec(name, {"prompts": TERSE}) for name in NAMES}
+    made = Evaluation(TASK, organizations, n=4, sampling=Sampling(100), limits=Limits(2, agent_tokens=100))
     return replace(made, **changes)
 
 
@@ -78,7 +79,7 @@ async def test_every_job_becomes_one_graded_episode(tmp_path: Path):
     assert len({e.id for e in episodes}) == 4 * 3 * 2
     assert sorted(e.id for e in folder.episodes()) == sorted(e.id for e in episodes)
     for e in episodes:
-        assert e.grade == TASKS["countdown-mini"].grade(e.problem, e.answer or "")
+        assert e.grade == task_named(TASK).grade(e.problem, e.answer or "")
     assert any(len(e.traces) == 2 and e.root.joins for e in episodes if e.organization == "asyncthink")
     assert json.loads((folder.path / "summary.json").read_text()) == json.loads(json.dumps(summarise(episodes)))
     metrics = [json.loads(line) for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
@@ -154,7 +155,7 @@ async def test_an_engine_error_in_a_worker_is_a_result_and_is_not_done_again(tmp
 
 
 def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure():
-    problem = distinct("countdown-mini", "test", 0, 1)[0]
+    problem = distinct(TASK, "test", 0, 1)[0]
 
     def attempted(said: int, *, code: bool = False, **changes: object) -> Episode:
         """A root that joined a failed agent after two tokens, and said so many in all."""
@@ -175,10 +176,10 @@ def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure(
 
 
 async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
-    what, bad = only("sequential", n=6), {terse(p) for p in distinct("countdown-mini", "test", 0, 6)[2:4]}
+    what, bad = only("sequential", n=6), {p.text for p in distinct(TASK, "test", 0, 6)[2:4]}
 
     def rule(text: str) -> str:
-        return failing(text) if any(terse in text for terse in bad) else countdown(text)
+        return failing(text) if any(question in text for question in bad) else countdown(text)
 
     folder = new(tmp_path, what)
     first = await evaluate(what, RuleEngine(rule), folder)
@@ -222,8 +223,7 @@ async def test_two_settings_of_one_organization_fit_one_run(tmp_path: Path):
     labels = {"strict": {"tolerant": False}, "kind": {"tolerant": True}}
     what = plan(
         organizations={
-            label: OrganizationSpec("asyncthink", {"prompts": "pocket", **settings})
-            for label, settings in labels.items()
+            label: OrganizationSpec("asyncthink", {"prompts": TERSE, **settings}) for label, settings in labels.items()
         }
     )
     engine = RuleEngine(lambda text: countdown(text) if "not done" in text else " <JOIN-3>")
@@ -354,24 +354,16 @@ def test_a_plan_survives_its_config(tmp_path: Path):
 
 
 def test_problems_are_different_and_always_the_same():
-    problems = distinct("countdown-mini", "test", 3, 200)
+    problems = distinct(TASK, "test", 3, 200)
     assert len({p.id for p in problems}) == 200
     distinct.cache_clear()
-    assert distinct("countdown-mini", "test", 3, 200) == problems
-    assert distinct("countdown-mini", "test", 3, 50) == problems[:50]
+    assert distinct(TASK, "test", 3, 200) == problems
+    assert distinct(TASK, "test", 3, 50) == problems[:50]
 
 
-def test_a_task_with_too_few_problems_says_so(monkeypatch: pytest.MonkeyPatch):
-    class Three:
-        name = "three"
-
-        def problems(self, split: str, seed: int):
-            while True:
-                yield from distinct("countdown-mini", "test", 0, 3)
-
-    monkeypatch.setitem(TASKS, "three", Three())
+def test_a_task_with_too_few_problems_says_so():
     with pytest.raises(UserError, match="only 3 different"):
-        distinct("three", "test", 0, 4)
+        distinct(TASK_OF_THREE, "test", 0, 4)
 
 
 def _after(times: int, then: Callable[[], object]) -> Callable[[], None]:

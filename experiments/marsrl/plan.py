@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from orgthink_pocket.style import VERDICTS
+
 from experiments.marsrl.runs import BASE, MARSRL, PARTS, SOLVERS, STRATEGIES, TASKS, again
 from experiments.marsrl.tables import Attempt, attempt_of
 from experiments.shared import laboratory
@@ -12,7 +14,6 @@ from experiments.shared.runs import finished
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
-from orgthink.grammar.verdict import FORMS
 from orgthink.runtime.budget import Limits
 
 BUDGETS = {"arithmetic-mini": 128, "countdown-mini-single": 256}
@@ -79,7 +80,7 @@ class Laboratory(laboratory.Laboratory[Design]):
         names = [name for name in (setting.model, setting.solver) if name is not None]
         name = "-".join((*map(self.model, names), setting.task, *(["avg"] if setting.averaged else [])))
         episodes = await self.evaluated(name, setting.plan(self.spec, self.design))
-        return [attempt_of(episode, FORMS[STYLE]) for episode in episodes]
+        return [attempt_of(episode, VERDICTS) for episode in episodes]
 
     def needed(self) -> list[Setting]:
         """What all tables are made of, each setting once, whether or not it is trained yet: a list that does not change

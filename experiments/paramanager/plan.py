@@ -29,7 +29,7 @@ TOKENS = {"paramanager": 128, "sequential": 512, "tool-use": 256, "majority-vote
 """Of a reply, by organization."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sequential": {},
-    "tool-use": {"rounds": 5, "response_tokens": 32},
+    "tool-use": {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}},
     "majority-vote": {"samples": 8},
     "self-refine": {"rounds": 4},
 }
@@ -85,7 +85,7 @@ class Setting:
         """The organization as it is set."""
         if self.organization != "paramanager":
             return OrganizationSpec(self.organization, {"prompts": "pocket", **SETTINGS[self.organization]})
-        from orgthink.recipes.registry import managed  # after the threads are set: it imports torch
+        from orgthink_pocket.recipes import managed  # after the threads are set: it imports torch
 
         spec = managed(calls=self.calls, pool=runs.POOLS[self.pool])
         return replace(spec, settings=spec.settings | {"faults": {"rate": self.faults}})

@@ -18,7 +18,7 @@ from orgthink.errors import UserError
 from orgthink.store import RunFolder
 
 if TYPE_CHECKING:
-    from orgthink.recipes.registry import KnownJob
+    from orgthink.recipes.jobs import Job
 
 SEED = "-seed"
 """Between the name of a recipe and the seed of a training."""
@@ -151,7 +151,7 @@ def _checkpoint(step: int) -> Path:
     return Path("checkpoints", f"step-{step:06d}")
 
 
-def _job(run: Path) -> KnownJob:
+def _job(run: Path) -> Job:
     """What is trained in a run folder."""
     from orgthink.recipes.registry import training_of  # after the threads are set: it imports torch
 

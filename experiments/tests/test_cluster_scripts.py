@@ -1,4 +1,4 @@
-"""`recipes/*/cluster.sh`: every command that they start is one that there is, and by our estimates it fits."""
+"""`experiments/*/cluster.sh`: every command that they start is one that there is, and by our estimates it fits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from orgthink.cli import _verb
 from orgthink.cli.train import Train
-from orgthink.recipes.jobs import Policy, Reinforced
-from orgthink.recipes.registry import RECIPES, KnownJob, adjusted
+from orgthink.recipes.jobs import Job, Policy, Reinforced
+from orgthink.recipes.registry import RECIPES, adjusted
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.sweep import plans
@@ -79,7 +79,7 @@ def ran(script: Script, place: Path, *arguments: str) -> subprocess.CompletedPro
         name: value for name, value in os.environ.items() if not name.startswith(("RAY", "CUDA", "RETRIEVER"))
     }
     environment |= {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "CALLS": str(place / "calls")}
-    command = ["bash", str(ROOT / "recipes" / script.recipe / "cluster.sh"), *arguments]
+    command = ["bash", str(ROOT / "experiments" / script.recipe / "cluster.sh"), *arguments]
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -97,7 +97,7 @@ def trainings(script: Script, place: Path) -> list[Train]:
     return [training for training in found if isinstance(training, Train)]
 
 
-def job_of(training: Train, place: Path) -> KnownJob:
+def job_of(training: Train, place: Path) -> Job:
     assert training.model is not None
     return adjusted(RECIPES[training.recipe], {"model": str(place / training.model)}, training.set)
 
@@ -185,7 +185,7 @@ def test_the_pool_is_served_where_the_recipe_asks_for_it(tmp_path: Path):
 def test_the_pool_is_waited_for_unless_it_fails(servers: str, code: int, said: str, tmp_path: Path):
     stubs = "curl() { [ -e asked ] || { touch asked; return 1; }; }; orgthink() { echo trains; }"
     command = f'vllm() {{ {servers}; }}; {stubs}; export -f vllm curl orgthink; exec bash "$@"'
-    script = str(ROOT / "recipes" / "paramanager" / "cluster.sh")
+    script = str(ROOT / "experiments" / "paramanager" / "cluster.sh")
     end = subprocess.run(
         ["bash", "-c", command, "-", script, "base", "math:rows.jsonl"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,

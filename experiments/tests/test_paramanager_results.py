@@ -138,7 +138,9 @@ def test_a_step_without_a_number_has_none():
 
 
 def test_what_is_evaluated_is_what_was_trained():
-    from orgthink.recipes.registry import POOL, RECIPES
+    from orgthink_pocket.tool_model import POOL
+
+    from orgthink.recipes.registry import RECIPES
 
     assert POOL == runs.SEEN
     for setting in plan.MANAGERS.values():
@@ -227,6 +229,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
             "brief=true",
             "echo=true",
             "response_tokens=32",
+            'suite={"corpus":"ledger"}',
             'faults={"rate":0.12}',
         ),
         n=192,

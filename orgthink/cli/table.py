@@ -14,9 +14,9 @@ from orgthink.store import RunFolder
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
     """To standard output, as wide as the terminal; 120 columns where there is none."""
     header, rows = cells(summary)
-    told = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
+    settings = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
     unit = "; cost in units" if "cost" in header else ""
-    caption = f"{told}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
+    caption = f"{settings}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
     width = shutil.get_terminal_size((120, 24)).columns
     for line in (*lay_out(header, rows, width), "", *textwrap.wrap(caption, width, break_on_hyphens=False)):
         print(line)
@@ -47,11 +47,11 @@ def _turned(columns: Sequence[Sequence[str]]) -> list[str]:
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Columns two spaces apart: the first is flush left, the others flush right. A rule stands below the first line."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = [
+    text = [
         "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]).rstrip()
         for line in lines
     ]
-    return [shown[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *shown[1:]]
+    return [text[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *text[1:]]
 
 
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -60,6 +60,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     several = sorted({row["k"] for row in summary.values() if "k" in row})
     led = any("rounds" in row for row in summary.values())
     own = list(dict.fromkeys(name for row in summary.values() for name in row.get("measures", {})))
+    failing = [kind for kind in _ERRORS if any(_some(row, kind) for row in summary.values())]
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
     header = [
@@ -77,6 +78,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         *(name.replace("_", " ") for name in own),
         "format errors %",
         "cut off %",
+        *(f"{kind} errors %" for kind in failing),
     ]
     rows = []
     for name, row in summary.items():
@@ -88,6 +90,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         numbers = [_show(row.get(key, _NONE), 1, digits) for key, digits in quantities]
         numbers += [_show(row.get("measures", {}).get(name, _NONE), 1, 2) for name in own]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
+        rates += [_show(row.get("error_kinds", {}).get(kind, _NONE), 100, 0) for kind in failing]
         rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows
 
@@ -124,8 +127,15 @@ _QUANTITIES: Sequence[tuple[str, int]] = (
 _OF_MANAGERS: Sequence[tuple[str, int]] = (("rounds", 1), ("calls_per_round", 2), ("cost_units", 1))
 """Beside a manager, those that know their cost show it too."""
 
+_ERRORS = ("engine", "tool", "deadline")
+"""Boundaries whose errors are shown where there are any. Broken protocols and spent budgets have columns anyway."""
+
 _NONE: Mapping[str, Any] = {"mean": None}
 """Of an organization that has no such number."""
+
+
+def _some(row: Mapping[str, Any], kind: str) -> bool:
+    return bool(row.get("error_kinds", {}).get(kind, _NONE)["mean"])
 
 
 def _show(estimate: Mapping[str, Any], factor: float, digits: int) -> str:

@@ -8,9 +8,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from orgthink.episode import Episode, FormatError, StopReason
+from orgthink.errors import ErrorKind
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
 from orgthink.measure.concurrency import concurrency
+from orgthink.measure.errors import error_kinds
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import (
@@ -53,13 +55,14 @@ def summarise(
 ) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
 
-    Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share, `ungraded`
-    the number that no accuracy knows of, `usage` what each role used. Where problems have k > 1 samples there are `k`,
-    `avg_at_k`, which is `all_correct` by another name, and `pass_at_k`, whose n counts problems. Organizations with a
-    solver have `solver_correct` too, those whose cost is known `cost_units`, and those with a manager `OF_MANAGERS` and
-    what share of the calls went to each tool, to each model and to each status. `own` are measures that organizations
-    bring, by the organization's label; their means are in `measures`. Shares have Wilson intervals,
-    quantities t-intervals, both over problems (see `orgthink.measure.estimate`).
+    Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share,
+    `error_kinds` that of each boundary that they crossed, `ungraded` the number that no accuracy knows of, `usage` what
+    each role used. Where problems have k > 1 samples there are `k`, `avg_at_k`, which is `all_correct` by another name,
+    and `pass_at_k`, whose n counts problems. Organizations with a solver have `solver_correct` too, those whose cost is
+    known `cost_units`, and those with a manager `OF_MANAGERS` and what share of the calls went to each tool, to each
+    model and to each status. `own` are measures that organizations bring, by the organization's label; their means are
+    in `measures`. Shares have Wilson intervals, quantities t-intervals, both over problems (see
+    `orgthink.measure.estimate`).
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -115,6 +118,9 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure]) -> dict[st
         "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
         "truncated_rate": share(was_truncated),
         "errors": share(_failed),
+        "error_kinds": {
+            kind.value: share(lambda episode, kind=kind: kind in error_kinds(episode)) for kind in ErrorKind
+        },
         "usage": {row.role: _used(row, len(episodes)) for row in usage(episodes)},
     }
 

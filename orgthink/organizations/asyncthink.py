@@ -63,9 +63,9 @@ class AsyncThink:
                     except BudgetExhausted as error:
                         if not self.tolerant:
                             raise
-                        agent.error = str(error)
+                        agent.failed(error)
                         keys.taken.remove(key)
-                        await self._notify(agent, action, agent.error)
+                        await self._notify(agent, action, str(error))
                 case Join(key):
                     result = await session.join(agent, key)
                     agent.inject(self.dialect.injection(key, result.text), source=result.source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orgthink.recipes.jobs import Reinforced
+from orgthink.recipes.registry import JOBS
 from orgthink.store import plain
 from orgthink.tasks.from_file import MissingFile
 from orgthink.training.models import chosen
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def outlook(job: Job) -> dict[str, Any]:
     """The job as config.json would hold it, and for reinforcement learning its bounds."""
-    seen: dict[str, Any] = {"job": plain(job)}
+    seen: dict[str, Any] = {"job": {"kind": JOBS.name_of(type(job)), **plain(job)}}
     if isinstance(job, Reinforced):
         seen["bounds"] = job.settings.bounds()
     return seen

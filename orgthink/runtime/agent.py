@@ -10,9 +10,22 @@ from typing import NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, Tools
 from orgthink.engines.seeds import advance_seed
-from orgthink.episode import CancelSource, Edge, FormatFault, Message, Origin, Sampling, Span, Status, StopReason, Trace
+from orgthink.episode import (
+    CancelSource,
+    Edge,
+    Exhausted,
+    FormatFault,
+    Message,
+    Origin,
+    Sampling,
+    Span,
+    Status,
+    StopReason,
+    Trace,
+)
+from orgthink.errors import ErrorKind, Failure
 from orgthink.grammar.actions import Action, Answer, Join, Return, Scanner, Think
-from orgthink.runtime.budget import Account
+from orgthink.runtime.budget import Account, BudgetExhausted
 from orgthink.runtime.draft import Draft
 from orgthink.runtime.plain import Plain
 from orgthink.runtime.result import Result, result_of
@@ -62,6 +75,8 @@ class Agent:
         """Why it stopped; `None` while it may go on."""
         self.cancel: CancelSource | None = None
         self.error: str | None = None
+        self.error_kind: ErrorKind | None = None
+        self.exhausted: Exhausted | None = None
         self.result: Result | None = None
         self.turns = 0
         self.cost: float | None = None
@@ -86,9 +101,11 @@ class Agent:
         self._start, self.cost = trace.start, trace.cost
         if self.decodes:
             self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
-            self.stop, self.cancel, self.error = trace.stop, trace.cancel, trace.error
+            self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
+            self.error, self.error_kind = trace.error, trace.error_kind
             if self.stop is not StopReason.LENGTH:
-                self.result = Result(trace.returned or "", trace.status, trace.agent, trace.error)
+                text = trace.returned or ""
+                self.result = Result(text, trace.status, trace.agent, trace.error, trace.error_kind)
 
     @property
     def decodes(self) -> bool:
@@ -200,11 +217,11 @@ class Agent:
             await self._place(self)  # it may have lent its own while it waited for a fork
         sampling = self._next_sampling()
         if sampling is None:
-            self.stop = StopReason.BUDGET
+            self._stop_at_budget()
             return
         self._draft = Draft(sampling, self._clock())
-        heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
-        self._stream = stream = self._backing.engine.stream(self._context, heard)
+        requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: FinishReason | None = None
         try:
             async for chunk in stream:
@@ -230,13 +247,17 @@ class Agent:
             if finish is None:
                 raise EngineError("the stream ended without saying why")
         except EngineError as error:
-            self.stop, self.error = StopReason.ERROR, str(error)
+            self.stop = StopReason.ERROR
+            self.failed(error)
             raise
         finally:
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
-            self.stop = StopReason.BUDGET if self._tokens_left() < 1 else StopReason.LENGTH
+            if self._tokens_left() < 1:
+                self._stop_at_budget()
+            else:
+                self.stop = StopReason.LENGTH
             return
         for event in scanner.close():
             if not isinstance(event.action, Think):
@@ -257,6 +278,11 @@ class Agent:
         if self._seed is not None:
             return advance_seed(self._seed, self.steps)
         return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
+
+    def _stop_at_budget(self) -> None:
+        self.stop = StopReason.BUDGET
+        own = Exhausted("tokens", self.steps, self._limit) if self.steps >= self._limit else None
+        self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""
@@ -303,14 +329,21 @@ class Agent:
         self.edges = [replace(edge, at=moved(edge.at)) for edge in self.edges]
         self.faults = [replace(fault, at=moved(fault.at)) for fault in self.faults]
 
+    def failed(self, error: Failure | BudgetExhausted) -> None:
+        """Record what went wrong, and which boundary it crossed."""
+        self.error, self.error_kind = str(error), error.kind
+        if isinstance(error, BudgetExhausted):
+            self.exhausted = error.exhausted
+
     def ended(self, stop: StopReason, returned: Result | str | None = None) -> None:
         """Set how it ended, unless it already had. What stopped its work outweighs why it stopped decoding."""
         if self.result is None:
             self._keep()  # its request may still be aborting
             self.stop = self.stop or stop if stop is StopReason.DONE else stop
             result = result_of(returned, self.stop)
-            self.error = result.error or self.error
-            self.result = replace(result, source=self.id, error=self.error)
+            if result.error is not None:
+                self.error, self.error_kind = result.error, result.error_kind or ErrorKind.TOOL
+            self.result = replace(result, source=self.id, error=self.error, error_kind=self.error_kind)
             self._end = self._clock()
             self._watch("end", self, result.status)
 
@@ -335,6 +368,8 @@ class Agent:
             returned=result.text if result.text or result.status is Status.OK else None,
             cancel=self.cancel,
             error=self.error,
+            error_kind=self.error_kind,
+            exhausted=self.exhausted,
             model=self._backing.engine.model if self._backing else None,
             start=self._start,
             end=self._end,

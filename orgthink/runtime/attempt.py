@@ -7,7 +7,7 @@ from typing import Protocol
 
 from orgthink.concurrency import first_error
 from orgthink.episode import CancelSource, Episode, Problem, StopReason, episode_id
-from orgthink.errors import Failure
+from orgthink.errors import ErrorKind, Failure
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
@@ -63,16 +63,18 @@ class _End:
     stop = StopReason.DONE
     cancel: CancelSource | None = None
     error: str | None = None
+    error_kind: ErrorKind | None = None
 
 
 async def _run(organization: Organization, session: Session, end: _End) -> None:
     try:
         with first_error():  # a bug in a forked task is raised as itself
             end.answer = await session.run(lambda: organization.run(session.problem, session))
-    except Failure as error:
-        end.stop, end.error = StopReason.ERROR, str(error)
-    except BudgetExhausted as error:
-        end.stop, end.error = StopReason.BUDGET, str(error)
+    except (Failure, BudgetExhausted) as error:
+        end.stop = StopReason.ERROR if isinstance(error, Failure) else StopReason.BUDGET
+        end.error, end.error_kind = str(error), error.kind
+        for root in session.agents[:1]:
+            root.exhausted = error.exhausted if isinstance(error, BudgetExhausted) else root.exhausted
 
 
 def _episode(organization: Organization, session: Session, end: _End) -> Episode:
@@ -91,5 +93,6 @@ def _episode(organization: Organization, session: Session, end: _End) -> Episode
         stop=StopReason.ERROR if gone else root.stop or end.stop,
         cancel=end.cancel,
         error=gone or end.error,
+        error_kind=ErrorKind.ENGINE if gone else end.error_kind,
         seconds=session.clock(),
     )

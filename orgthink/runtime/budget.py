@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
+
+from orgthink.episode import Exhausted
+from orgthink.errors import ErrorKind
 
 TURNS = 1000
 """Turns of an episode that nothing else would end."""
@@ -64,10 +68,14 @@ class Limits:
 
 
 class BudgetExhausted(Exception):
-    """A budget ran out: which, is what it is made with."""
+    """A budget ran out."""
 
-    def __str__(self) -> str:
-        return f"budget exhausted: {super().__str__()}"
+    kind: ClassVar[ErrorKind] = ErrorKind.BUDGET
+
+    def __init__(self, name: str, value: float, limit: float) -> None:
+        """`name` of the budget's field, and how much of the limit was used."""
+        super().__init__(f"budget exhausted: {name}")
+        self.exhausted = Exhausted(name, value, limit)
 
 
 class Account:
@@ -83,7 +91,8 @@ class Account:
         One level deeper, unless it is code: that takes no level, so that the lowest agents may use tools.
         """
         if deeper and self.depth < 1:
-            raise BudgetExhausted("depth")
+            used = self._depth_used
+            raise BudgetExhausted("depth", used, used + self.depth)
         levels = 1 if deeper else 0
         return Account(budget or Budget(depth=self.depth - levels), self, levels)
 
@@ -108,11 +117,32 @@ class Account:
     def require(self, name: str, amount: float = 1) -> None:
         """Spend `amount` beforehand; raises BudgetExhausted if it is not left."""
         if self.left(name) < amount:
-            raise BudgetExhausted(name)
+            raise self._exhausted(name)
         self.spend(name, amount)
 
     def require_left(self, *names: str) -> None:
         """Raises BudgetExhausted if nothing is left of one of these."""
         for name in names:
             if self.left(name) <= 0:
-                raise BudgetExhausted(name)
+                raise self._exhausted(name)
+
+    def exhausted(self, *names: str) -> Exhausted | None:
+        """The first of these of which nothing is left."""
+        try:
+            self.require_left(*names)
+        except BudgetExhausted as error:
+            return error.exhausted
+        return None
+
+    def _exhausted(self, name: str) -> BudgetExhausted:
+        """The error of the account, this or one above, of which least is left."""
+        limit = getattr(self._budget, name)
+        own = float("inf") if limit is None else limit - self._spent.get(name, 0)
+        if self._parent is not None and self._parent.left(name) < own:
+            return self._parent._exhausted(name)
+        return BudgetExhausted(name, self._spent.get(name, 0), limit)
+
+    @property
+    def _depth_used(self) -> int:
+        """Levels of forks above."""
+        return 0 if self._parent is None else self._levels + self._parent._depth_used

@@ -211,7 +211,8 @@ class Session:
         try:
             yield
         except BudgetExhausted as error:
-            parent.stop, parent.error = StopReason.BUDGET, str(error)
+            parent.stop = StopReason.BUDGET
+            parent.failed(error)
 
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
         """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
@@ -282,10 +283,10 @@ class Session:
             child.cancel = CancelSource.LIMIT
             child.ended(StopReason.DEADLINE)
         except BudgetExhausted as error:
-            child.error = str(error)
+            child.failed(error)
             child.ended(StopReason.BUDGET)
         except Failure as error:
-            child.error = str(error)
+            child.failed(error)
             self.unavailable = self.unavailable or (child.error if isinstance(error, EngineUnavailable) else None)
             child.ended(StopReason.ERROR)
         except asyncio.CancelledError:

@@ -73,10 +73,18 @@ def task_of(problem: Problem) -> Task | None:
 
 
 def _whole(name: str) -> Task:
-    *others, last = name.split("+")
+    *others, last = _names(name)
     parts = [_remembered(pick("task", other, TASKS)) for other in others]
     own = _remembered(_last(last))
     return TaskMixture(*parts, own) if parts else own
+
+
+def _names(name: str) -> list[str]:
+    """The parts of a mixture. Behind the colon of a task with a file, a plus belongs to the file's name."""
+    first, plus, rest = name.partition("+")
+    if not plus or (":" in first and not is_reference(first)):
+        return [name]
+    return [first, *_names(rest)]
 
 
 def _last(name: str) -> Task:

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from orgthink.concurrency import innermost
 from orgthink.episode import Status
-from orgthink.errors import Failure, UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.tools.keeper import Keeper
@@ -49,11 +49,11 @@ class _Server:
     tools: tuple[McpTool, ...] = ()
     """What it offers, at no cost."""
 
-    def gone(self, error: Exception) -> Failure:
+    def gone(self, error: Exception) -> ToolError:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
         self.stderr.seek(0)
         lines = [line for line in self.stderr.read().splitlines() if line.strip()]
-        return Failure(f"{_line(error)}; it said last: {lines[-1][:_MOST_SAID]}" if lines else _line(error))
+        return ToolError(f"{_line(error)}; it said last: {lines[-1][:_MOST_SAID]}" if lines else _line(error))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,24 +78,24 @@ class McpTool:
         return await self.call(arguments)
 
     async def call(self, arguments: Mapping[str, Any]) -> Result:
-        """What the server returns, with status ERROR if it says so; Failure if it cannot be asked."""
+        """What the server returns, with status ERROR if it says so; ToolError if it cannot be asked."""
         keeper = _connection(self.command)
         try:
             server = await keeper.get()
         except Exception as error:
-            raise Failure(f"the server of {self.name} does not start: {_line(error)}") from error
+            raise ToolError(f"the server of {self.name} does not start: {_line(error)}") from error
         try:
             found = await server.client.call_tool(self.name, dict(arguments))
         except Exception as error:  # the package raises many kinds, all of them about the server
             if isinstance(error, MCPError) and error.code in _GONE:
                 keeper.drop(server)
                 error = server.gone(error)
-            raise Failure(f"the server of {self.name} failed: {_line(error)}") from error
+            raise ToolError(f"the server of {self.name} failed: {_line(error)}") from error
         return Result(_text(found), Status.ERROR if found.is_error else Status.OK)
 
 
 async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
-    """The tools of a server, `cost` units a call. UserError if it cannot be reached, or Failure if it could before.
+    """The tools of a server, `cost` units a call. UserError if it cannot be reached, or ToolError if it could before.
 
     `command` is an http(s):// URL, or a command line, run without a shell and with no more of the environment than
     PATH, HOME and the like: `env NAME=VALUE command` gives it more. Names are the server's own: two servers may
@@ -105,7 +105,7 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
     try:
         server = await keeper.get()
     except Exception as error:
-        kind = Failure if keeper.was_open else UserError
+        kind = ToolError if keeper.was_open else UserError
         raise kind(f"no MCP server at {command!r}: {_line(error)}") from error
     return [replace(tool, cost=cost) for tool in server.tools]
 

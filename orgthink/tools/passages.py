@@ -34,5 +34,5 @@ class Retriever(Protocol):
     """Something that finds passages."""
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
-        """At most `topk` passages for each query, most relevant first. Failure if the outside world fails."""
+        """At most `topk` passages for each query, most relevant first. ToolError if the outside world fails."""
         ...

@@ -16,7 +16,7 @@ class CodeRunner(Protocol):
     async def run(self, code: str) -> Result:
         """What it printed, stdout and stderr verbatim; if it did not end well, the error says in a line how.
 
-        Failure if the program could not be run at all.
+        ToolError if the program could not be run at all.
         """
         ...
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import IO
 
 from orgthink.episode import Status
-from orgthink.errors import Failure, UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
 from orgthink.tools import bubblewrap as room
 from orgthink.tools import processes
@@ -58,7 +58,7 @@ class Bubblewrap:
     """Bytes of output. Whoever writes more is stopped."""
     file_mb: int = 16
     """MiB of all files together."""
-    at_once: int = 2 * (os.cpu_count() or 1)
+    max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
     _places: PerLoop[asyncio.Semaphore] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
@@ -68,7 +68,7 @@ class Bubblewrap:
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
-        async with self._places.use(lambda: asyncio.Semaphore(self.at_once)) as places, places:
+        async with self._places.use(lambda: asyncio.Semaphore(self.max_parallel)) as places, places:
             deadline = asyncio.get_running_loop().time() + self.seconds
             process = self._start(code)
             try:
@@ -98,7 +98,7 @@ class Bubblewrap:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise Failure(f"the sandbox did not start: {error}") from error
+            raise ToolError(f"the sandbox did not start: {error}") from error
 
     async def _watch(self, process: subprocess.Popen[bytes], deadline: float, output: bytearray) -> _Stop | None:
         """Read until nobody can write any more, or a limit is passed; says which."""
@@ -131,7 +131,7 @@ class Bubblewrap:
         if code == 0:
             return Result(text)
         if text.startswith(room.COMPLAINTS):
-            raise Failure(f"the sandbox did not start: {text[:200]}")
+            raise ToolError(f"the sandbox did not start: {text[:200]}")
         return Result(text, Status.ERROR, error=ending(code, text))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orgthink.errors import Failure, UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.registry import Registry
 from orgthink.tools.passages import Retriever
 from orgthink.tools.tool import FunctionTool
@@ -20,14 +20,14 @@ NOTHING = "nothing found"
 async def look_up(retriever: Retriever, queries: Sequence[str], topk: int) -> str:
     """What was found, a passage a line. Where there are several queries, each line begins with its own.
 
-    A query that is asked twice is answered once. Failure if there is none.
+    A query that is distinct twice is answered once. ToolError if there is none.
     """
-    asked = list(dict.fromkeys(" ".join(query.split()) for query in queries))
-    if not any(asked):
-        raise Failure("there is nothing to search for: query_list needs at least one query")
+    distinct = list(dict.fromkeys(" ".join(query.split()) for query in queries))
+    if not any(distinct):
+        raise ToolError("there is nothing to search for: query_list needs at least one query")
     lines = []
-    for query, passages in zip(asked, await retriever.retrieve(asked, topk), strict=True):
-        head = f"{query}: " if len(asked) > 1 else ""
+    for query, passages in zip(distinct, await retriever.retrieve(distinct, topk), strict=True):
+        head = f"{query}: " if len(distinct) > 1 else ""
         lines += [head + line for line in [passage.line for passage in passages] or [NOTHING]]
     return "\n".join(lines)
 
@@ -73,7 +73,7 @@ def retriever_named(name: str) -> Retriever:
 def _folder(name: str) -> Path:
     if not name:
         raise UserError(
-            "search has no corpus: set suite.corpus to a folder of texts or the URL of a retriever, "
-            "or leave search and knowledge_searcher out of tools"
+            "search has no corpus: name a folder of texts or the URL of a retriever, as in "
+            'suite={"corpus": "FOLDER"}, or leave search and knowledge_searcher out of tools'
         )
     return CORPORA[name] if name in CORPORA else Path(name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from orgthink.episode import Message, Problem, Status
-from orgthink.errors import Failure
+from orgthink.errors import Failure, ToolError
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
@@ -74,7 +74,7 @@ class Tool(Protocol):
 class FunctionTool:
     """A Python function as a tool: its name, its docstring, and its type hints say everything.
 
-    Whatever it raises is a Failure of its call, and logged: a slip in one function ends nobody else's work.
+    Whatever it raises is a ToolError of its call, and logged: a slip in one function ends nobody else's work.
     """
 
     function: Callable[..., Awaitable[Result | str | None]]
@@ -106,7 +106,7 @@ class FunctionTool:
             raise
         except Exception as error:
             _log.exception("tool %s failed", self.name)
-            raise Failure(f"{type(error).__name__}: {error}") from error
+            raise ToolError(f"{type(error).__name__}: {error}") from error
         return found
 
 

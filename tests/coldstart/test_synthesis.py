@@ -1,4 +1,4 @@
-"""From problems to rows: a teacher on a script, on a real server and as a program, and every way to be stopped."""
+"""From problems to rows: a teacher on a script and on a real server, and every way to be stopped."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from echo import TASK
 from loopback import answers, hangs, loopback, says
-from orgthink_pocket.lessons.asyncthink import organizer
 from rule_engine import RuleEngine
 from transcripts import asked_for, planned, transcript
 
@@ -25,23 +25,21 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Problem, Sampling
 from orgthink.errors import UserError
-from orgthink.grammar.actions import Answer, Join, Return
-from orgthink.grammar.asyncthink import Keys, organizer_scanner, worker_scanner
 from orgthink.store import RunFolder
-from orgthink.tasks import TASKS
+from orgthink.tasks.countdown import COUNTDOWN
 
 
 def plan_for(n: int, **settings) -> Synthesis:
-    return Synthesis("arithmetic-mini", n, EngineSpec("scripted"), **{"capacity": 3, "concurrency": 1, **settings})
+    return Synthesis(TASK, n, EngineSpec("scripted"), **{"capacity": 3, "concurrency": 1, **settings})
 
 
 def right(plan: Synthesis, problem: Problem) -> str:
-    return transcript(plan_of(problem, plan.capacity, plan.seed), str(problem.data["value"]))
+    return transcript(plan_of(problem, plan.capacity, plan.seed), str(problem.data["answer"]))
 
 
 def by_rule(context: str) -> str:
     """A teacher that follows every plan, whatever the question."""
-    return transcript(asked_for(context))
+    return transcript(asked_for(context), "17")
 
 
 async def taught(plan: Synthesis, engine: Engine, folder: RunFolder, **how) -> Harvest:
@@ -136,11 +134,10 @@ def test_the_examples_pass_the_rules(example):
 
 def test_the_answer_of_the_countdown_example_is_right():
     example = synthesis()["examples"][0]
-    task = TASKS["countdown-mini"]
-    problem = task.problem([2, 3, 5, 10, 12], 25)  # type: ignore[attr-defined]  # of countdown
+    problem = COUNTDOWN.problem([2, 3, 5, 10, 12], 25)
     assert example["question"].strip() == problem.text
     answer = example["transcript"].partition("<ANSWER>")[2].partition("</ANSWER>")[0]
-    assert task.grade(problem, answer).all_correct
+    assert COUNTDOWN.grade(problem, answer).all_correct
 
 
 def test_plans_are_the_same_for_a_seed_and_vary_with_problem_and_seed():
@@ -231,79 +228,30 @@ async def test_a_bug_in_a_teacher_is_raised_as_itself_and_what_came_before_stays
     assert len({row.problem for row in read_pairs(folder.path / "pairs.jsonl")}) == 2
 
 
-# The program, and the command line.
+# The command line.
 
 
-@pytest.mark.parametrize("capacity", [2, 4])
-def test_the_rows_of_the_program_are_what_the_runtime_reads(tmp_path: Path, capsys, capacity):
-    run = tmp_path / "run"
-    argv = ["synth", "--teacher", "program", "--task", "countdown-mini", "--capacity", str(capacity), "--seed", "3"]
-    assert main([*argv, "--n", "30", "--out", str(run)]) == 0
-    assert f"traces are in {run / 'pairs.jsonl'}" in capsys.readouterr().out
-    rows = read_pairs(run / "pairs.parquet")
-    assert rows == read_pairs(run / "pairs.jsonl")
-    plan = RunFolder.open(run).settings("synth", Synthesis)
-    by_episode = {problem.id: [row for row in rows if row.problem == problem.id] for problem in problems(plan).values()}
-    held_out = TASKS["countdown-mini"].test_targets  # type: ignore[attr-defined]  # of countdown
-    assert not {int(name.partition("=")[2]) for name in by_episode} & set(held_out)
-    assert sum(len(group) > 1 for group in by_episode.values()) > 20
-    for group in by_episode.values():
-        keys, joins = Keys(capacity), 0
-        for row in group:
-            scanner = organizer_scanner() if row.role == "organizer" else worker_scanner()
-            actions = [event.action for event in scanner.feed(row.response) + scanner.close()]
-            assert [keys.check(action) for action in actions] == [None] * len(actions)
-            assert isinstance(actions[-1], Return if row.role == "worker" else Answer if row.last else Join)
-            assert row.prompt.startswith(f"organizer {capacity} " if row.role == "organizer" else "worker ")
-            joins += isinstance(actions[-1], Join)
-        assert not keys.taken
-        assert len(group) == 2 * joins + 1
-        assert sum(row.role == "worker" for row in group) == joins
-
-
-def test_the_program_writes_what_the_pocket_model_is_taught(tmp_path: Path):
-    """The same traces as the lessons of the shipped model, prompts included."""
-    import random
-
-    assert main(["synth", "--teacher", "program", "--n", "3", "--out", str(tmp_path / "run")]) == 0
-    rows = read_pairs(tmp_path / "run" / "pairs.jsonl")
-    for problem in problems(RunFolder.open(tmp_path / "run").settings("synth", Synthesis)).values():
-        root, *workers = organizer(problem, 2, random.Random(f"program 0 2 {problem.id}"))
-        told = [row for row in rows if row.problem == problem.id]
-        last = next(row for row in told if row.role == "organizer" and row.last)
-        assert last.query + last.response == "".join(span.text for span in root.spans)
-        said = [row.query + row.response for row in told if row.role == "worker"]
-        assert said == ["".join(span.text for span in worker.spans) for worker in workers]
-
-
-def test_a_finished_run_is_told_again_without_its_teacher(tmp_path: Path, capsys):
-    run = tmp_path / "run"
-    assert main(["synth", "--teacher", "program", "--n", "4", "--out", str(run)]) == 0
-    before, told = files(run), capsys.readouterr().out
-    (run / "pairs.jsonl").unlink()
-    assert main(["synth", "--resume", str(run)]) == 0
-    assert capsys.readouterr().out == told
-    assert files(run) == before
+SERVER = ("--model", "tiny", "--url", "http://127.0.0.1:9/v1")
+ASKED = (*SERVER, "--task", TASK, "--n", "2")
 
 
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
         ([], "who teaches? --model and --url name a model, --teacher program one that needs none"),
-        (["--teacher", "program", "--model", "pocket"], "--teacher program needs no model"),
+        (["--teacher", "program", *SERVER], "--teacher program needs no model"),
         (["--teacher", "program", "--task", "sudoku"], "unknown task with a program that teaches it 'sudoku'"),
-        (["--teacher", "program", "--prompts", "paper"], "prompts of style pocket, not paper"),
-        (["--teacher", "program", "--capacity", "1"], "capacity is 1: it must be at least 2"),
-        (["--teacher", "program", "--n", "0"], "n is 0: it must be at least 1"),
-        (["--teacher", "program", "--concurrency", "0"], "concurrency is 0"),
-        (["--model", "pocket", "--max-tokens", "0"], "the budget is 0 tokens"),
-        (["--model", "pocket", "--task", "sudok"], "unknown task 'sudok': did you mean sudoku?"),
-        (["--model", "pocket", "--prompts", "papers"], "unknown prompt style 'papers': did you mean paper?"),
-        (["--model", "nowhere"], "unknown model 'nowhere'"),
+        ([*ASKED, "--capacity", "1"], "capacity is 1: it must be at least 2"),
+        ([*ASKED, "--n", "0"], "n is 0: it must be at least 1"),
+        ([*ASKED, "--concurrency", "0"], "concurrency is 0"),
+        ([*ASKED, "--max-tokens", "0"], "the budget is 0 tokens"),
+        ([*SERVER, "--task", "sudok"], "unknown task 'sudok': did you mean sudoku?"),
+        ([*ASKED, "--prompts", "papers"], "unknown prompt style 'papers': did you mean paper?"),
+        (["--model", "nowhere", "--task", TASK], "unknown model 'nowhere'"),
         (["--resume", "nowhere"], "no run folder at nowhere"),
         (["--resume", "nowhere", "--n", "7"], "--resume takes everything else from the folder: give it alone"),
-        (["--teacher", "program", "--out", "full"], "full is not empty and not a run folder"),
-        (["--model", "tiny", "--url", "http://127.0.0.1:9/v1", "--out", "run"], "127.0.0.1:9"),
+        ([*ASKED, "--out", "full"], "full is not empty and not a run folder"),
+        ([*ASKED, "--out", "run"], "127.0.0.1:9"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, monkeypatch, capsys, argv, says):
@@ -321,7 +269,7 @@ async def test_ctrl_c_twice_keeps_what_has_come(tmp_path: Path):
     plan = plan_for(2, capacity=2)
     one, two = problems(plan).values()
     async with loopback((one.text, says(right(plan, one))), (two.text, hangs("=== FRAGMENTS"))) as server:
-        asked = ("--task", "arithmetic-mini", "--n", "2", "--url", server.url, "--out", "run")
+        asked = ("--task", TASK, "--n", "2", "--url", server.url, "--out", "run")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "orgthink", "synth", *asked, cwd=tmp_path, stdout=-1, stderr=-1
         )
@@ -355,7 +303,7 @@ async def test_a_teacher_behind_a_real_server(tmp_path: Path):
         (four.text, says(right(plan, four))),
     ]
     async with loopback(*plays) as server:
-        asked = ("--task", "arithmetic-mini", "--n", 4, "--url", server.url, "--out", "run")
+        asked = ("--task", TASK, "--n", 4, "--url", server.url, "--out", "run")
         code, out, err = await command(*asked, on=tmp_path)
         assert code == 1
         assert "dropped      1  MALFORMED_TAG" in out

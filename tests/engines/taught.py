@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from models import tiny_model
+from terse import TERSE
 
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
@@ -59,8 +60,8 @@ def teach(folder: Path, lessons: list[tuple[list[int], list[int]]]) -> Path:
 def _lessons(tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """The ids of each context, and of these the ones that the model says; -100 for the others."""
     injected = DIALECT.injection("1", FOUND)
-    organizer = prompt("pocket", "organizer", PROBLEM, capacity=2)
-    worker = prompt("pocket", "worker", PROBLEM, query=QUERY)
+    organizer = prompt(TERSE, "organizer", PROBLEM, capacity=2)
+    worker = prompt(TERSE, "worker", PROBLEM, query=QUERY)
     turns = (*organizer, Message("assistant", BEFORE), Message("user", injected))
     lessons = []
     for messages, *texts in [(organizer, BEFORE, injected, AFTER), (worker, WORKER), (turns, AFTER)]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from models import tiny_model, with_eos
 from safetensors.torch import load_file, save_file
+from terse import TERSE
 
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.local.batch import DecodeBatch, Request
@@ -390,7 +391,7 @@ async def test_agents_fork_and_join_on_it(tmp_path: Path) -> None:
     """A model that says nonsense: the record must still be what the model saw, id by id."""
     engine = LocalEngine.open(tiny_model(tmp_path, context=4096))
     problem = Problem("p", "countdown", "1 2 3 = 4")
-    organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
+    organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
     role, limits = Backing(engine, Sampling(60, seed=1)), Limits(capacity=3, budget=Budget(tokens=300))
     episodes = await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
     traces = [trace for episode in episodes for trace in episode.traces]

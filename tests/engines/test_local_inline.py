@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from models import tiny_model
+from terse import TERSE
 from test_local import context, prompts, say
 
 from orgthink.engines.engine import EngineError
@@ -41,7 +42,7 @@ async def turns_of_the_loop(count: int = 20) -> None:
 async def think(engine: LocalEngine) -> list[Episode]:
     """Episodes that fork and join at random, all at once."""
     problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, budget=Budget(tokens=200))
-    organization = AsyncThink(prompts="pocket", tolerant=True, overflow="queue")
+    organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
     role = Backing(engine, Sampling(60, seed=1))
     return await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
 

@@ -15,6 +15,7 @@ pytest.importorskip("vllm")
 import torch
 from streams import PROMPT, context, greedy, joined, read
 from taught import BEFORE, FOUND, PROBLEM, taught_model
+from terse import TERSE
 from transformers import AutoModelForCausalLM
 
 from orgthink.engines.engine import Context, EngineError, FinishReason
@@ -92,7 +93,7 @@ async def test_more_seeded_prompts_than_a_step_reads(engine: VllmEngine) -> None
 
 
 async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: VllmEngine) -> None:
-    messages = prompt("pocket", "organizer", PROBLEM, capacity=2)
+    messages = prompt(TERSE, "organizer", PROBLEM, capacity=2)
     c = Context(messages, [engine.prompt(messages)])
     chunks = await read(engine, c, Sampling(100, 0.0, stop=("never this", "<JO")))
     assert "".join(joined(chunks, "pieces")) == BEFORE.removesuffix("-1>"), "JOIN is one token"
@@ -168,7 +169,7 @@ async def test_a_fork_reuses_the_cache_of_a_parent_that_is_still_decoding(engine
 
 
 async def test_an_episode_forks_and_joins(engine: VllmEngine) -> None:
-    organization = AsyncThink(prompts="pocket")
+    organization = AsyncThink(prompts=TERSE)
     episode = await attempt(organization, PROBLEM, Backing(engine, Sampling(200, 0.0)), limits=Limits(2))
     organizer, worker = episode.traces
     assert episode.answer == worker.returned == FOUND

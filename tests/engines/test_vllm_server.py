@@ -19,6 +19,7 @@ pytest.importorskip("vllm")
 
 import httpx2
 from taught import BEFORE, FOUND, PROBLEM, taught_model
+from terse import TERSE
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
@@ -93,7 +94,7 @@ def joined(chunks: list[Chunk], field: str) -> list[Any]:
 
 async def solved(engine: Any) -> Any:
     role = Backing(engine, Sampling(200, 0.0))
-    return await attempt(AsyncThink(prompts="pocket"), PROBLEM, role, limits=Limits(2))
+    return await attempt(AsyncThink(prompts=TERSE), PROBLEM, role, limits=Limits(2))
 
 
 async def test_tokens_are_those_of_the_engine_in_process(folder: Path, url: str) -> None:
@@ -184,5 +185,5 @@ async def test_a_model_that_is_not_there(url: str) -> None:
 
 
 def test_the_prompt_has_what_the_episode_needs(folder: Path) -> None:
-    ids = Tokenizer(folder).prompt(prompt("pocket", "organizer", PROBLEM, capacity=2)).token_ids
+    ids = Tokenizer(folder).prompt(prompt(TERSE, "organizer", PROBLEM, capacity=2)).token_ids
     assert ids and len(ids) < 200

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from tiny_policy import TINY
+from tiny_recipes import named
 
 from orgthink.cli import main
 from orgthink.episode import Problem
@@ -153,27 +155,27 @@ def test_a_question_without_an_instruction_stays_as_it_is():
 
 
 def test_each_problem_of_a_file_is_graded_by_its_own_task(tmp_path: Path):
-    """Ours and verl's in one file, and that beside another task, as in `countdown-mini+verl:FILE`."""
-    sudoku, ledger = (next(TASKS[name].problems("train", 0)) for name in ("sudoku", "ledger-mini"))
+    """Ours and verl's in one file, and that beside another task, as in `sudoku+verl:FILE`."""
+    sudoku, countdown = (next(TASKS[name].problems("train", 0)) for name in ("sudoku", "countdown"))
     file = stored(
-        [row_of(sudoku, "train", 0), {**GSM8K, "extra_info": None}, row_of(ledger, "train", 2)], tmp_path / "x"
+        [row_of(sudoku, "train", 0), {**GSM8K, "extra_info": None}, row_of(countdown, "train", 2)], tmp_path / "x"
     )
     asked = MATH.problem("What is 2 + 3?", "5")
-    for task in (task_named(f"verl:{file}"), task_named(f"countdown-mini+verl:{file}"), task_named(f"verl:{file}@0/1")):
+    for task in (task_named(f"verl:{file}"), task_named(f"sudoku+verl:{file}"), task_named(f"verl:{file}@0/1")):
         found = {problem.id: problem for problem in islice(task.problems("test", 0), 12)}
-        assert {sudoku.id, asked.id, ledger.id} <= found.keys()
-        for problem in (sudoku, asked, ledger):
+        assert {sudoku.id, asked.id, countdown.id} <= found.keys()
+        for problem in (sudoku, asked, countdown):
             assert found[problem.id] == problem
             for answer in ("5", "1 + 1", " ".join(map(str, problem.data.get("solution", "")))):
                 assert task.grade(problem, answer) == TASKS[problem.task].grade(problem, answer)
                 assert task.solutions(problem, answer) == TASKS[problem.task].solutions(problem, answer)
         assert task.grade(asked, "5").all_correct
     with pytest.raises(KeyError):
-        task_named("countdown-mini+sudoku").grade(asked, "5")
+        task_named("countdown+sudoku").grade(asked, "5")
 
 
 def test_the_stream_is_the_file_in_another_order_each_time(tmp_path: Path):
-    drawn = list(islice(TASKS["arithmetic-mini"].problems("train", 0), 6))
+    drawn = list(islice(TASKS["sudoku"].problems("train", 0), 6))
     write(drawn, "train", tmp_path / "x.parquet")
     task = task_named(f"verl:{tmp_path / 'x.parquet'}")
     first, second, other = (
@@ -185,24 +187,26 @@ def test_the_stream_is_the_file_in_another_order_each_time(tmp_path: Path):
     assert [problem.id for problem in islice(task.problems("test", 0), 6)] == first
 
 
+@pytest.mark.usefixtures("tiny_policy")
 def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file, run = tmp_path / "test.parquet", tmp_path / "run"
-    assert main(["export", "problems", "arithmetic-mini", "--n", "3", "--split", "test", "--out", str(file)]) == 0
+    assert main(["export", "problems", "sudoku", "--n", "3", "--split", "test", "--out", str(file)]) == 0
     assert str(file) in capsys.readouterr().out
-    drawn = list(islice(TASKS["arithmetic-mini"].problems("test", 0), 3))
+    drawn = list(islice(TASKS["sudoku"].problems("test", 0), 3))
     assert list(read(file)) == drawn
+    model = ["--model", str(TINY)]
     wanted = ["--organizations", "sequential", "--max-tokens", "4", "--n", "3"]
-    assert main(["eval", "--task", f"verl:{file}", *wanted, "--model", "pocket", "--out", str(run)]) == 0
+    assert main(["eval", "--task", f"verl:{file}", *wanted, *model, "--out", str(run)]) == 0
     episodes = list(RunFolder.open(run).episodes())
     assert {episode.problem.id for episode in episodes} == {problem.id for problem in drawn}
-    assert all(episode.problem.task == "arithmetic-mini" and episode.grade is not None for episode in episodes)
-    assert main(["train", "asyncthink-countdown-mini", "--set", f"rollout.task=verl:{file}", "--dry-run"]) == 0
+    assert all(episode.problem.task == "sudoku" and episode.grade is not None for episode in episodes)
+    assert main(["train", named("ASYNCTHINK"), *model, "--set", f"rollout.task=verl:{file}", "--dry-run"]) == 0
     capsys.readouterr()
     for argv, says in (
-        (["eval", "--task", f"verl:{tmp_path / 'none.parquet'}"], "no file of problems at"),
-        (["eval", "--task", f"verl:{file}", "--n", "9"], "only 3 different"),
-        (["export", "problems", "arithmetic-mini", "--n", "0", "--out", str(file)], "--n 0"),
-        (["export", "problems", "arithmetik", "--out", str(file)], "did you mean arithmetic-mini?"),
+        (["eval", "--task", f"verl:{tmp_path / 'none.parquet'}", *model], "no file of problems at"),
+        (["eval", "--task", f"verl:{file}", "--n", "9", *model], "only 3 different"),
+        (["export", "problems", "sudoku", "--n", "0", "--out", str(file)], "--n 0"),
+        (["export", "problems", "sudok", "--out", str(file)], "did you mean sudoku?"),
         (["export", "problems", f"verl:{file}", "--n", "4", "--out", str(file)], "only 3 different"),
     ):
         assert main(argv) == 2

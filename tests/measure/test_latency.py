@@ -10,7 +10,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import Fork, Join, Program, Think, episode_of, programs, random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine
@@ -23,8 +22,9 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.countdown import COUNTDOWN
 
-PROBLEM = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
+PROBLEM = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
 
 
 def think(n: int) -> Program:

@@ -9,11 +9,13 @@ import pytest
 from manager_episodes import WRONG, Call
 from manager_episodes import episode_of as managed_episode
 from random_episodes import Fork, Join, Think, episode_of
+from small import TASK_OF_SUMS
 
 from orgthink.episode import Episode, FormatError, FormatFault, Grade, Problem, StopReason
 from orgthink.grammar.toolcall import CallStatus
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import compare, has_format_error, summarise, was_truncated
+from orgthink.tasks import task_named
 
 BASE = {
     "asyncthink": episode_of((Think(2), Fork("1", (Think(9),)), Think(5), Join("1"), Think(1))),
@@ -21,6 +23,7 @@ BASE = {
 }
 
 
+SUMS = task_named(TASK_OF_SUMS)
 SHARES = ("tool_shares", "model_shares", "call_statuses")
 
 
@@ -29,7 +32,7 @@ def attempt(organization: str, problem: int, correct: int | None = 4, faults: tu
         BASE[organization],
         id=f"{problem}|{organization}|0",
         organization=organization,
-        problem=Problem(str(problem), "countdown", "", "", required=4),
+        problem=Problem(str(problem), "countdown", "", required=4),
         grade=None if correct is None else Grade(correct, 4),
         seconds=float(problem),
         format_faults=tuple(FormatFault(kind, "organizer", 0) for kind in faults),
@@ -142,7 +145,7 @@ def test_the_solvers_own_answer_is_a_share_beside_the_systems() -> None:
     def solved(problem: int, said: str, answer: str, correct: int | None) -> Episode:
         solver = replace(BASE["sequential"].root, agent="controller/solution", role="solver", returned=said)
         grade = None if correct is None else Grade(correct, 1)
-        task = Problem(str(problem), "arithmetic-mini", "", "2 + 3", data={"expression": "2 + 3", "value": 5})
+        task = replace(SUMS.problem("2 + 3", 5), id=str(problem))
         return replace(attempt("sequential", problem), problem=task, answer=answer, grade=grade, traces=(solver,))
 
     right, wrong = "<ANSWER> 5 </ANSWER>", "<ANSWER> 6 </ANSWER>"

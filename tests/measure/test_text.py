@@ -8,7 +8,6 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import random_program, script_of
 
 from orgthink.engines.scripted import ScriptedEngine
@@ -22,6 +21,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.countdown import COUNTDOWN
 
 Row = tuple[int, str, dict[str, list[str]], tuple[int, int, float | None, float | None, int, int, list[str]]]
 """Capacity, organizer, workers; then steps, sampled tokens, η of the pool, of the workers, forks, joins, errors."""
@@ -172,7 +172,7 @@ def test_the_record_of_a_text() -> None:
 def test_agrees_with_the_runtime() -> None:
     """Texts of episodes that really ran, in an engine whose tokens are words, measure the same as their records."""
     rng = random.Random(5)
-    problem = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
+    problem = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
     for _ in range(100):
         engine = ScriptedEngine(script_of(random_program(rng, depth=1), rng))
         role = Backing(engine, Sampling(10_000))

@@ -50,7 +50,7 @@ def test_by_hand() -> None:
 
 
 def test_forks_are_those_that_a_model_decided_on() -> None:
-    by_a_model = replace(ORGANIZER, model="pocket")
+    by_a_model = replace(ORGANIZER, model="small")
     assert forks(replace(EPISODE, traces=(by_a_model, *WORKERS))) == 2
     assert forks(EPISODE) == 0, "code is no model"
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orgthink_pocket.style import VERDICTS as TERSE
-from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from small import TASK_OF_SUMS
+from terse import STYLE, TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Status
@@ -30,8 +30,10 @@ from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks import task_named
 
-PROBLEM = ARITHMETIC_MINI.problem("2 + 3", 5)
+SUMS = task_named(TASK_OF_SUMS)
+PROBLEM = SUMS.problem("2 + 3", 5)
 
 LONG = 12
 """Tokens of an agent; longer texts are cut off."""
@@ -55,10 +57,10 @@ CUT_OFF = "look " * (LONG - 5) + "</think> correctness : correct" + " look" * LO
 def play(replies: Sequence[str], rounds: int = 4) -> Episode:
     """A graded episode in which these are said, in this order."""
     engine = ScriptedEngine([Turn(reply) for reply in replies])
-    organization = VerifierCorrector(prompts="pocket", rounds=rounds)
+    organization = VerifierCorrector(prompts=TERSE, rounds=rounds)
     episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(LONG))))
     run_virtual(engine.aclose())
-    return grade(episode, ARITHMETIC_MINI)
+    return grade(episode, SUMS)
 
 
 def told(solver: str, *then: tuple[str, str], rounds: int = 4) -> Episode:
@@ -71,7 +73,7 @@ def told(solver: str, *then: tuple[str, str], rounds: int = 4) -> Episode:
 
 def test_a_verdict_is_held_against_what_it_judged():
     episode = told("wrong", ("wrong", "right"), ("correct", ""))
-    first, second = judgements(episode, TERSE)
+    first, second = judgements(episode, STYLE.verdicts)
     assert (first.agent, first.stream, first.verdict, first.right) == (
         "controller/verification-1",
         "verifier-1",
@@ -88,8 +90,8 @@ def test_a_verdict_is_held_against_what_it_judged():
 
 def test_a_solution_without_verdict_is_judged_again_as_the_solvers():
     episode = told("right", ("unparsed", ""), ("wrong", "wrong"), ("correct", ""))
-    assert [one.stream for one in judgements(episode, TERSE)] == ["verifier-1", "verifier-1", "verifier-2"]
-    assert [one.agrees for one in judgements(episode, TERSE)] == [False, False, False]
+    assert [one.stream for one in judgements(episode, STYLE.verdicts)] == ["verifier-1", "verifier-1", "verifier-2"]
+    assert [one.agrees for one in judgements(episode, STYLE.verdicts)] == [False, False, False]
     assert [(one.before, one.after) for one in corrections(episode)] == [(True, False)]
     assert solver_grade(episode) == Grade(1, 1)
     assert episode.grade == Grade(0, 1)
@@ -97,7 +99,7 @@ def test_a_solution_without_verdict_is_judged_again_as_the_solvers():
 
 def test_a_correction_that_was_cut_off_leaves_the_solvers_solution():
     episode = told("wrong", ("wrong", "cut off"), ("wrong", "right"), ("correct", ""))
-    assert [one.stream for one in judgements(episode, TERSE)] == ["verifier-1", "verifier-1", "verifier-2"]
+    assert [one.stream for one in judgements(episode, STYLE.verdicts)] == ["verifier-1", "verifier-1", "verifier-2"]
     assert [one.stream for one in corrections(episode)] == ["corrector-1", "corrector-1"]
     assert [one.after for one in corrections(episode)] == [False, True]
 
@@ -105,7 +107,7 @@ def test_a_correction_that_was_cut_off_leaves_the_solvers_solution():
 def test_a_report_that_was_cut_off_says_nothing():
     episode = play([SOLUTIONS["right"], CUT_OFF], rounds=1)
     assert episode.traces[-1].returned == "correctness : correct"
-    (judged,) = judgements(episode, TERSE)
+    (judged,) = judgements(episode, STYLE.verdicts)
     assert judged.verdict is Verdict.UNPARSED
 
 
@@ -116,7 +118,7 @@ def test_a_solver_who_looked_twice_stands_by_what_it_wrote_whole(second: str, ri
     root, solver, *rest = episode.traces
     looked = replace(episode, traces=(root, solver, other, *rest))
     assert solver_grade(looked) == Grade(right, 1)
-    assert judgements(looked, TERSE)[0].right == bool(right)
+    assert judgements(looked, STYLE.verdicts)[0].right == bool(right)
 
 
 def test_the_shares_are_of_those_that_they_are_about():
@@ -124,7 +126,7 @@ def test_the_shares_are_of_those_that_they_are_about():
         told("wrong", ("wrong", "right"), ("wrong", "wrong"), ("correct", "")),
         told("silent", ("unparsed", ""), ("correct", ""), rounds=2),
     ]
-    judged = [one for episode in episodes for one in judgements(episode, TERSE)]
+    judged = [one for episode in episodes for one in judgements(episode, STYLE.verdicts)]
     assert [one.right for one in judged] == [False, True, False, False, False]
     assert [value for _, value in accuracy(judged)] == [True, False, False, False, False]
     assert [value for _, value in recall(judged)] == [True, False, False, False]
@@ -155,13 +157,13 @@ def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str],
         assert prompt.origin is Origin.PROMPT
         return "<ANSWER> 5 </ANSWER>" in prompt.text
 
-    for one in judgements(episode, TERSE):
+    for one in judgements(episode, STYLE.verdicts):
         assert one.right == shown(one.agent), one
         if one.stream == "verifier-1":
             assert one.right == solver_grade(episode).all_correct
     for one in corrections(episode):
         assert one.before == shown(one.agent), one
-    assert len(judgements(episode, TERSE)) == rounds
+    assert len(judgements(episode, STYLE.verdicts)) == rounds
     assert sum(trace.role == "corrector" for trace in episode.traces) == len(corrections(episode))
     assert (episode.trace("controller/solution").status is Status.OK) == (not solver.startswith("cut off"))
 
@@ -175,6 +177,6 @@ def test_an_episode_of_others_has_no_judgements():
     (solver, verifier) = told("right", ("correct", "")).traces[1:]
     episode = Episode("e", PROBLEM, "x", 1, (verifier,), grade=Grade(1, 1))
     with pytest.raises(ValueError, match="no solver"):
-        judgements(episode, TERSE)
+        judgements(episode, STYLE.verdicts)
     assert solver_grade(episode) is None
-    assert judgements(Episode("e", PROBLEM, "x", 1, (solver,)), TERSE) == []
+    assert judgements(Episode("e", PROBLEM, "x", 1, (solver,)), STYLE.verdicts) == []

@@ -6,7 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling, Status
@@ -23,8 +26,10 @@ from orgthink.runtime.result import Result
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
+PRICES = str(Path(__file__).parents[1] / "data" / "prices")
+"""A corpus of a few lines."""
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
-PROBLEM = Problem("p", "arithmetic-mini", "arithmetic 3 + 4")
+PROBLEM = Problem("p", "sums", "sum 3 + 4")
 ROOMY = Limits(capacity=9)
 LONG_AFTER = 10_000.0
 """Seconds in which whatever was not ended would go on."""
@@ -59,19 +64,19 @@ async def python(code: str) -> Result | str:
 
 class _Toys:
     def resources(self) -> tuple[Tool, Tool]:
-        return FunctionTool(python), search_tool(retriever_named("ledger"), topk=1)
+        return FunctionTool(python), search_tool(retriever_named(PRICES), topk=1)
 
 
 @dataclass(frozen=True)
 class Managed(_Toys, ParaManager):
-    """The real organization over toy programs and the real search, in the words of the pocket models."""
+    """The real organization over toy programs and the real search, in few words."""
 
-    prompts: str = "pocket"
+    prompts: str = TERSE
 
 
 @dataclass(frozen=True)
 class Using(_Toys, ToolUse):
-    prompts: str = "pocket"
+    prompts: str = TERSE
 
 
 class Speaker(ScriptedEngine):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Origin, Problem, Sampling
@@ -19,7 +20,7 @@ from orgthink.tools.passages import Passage
 from orgthink.tools.search import search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
-PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 MARK = "m4rk"
 
 CALL = render_reply("r", [ToolCall("final_answer", {})])
@@ -109,7 +110,7 @@ def organization(name: str, told: str) -> Organization:
     def resources(self: Any) -> tuple[Tool, Tool]:
         return FunctionTool(python), search_tool(Told())
 
-    return type(kind.__name__, (kind,), {"resources": resources})(prompts="pocket")
+    return type(kind.__name__, (kind,), {"resources": resources})(prompts=TERSE)
 
 
 def done(episode: Episode) -> list[Any]:

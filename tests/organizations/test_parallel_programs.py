@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from managed import PRICES
+from terse import TERSE
+
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Trace
 from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
@@ -17,7 +20,7 @@ from orgthink.tools.sandbox import Bubblewrap
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Tool
 
-PROBLEM = Problem("p", "arithmetic-mini", "arithmetic 3 + 4")
+PROBLEM = Problem("p", "sums", "sum 3 + 4")
 PROGRAM = "import time\nprint(time.monotonic())\ntime.sleep({seconds})\nprint(time.monotonic())"
 
 
@@ -25,10 +28,10 @@ PROGRAM = "import time\nprint(time.monotonic())\ntime.sleep({seconds})\nprint(ti
 class Managed(ParaManager):
     """With a place for every program of a round, on however few cores."""
 
-    prompts: str = "pocket"
+    prompts: str = TERSE
 
     def resources(self) -> tuple[Tool, Tool]:
-        return python_tool(Bubblewrap(seconds=120, at_once=4)), search_tool(retriever_named("ledger"))
+        return python_tool(Bubblewrap(seconds=120, max_parallel=4)), search_tool(retriever_named(PRICES))
 
 
 async def round_of(programs: list[str]) -> Episode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,12 +40,17 @@ from orgthink.evaluation import OrganizationSpec, engine_failed, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.prompts import Style
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.faults import INJECTED, Faults
+
+BARE = Style("bare", dict.fromkeys(("manager", "rounds", "final"), "{question}"))
+BARE_STYLE = f"{Path(__file__).resolve()}:BARE"
+"""Has no template of a summarizer."""
 
 # How it ends
 
@@ -200,7 +206,7 @@ def test_without_budget_for_a_summarizer_there_is_no_answer():
 @pytest.mark.parametrize("name", [f"p{i}" for i in range(6)])
 def test_aliases_reach_the_right_engine_whatever_their_order(name: str):
     pool = {"fast": "is fast", "slow": "is slow", "sure": "is sure"}
-    problem = Problem(name, "arithmetic-mini", "q", "q")
+    problem = Problem(name, "sums", "q")
     managed = Managed(pool=pool, aliases=True)
     known = managed.known(problem)
     assert managed.known(problem) == known and list(known.values()) == list(pool) and set(known) == {"m1", "m2", "m3"}
@@ -285,7 +291,7 @@ def test_a_reviewer_sees_the_rounds_before_it_and_the_subtask():
     assert told(episode, 2)[0].value == "looks fine"
 
 
-def test_the_reviewer_of_the_pocket_world_sees_what_went_well():
+def test_the_reviewer_of_a_brief_manager_sees_what_went_well():
     turns = [
         reply(program("print 3"), program("fail 9"), program("print 4")),
         reply(ask("critical_reviewer")),
@@ -293,7 +299,7 @@ def test_the_reviewer_of_the_pocket_world_sees_what_went_well():
         *END,
     ]
     episode = play(turns, Managed(brief=True))
-    assert seen(episode, "manager/2.1") == "reviewer arithmetic 3 + 4 answers 3 ; 4"
+    assert seen(episode, "manager/2.1") == "reviewer sum 3 + 4 answers 3 ; 4"
     assert told(episode, 2)[0].value == "3 ok"
 
 
@@ -400,8 +406,8 @@ def test_a_call_that_could_not_be_made_is_not_made_to_fail():
         ({"calls": 0}, "calls is 0"),
         ({"response_tokens": 0}, "response_tokens is 0"),
         ({"call_seconds": 0.0}, "call_seconds is 0.0: it must be a number above 0"),
-        ({"prompts": "poem"}, "unknown prompt style 'poem': one of paper, pocket"),
-        ({"prompts": "pocket", "synthesis": "summarizer"}, "prompt style pocket has no template 'summarizer'"),
+        ({"prompts": "poem"}, "unknown prompt style 'poem'"),
+        ({"prompts": BARE_STYLE, "synthesis": "summarizer"}, "has no template 'summarizer'"),
         ({"tools": ("pyton",)}, "unknown tool 'pyton': did you mean python?"),
         ({"faults": {"rate": 1.5}}, "the rate of faults is 1.5"),
         ({"pool": {"manager": ""}}, "a model of the pool is called 'manager', as a role or tool is"),

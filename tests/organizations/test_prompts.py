@@ -1,34 +1,79 @@
-"""Prompt styles are the files of a folder."""
+"""Prompt styles: this package's own, those of installed packages, TOML files and Python files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from terse import TERSE
 
 from orgthink.episode import Problem
-from orgthink.organizations import prompts
-from orgthink.organizations.prompts import STYLES, prompt
+from orgthink.errors import UserError
+from orgthink.grammar.verdict import MARKDOWN, VerdictForm
+from orgthink.organizations.prompts import STYLES, prompt, style_named
+
+MINE = """
+organizer = "{capacity} for {question}"
+corrector = "{question} solution {solution} report {report}"
+"""
+VERDICTS = """
+[verdicts]
+field = "Judgement"
+correct = ["valid", "sound"]
+wrong = ["invalid"]
+"""
 
 
-def test_every_file_is_a_style_and_every_style_has_the_roles_of_the_shipped_organizations():
-    assert set(STYLES) == {file.stem for file in Path(prompts.__file__).parent.glob("*.toml")} >= {"paper", "pocket"}
+def _toml(folder: Path, text: str) -> str:
+    (folder / "mine.toml").write_text(text)
+    return str(folder / "mine.toml")
+
+
+@pytest.mark.parametrize("style", [*STYLES, TERSE])
+def test_every_style_has_the_roles_of_the_shipped_organizations(style: str):
     problem = Problem("p", "t", "terse {words}")
-    for style in STYLES:
-        for role in ("sequential", "organizer", "worker"):
-            (message,) = prompt(style, role, problem, capacity=3, query="q")
-            assert problem.text in message.content or problem.terse in message.content
+    for role in ("sequential", "organizer", "worker"):
+        (message,) = prompt(style, role, problem, capacity=3, query="q")
+        assert problem.text in message.content
 
 
-def test_an_unknown_style_is_named():
-    with pytest.raises(ValueError, match="unknown prompt style 'poem': one of paper, pocket"):
-        prompt("poem", "worker", Problem("p", "t", "q"))
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("poem", "unknown prompt style 'poem'"),
+        ("papr", r"unknown prompt style 'papr': did you mean paper\?"),
+        ("no/such.toml", r"prompt style no/such\.toml cannot be read"),
+        ("no/such.py:STYLE", r"prompt style no/such\.py:STYLE cannot be loaded: .*no file"),
+    ],
+)
+def test_an_unknown_style_is_named(name: str, says: str):
+    with pytest.raises(UserError, match=says) as caught:
+        prompt(name, "worker", Problem("p", "t", "q"))
+    assert "\n" not in str(caught.value)
 
 
-def test_a_template_takes_the_values_it_has_placeholders_for():
-    problem = Problem("p", "t", "terse")
-    (message,) = prompt("pocket", "corrector", problem, solution="{report} {terse}", report=7, unheard="of")
-    assert message.content == "corrector terse solution {report} {terse} report 7"
-    assert prompt("pocket", "corrector", problem)[0].content == "corrector terse solution  report "
-    assert prompt("pocket", "organizer", problem, capacity=3)[0].content == "organizer 3 terse"
+def test_a_template_takes_the_values_it_has_placeholders_for(tmp_path: Path):
+    mine, problem = _toml(tmp_path, MINE), Problem("p", "t", "terse")
+    (message,) = prompt(mine, "corrector", problem, solution="{report} {question}", report=7, unheard="of")
+    assert message.content == "terse solution {report} {question} report 7"
+    assert prompt(mine, "corrector", problem)[0].content == "terse solution  report "
+    assert prompt(mine, "organizer", problem, capacity=3)[0].content == "3 for terse"
     assert "at most 2 subtasks" in prompt("paper", "organizer", problem, capacity=3)[0].content
+
+
+def test_a_style_of_a_file_says_how_its_verifiers_spell_their_verdicts(tmp_path: Path):
+    assert style_named(_toml(tmp_path, MINE + VERDICTS)).verdicts == VerdictForm(
+        "Judgement", ("valid", "sound"), ("invalid",)
+    )
+    (tmp_path / "b").mkdir()
+    assert style_named(_toml(tmp_path / "b", MINE)).verdicts == style_named("paper").verdicts == MARKDOWN
+
+
+@pytest.mark.parametrize(
+    "text", ["organizer = ", "organizer = 7", "[verdicts]\nfield = 'Judgement'\n", "[verdicts]\nfield = 1\ncorrect = 2"]
+)
+def test_a_file_that_holds_no_style_gets_one_clear_line(tmp_path: Path, text: str):
+    file = _toml(tmp_path, text)
+    with pytest.raises(UserError, match=r"prompt style .*mine\.toml cannot be read: ") as caught:
+        style_named(file)
+    assert "\n" not in str(caught.value)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket.style import terse
-from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from terse import TERSE
 
-from orgthink.engines import engine_spec, open_engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
@@ -20,9 +18,8 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from pocket import solve
 
-PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 
 FINE = Turn("mull </think> all right\n**Correctness**: Correct")
 MEND = Turn("mull </think> step 2 is wrong\n**Correctness**: Wrong")
@@ -185,18 +182,18 @@ def test_cost_and_time_are_the_sums_along_the_chain():
     assert {row.role: row.cost for row in usage([episode])} == {"controller": None, "thinker": 2, "critic": 2}
 
 
-def test_the_pocket_models_words():
+def test_a_style_of_few_words():
     turns = [
         Turn(" 3 + 4 = 7 </think> <ANSWER> 3 + 4 </ANSWER>"),
         Turn(" look </think> finding 3 + 4 = 7 correctness : wrong"),
         Turn(" </think> <ANSWER> 3 + 4 + 5 </ANSWER>"),
         Turn(" </think> correctness : correct"),
     ]
-    episode = refine(*turns, prompts="pocket")
+    episode = refine(*turns, prompts=TERSE)
     assert episode.answer == "3 + 4 + 5" and steps(episode) == ALL_STEPS[:4]
-    assert seen(episode, "feedback-1") == f"verifier {terse(PROBLEM)} solution <ANSWER> 3 + 4 </ANSWER>"
+    assert seen(episode, "feedback-1") == f"verifier {PROBLEM.text} solution <ANSWER> 3 + 4 </ANSWER>"
     assert seen(episode, "refinement-1") == (
-        f"corrector {terse(PROBLEM)} solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7"
+        f"corrector {PROBLEM.text} solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7"
     )
 
 
@@ -212,14 +209,3 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings
         SelfRefine(**settings)
     with pytest.raises(UserError, match=says):
         OrganizationSpec("self-refine", settings).named("mine")
-
-
-async def test_the_shipped_model_refines_its_answers():
-    engine = await open_engine(engine_spec("pocket-roles"))
-    organization = OrganizationSpec("self-refine", {"prompts": "pocket"}).named("self-refine")
-    episodes = await solve(engine, organization, 20, task=ARITHMETIC_MINI, tokens=128, temperature=1.0)
-    await engine.aclose()
-    assert not any(engine_failed(episode) for episode in episodes) and all(episode.grade for episode in episodes)
-    assert sum(episode.grade.all_correct for episode in episodes) >= 5
-    lengths = {len(steps(episode)) for episode in episodes}
-    assert lengths <= {2, 3, 4, 5} and 2 in lengths and max(lengths) > 2, "some answers pass, others are refined"

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from managed import PRICES
 from rule_engine import RuleEngine, countdown
+from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
@@ -23,7 +25,7 @@ from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
 from orgthink.tools.agents import ROLES
 
-PROBLEM = Problem("p", "countdown-mini-single", "countdown 3 4 5 = 12")
+PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 
 REPORTS = {
     "C": "at first **Correctness**: Wrong </think> no findings\n**Correctness**: Correct",
@@ -356,14 +358,14 @@ def test_the_critical_path_is_the_sum_along_the_chain():
     assert all(a.end == b.start for a, b in zip(episode.traces[1:], episode.traces[2:], strict=False))
 
 
-def test_the_pocket_models_words():
+def test_a_style_of_few_words():
     turns = [
         " 3 + 4 = 7 </think> <ANSWER> 3 + 4 </ANSWER>",
         " look </think> finding 3 + 4 = 7 correctness : wrong",
         " </think> <ANSWER> 3 + 4 + 5 </ANSWER>",
         " </think> correctness : correct",
     ]
-    episode = play(VerifierCorrector(prompts="pocket"), turns)
+    episode = play(VerifierCorrector(prompts=TERSE), turns)
     assert episode.answer == "3 + 4 + 5"
     corrected = seen(episode, "correction-1")
     assert corrected.endswith("solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7")
@@ -401,8 +403,8 @@ def test_an_improvement_that_comes_to_nothing_leaves_the_solution_as_it_was():
         ({"failures": 0}, "failures is 0: it must be at least 1"),
         ({"rounds": 0}, "rounds is 0: it must be at least 1"),
         ({"passes": 4, "rounds": 3}, "passes is 4, more than the 3 rounds"),
-        ({"prompts": "poem"}, "unknown prompt style 'poem': one of paper, pocket"),
-        ({"prompts": "pocket", "improve": True}, "prompt style pocket has no template 'improve'"),
+        ({"prompts": "poem"}, "unknown prompt style 'poem'"),
+        ({"prompts": TERSE, "improve": True}, "has no template 'improve'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_sampled(settings: dict[str, object], says: str):
@@ -423,7 +425,9 @@ async def test_every_organization_tells_the_roles_of_its_agents(name: str):
             return render_reply("", [ToolCall(name, {}) for name in dict.fromkeys(names)])
         return countdown(text) if "countdown" in text else "no idea"
 
-    settings = {"prompts": "pocket"} | ({"improve": False} if name == "huang-yang" else {})
+    settings = {"prompts": TERSE} | ({"improve": False} if name == "huang-yang" else {})
+    if name in ("paramanager", "tool-use"):
+        settings["suite"] = {"corpus": PRICES}
     organization = OrganizationSpec(name, settings).named(name)
     episode = await attempt(organization, PROBLEM, Backing(RuleEngine(rule), Sampling(100)))
     assert _modelled(episode.traces) == set(organization.roles)

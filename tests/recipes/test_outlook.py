@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from engines.models import tiny_model
 from hypothesis import given
 from hypothesis import settings as run
 from hypothesis import strategies as st
 from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
+from tiny_recipes import MARSRL
 
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Mars
@@ -20,6 +23,12 @@ from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.rl import Clock
 
 ROLES = (("solver",), ("verifier", "corrector"), ("solver", "verifier", "corrector"))
+
+
+@pytest.fixture
+def with_model(tmp_path) -> Mars:
+    """A recipe that has a model."""
+    return replace(MARSRL, model=str(tiny_model(tmp_path / "model", context=256)))
 
 
 def job(task: str, **changes: Any) -> Mars:
@@ -91,27 +100,27 @@ def test_a_model_of_the_users_is_not_needed_to_look_ahead_but_all_else_is_checke
             unnamed(adjusted(recipe, {}, given))
 
 
-def test_a_file_of_problems_is_not_needed_either_but_all_else_is_checked(tmp_path):
+def test_a_file_of_problems_is_not_needed_either_but_all_else_is_checked(tmp_path, with_model):
     file = tmp_path / "rows.jsonl"
     missing = f"{file} (the problems of rollout.task)"
     task = f"rollout.task=math:{file}@1/2"
     assert unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task])) == ["--model", missing]
-    assert unnamed(adjusted(RECIPES["marsrl-arithmetic-mini"], {}, [task])) == [missing]
+    assert unnamed(adjusted(with_model, {}, [task])) == [missing]
     for recipe, wrong, says in (
-        ("marsrl-qwen3", "rollout.prompts=none at all", "unknown prompt style"),
-        ("marsrl-arithmetic-mini", "rollout.max_input=900", "do not fit the model's context"),
-        ("marsrl-arithmetic-mini", "model=nobody", "nobody"),
-        ("paramanager-mini", "rollout.organization.settings.rounds=0", "rounds is 0"),
+        (RECIPES["marsrl-qwen3"], "rollout.prompts=none at all", "unknown prompt style"),
+        (with_model, "rollout.max_input=900", "do not fit the model's context"),
+        (with_model, "model=nobody", "nobody"),
+        (RECIPES["paramanager-qwen3"], "rollout.organization.settings.rounds=0", "rounds is 0"),
     ):
         with pytest.raises(UserError, match=says):
-            unnamed(adjusted(RECIPES[recipe], {}, [task, wrong]))
+            unnamed(adjusted(recipe, {}, [task, wrong]))
     file.write_text("[]")
     with pytest.raises(UserError, match="holds no problems"):
         unnamed(adjusted(RECIPES["marsrl-qwen3"], {}, [task]))
 
 
-def test_what_a_model_cannot_read_is_said_before_a_run():
-    long = adjusted(RECIPES["marsrl-arithmetic-mini"], {}, ["rollout.max_input=900"])
+def test_what_a_model_cannot_read_is_said_before_a_run(with_model):
+    long = adjusted(with_model, {}, ["rollout.max_input=900"])
     with pytest.raises(UserError, match="do not fit the model's context"):
         unnamed(long)
 

@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 from dictated import Dictated
+from engines.models import tiny_model
 from loopback import MODEL, Exchange, Server, loopback, says
 from managed_runs import managed, recorded
 from random_model import write_random_model
@@ -117,14 +118,14 @@ def test_a_dry_run_needs_no_model_and_no_server(rows, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_other_places_of_the_pool_are_named_by_set(rows):
+def test_other_places_of_the_pool_are_named_by_set(rows, tmp_path):
+    here = tiny_model(tmp_path / "here")
     urls = {name: f"https://host-{n}.example/v1" for n, name in enumerate(FROZEN)}
     job = policy(f"rollout.task=math:{rows}", *(f"rollout.models.{n}.engine.url={url}" for n, url in urls.items()))
     assert unnamed(job) == ["--model"]
     assert {name: model.engine.url for name, model in job.settings.rollout.models.items()} == urls
-    local = adjusted(
-        job, {}, ["rollout.models.qwen3-30b-a3b.engine.url=none", "rollout.models.qwen3-30b-a3b.engine.model=pocket"]
-    )
+    engine = "rollout.models.qwen3-30b-a3b.engine"
+    local = adjusted(job, {}, [f"{engine}.url=none", f"{engine}.model={here}"])
     assert unnamed(local) == ["--model"]  # a folder, or a shipped model, will do as well
     with pytest.raises(UserError, match="it has"):
         policy("rollout.models.gpt-5.engine.url=https://host/v1")
@@ -193,7 +194,9 @@ def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_pat
         places = [
             f"rollout.models.{name}.engine.{field}" for name in FROZEN for field in (f"url={server.url}", "model=none")
         ]
-        corpus = "rollout.organization.settings.suite.corpus=ledger"
+        (tmp_path / "corpus").mkdir()
+        (tmp_path / "corpus" / "people.txt").write_text("Mira lives in Riga.")
+        corpus = f"rollout.organization.settings.suite.corpus={tmp_path / 'corpus'}"
         job = adjusted(policy(*given, *places, corpus), {"model": str(folder)}, ())
         sampler = Dictated(folder, tmp_path / "copy", managing)
         backend = EmbeddedBackend(open_trainable(folder), sampler, folder, pack_tokens=job.pack_tokens)

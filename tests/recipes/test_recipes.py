@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from orgthink_pocket import model as pocket
-from orgthink_pocket.recipes import mini
-from orgthink_pocket.shipped import MODELS
+from tiny_policy import TINY
+from tiny_recipes import ASYNCTHINK, named
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
@@ -22,16 +21,29 @@ from orgthink.recipes.registry import RECIPES, Training, adjusted, start, traini
 from orgthink.store import RunFolder, plain, typed
 from orgthink.training.models import LoraSettings
 
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
-def test_a_run_is_a_folder_whose_model_everybody_opens(tmp_path, capsys):
+RECIPE, MANAGER = named("ASYNCTHINK"), named("PARAMANAGER")
+MODEL = ("--model", str(TINY))
+MINE = replace(ASYNCTHINK, model=str(TINY))
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    write(tmp_path / "rows.jsonl", [Pair("sequential 3 of 5", " <ANSWER> 3 </ANSWER>")])
+    return tmp_path / "rows.jsonl"
+
+
+def test_a_run_is_a_folder_whose_model_everybody_opens(tmp_path, pairs, capsys):
     run = tmp_path / "run"
-    assert main(["train", "pocket", "--steps", "2", "--out", str(run)]) == 0
+    given = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "2", "--out", str(run)]
+    assert main(given) == 0
     model = run / "checkpoints" / "step-000002" / "model"
     assert str(model) in capsys.readouterr().out
     theirs = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    ids = tokenizer("sequential countdown 1 5 12 13 15 = 47 scan <FORK-1>", return_tensors="pt")["input_ids"]
-    assert ids.shape[1] == 11 and pocket.vocabulary().index(pocket.UNK) not in ids
+    ids = tokenizer("organizer 3 7 of 5 <FORK-1>", return_tensors="pt")["input_ids"]
+    assert ids.shape[1] == 6
     assert torch.allclose(Qwen3.load(model)(ids), theirs(ids).logits, atol=1e-5)
 
     assert main(["train", "--resume", str(run)]) == 0  # nothing is left to do
@@ -41,9 +53,9 @@ def test_a_run_is_a_folder_whose_model_everybody_opens(tmp_path, capsys):
 def test_bad_input_is_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("something else")
     for arguments in (
-        ["pockte", "--out", str(tmp_path / "new")],
-        ["pocket", "--steps", "0", "--out", str(tmp_path / "new")],
-        ["pocket", "--out", str(tmp_path)],
+        ["asyncthink-sftt", "--out", str(tmp_path / "new")],
+        [RECIPE, *MODEL, "--steps", "0", "--out", str(tmp_path / "new")],
+        [RECIPE, *MODEL, "--out", str(tmp_path)],
         ["--resume", str(tmp_path)],
         ["--resume", str(tmp_path), "--steps", "5"],
     ):
@@ -71,28 +83,28 @@ def test_a_run_folder_remembers_a_recipe_as_it_is(name, tmp_path):
 def test_a_run_folder_remembers_what_was_set(tmp_path):
     given = ("rollout.group=16", "reward.weight=0", "shuffled=true", "loss.reduction=episode-mean", "pack_tokens=64")
     given += ("rollout.limits.agent_tokens=none", "rollout.organization.settings.prompts=paper", "learning_rate=1e-3")
-    job = adjusted(mini(), {"lora": LoraSettings(4), "device": "cpu"}, given)
+    job = adjusted(MINE, {"lora": LoraSettings(4), "device": "cpu"}, given)
     settings, rollout = job.settings, job.settings.rollout
     assert (job.lora, job.device, job.pack_tokens) == (LoraSettings(4), "cpu", 64)
-    assert (rollout.group, rollout.limits.agent_tokens, rollout.limits.capacity) == (16, None, 4)
+    assert (rollout.group, rollout.limits.agent_tokens, rollout.limits.capacity) == (16, None, 3)
     assert rollout.organization.settings == {"prompts": "paper"}
     assert (settings.reward.weight, settings.shuffled, settings.loss.reduction) == (0, True, "episode-mean")
     assert settings.learning_rate == 1e-3
-    assert replace(job, settings=mini().settings, lora=None, device="auto", pack_tokens=512) == mini()
-    assert mini() == RECIPES["asyncthink-countdown-mini"], "a recipe is not changed by a run of it"
+    assert replace(job, settings=MINE.settings, lora=None, device="auto", pack_tokens=512) == MINE
+    assert RECIPES[RECIPE] == ASYNCTHINK, "a recipe is not changed by a run of it"
     training = Training("test", job)
     assert training_of(start(training, tmp_path)) == training
 
 
 def looked_at(recipe: str, *given: str, capsys) -> dict:
     """The settings that a dry run shows."""
-    assert main(["train", recipe, "--dry-run", "--out", "nowhere", "--set", *given]) == 0
+    assert main(["train", recipe, *MODEL, "--dry-run", "--out", "nowhere", "--set", *given]) == 0
     return json.loads(capsys.readouterr().out)["job"]["settings"]
 
 
 def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
     given = ("normalise=none", "reward.gate=none", "rollout.limits.agent_tokens=none", "mastered=none")
-    settings = looked_at("paramanager-mini", *given, capsys=capsys)
+    settings = looked_at(MANAGER, *given, capsys=capsys)
     assert (settings["credit"]["normalise"], settings["reward"]["gate"]) == ("none", "none")
     assert settings["rollout"]["limits"]["agent_tokens"] is settings["mastered"] is None
 
@@ -100,20 +112,17 @@ def test_none_is_a_word_where_a_setting_has_it_and_else_nothing(capsys):
 @pytest.mark.parametrize(
     ("recipe", "given", "expected"),
     [
-        ("paramanager-mini", ("faults.rate=0.3", "faults.seed=2"), {"faults": {"rate": 0.3, "seed": 2}}),
-        ("paramanager-mini-serial", ('faults={"rate": 0.3}', "rounds=3"), {"rounds": 3}),
-        ("asyncthink-countdown-mini", ("tolerant=true", "overflow=queue"), {"tolerant": True, "overflow": "queue"}),
-        ("paramanager-mini", ('pool={"pocket-tools": "writes programs"}', 'tools=["search"]'), {"tools": ["search"]}),
-        ("paramanager-mini", ("pool.pocket-tools=writes", "suite.topk=2"), {}),
+        (MANAGER, ("faults.rate=0.3", "faults.seed=2"), {"faults": {"rate": 0.3, "seed": 2}}),
+        (MANAGER, ('faults={"rate": 0.3}', "rounds=3"), {"rounds": 3}),
+        (RECIPE, ("tolerant=true", "overflow=queue"), {"tolerant": True, "overflow": "queue"}),
+        (MANAGER, ('pool={"b": "writes programs"}', 'tools=["search"]'), {"tools": ["search"]}),
+        (MANAGER, ("pool.a=writes", "suite.topk=2"), {}),
     ],
+    ids=["faults", "rounds", "tolerant", "pool", "member"],
 )
 def test_settings_of_an_organization_that_a_recipe_leaves_out_can_be_set(recipe, given, expected, capsys):
     """Values have their types in config.json; of what is left out, only what was set is told."""
     given = [f"rollout.organization.settings.{one}" for one in given]
-    if "pool={" in given[0]:
-        given.append(
-            'rollout.models={"pocket-tools": {"engine": {"model": "pocket-tools"}, "sampling": {"max_tokens": 9}}}'
-        )
     settings = looked_at(recipe, *given, capsys=capsys)["rollout"]["organization"]["settings"]
     assert settings.items() >= expected.items()
     named = {one.split("settings.", 1)[1].partition("=")[0].partition(".")[0] for one in given if ".settings." in one}
@@ -128,18 +137,18 @@ def test_the_papers_manager_meets_faults_as_the_page_says():
 
 
 def test_settings_of_the_organization_that_was_just_named_can_be_set():
-    given = ("organization=huang-yang", 'settings={"prompts": "pocket"}', "settings.rounds=3")
-    job = adjusted(mini(), {}, [f"rollout.organization.{one}" for one in given])
-    assert job.settings.rollout.organization.settings == {"prompts": "pocket", "rounds": 3}
+    given = ("organization=huang-yang", 'settings={"prompts": "paper"}', "settings.rounds=3")
+    job = adjusted(MINE, {}, [f"rollout.organization.{one}" for one in given])
+    assert job.settings.rollout.organization.settings == {"prompts": "paper", "rounds": 3}
 
 
 def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
-    given = ("mastered.entropy=0.2", "mastered.probability=0.9", "rollout.organization.engine.model=pocket")
-    settings = looked_at("asyncthink-countdown-mini", *given, capsys=capsys)
+    given = ("mastered.entropy=0.2", "mastered.probability=0.9", f"rollout.organization.engine.model={TINY}")
+    settings = looked_at(RECIPE, *given, capsys=capsys)
     assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9}
-    assert settings["rollout"]["organization"]["engine"]["model"] == "pocket"
-    assert adjusted(mini(), {}, ["lora.rank=4"]).lora == LoraSettings(4)
-    assert adjusted(mini(), {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)
+    assert settings["rollout"]["organization"]["engine"]["model"] == str(TINY)
+    assert adjusted(MINE, {}, ["lora.rank=4"]).lora == LoraSettings(4)
+    assert adjusted(MINE, {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)
 
 
 def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
@@ -158,7 +167,7 @@ def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
         ("rollout.models=" + "[" * 99_999, "that is not JSON"),
         ("rollout.models.x.engine.model=pocket", "rollout.models has no 'x'\n"),
     ):
-        assert words in complaint(["asyncthink-countdown-mini", "--set", given], capsys)
+        assert words in complaint([RECIPE, *MODEL, "--set", given], capsys)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -204,7 +213,7 @@ def test_to_set_a_recipe_as_it_is_changes_nothing(name):
     ],
 )
 def test_a_setting_that_cannot_be_is_one_line(given, tmp_path, capsys):
-    said = complaint(["asyncthink-countdown-mini", "--out", tmp_path / "new", "--set", given], capsys)
+    said = complaint([RECIPE, *MODEL, "--out", tmp_path / "new", "--set", given], capsys)
     assert "--set" in said
     assert given.partition("=")[0].split(".")[-1] in said
     assert not (tmp_path / "new").exists()
@@ -212,7 +221,7 @@ def test_a_setting_that_cannot_be_is_one_line(given, tmp_path, capsys):
 
 @pytest.mark.parametrize("given", ["learning_rate=nan", "learning_rate=0", "warmup=-1", "weight_decay=inf", "clip=0"])
 def test_numbers_of_supervised_training_are_checked_as_well(given, tmp_path, capsys):
-    said = complaint(["pocket", "--out", tmp_path / "new", "--set", given], capsys)
+    said = complaint(["asyncthink-sft", *MODEL, "--out", tmp_path / "new", "--set", given], capsys)
     assert f"{given.partition('=')[0]} is " in said and not (tmp_path / "new").exists()
 
 
@@ -223,7 +232,7 @@ def test_a_recipe_without_a_model_asks_for_one(name, tmp_path, capsys):
 
 
 def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
-    arguments = ["asyncthink-sft", "--model", "pocket", "--out", tmp_path / "new"]
+    arguments = ["asyncthink-sft", *MODEL, "--out", tmp_path / "new"]
     assert "--pairs" in complaint(arguments, capsys)
     assert str(tmp_path / "none.jsonl") in complaint([*arguments, "--pairs", tmp_path / "none.jsonl"], capsys)
     assert not (tmp_path / "new").exists()
@@ -232,17 +241,15 @@ def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["asyncthink-countdown-mni"], "did you mean asyncthink-countdown-mini?"),
-        (["zzz"], "one of asyncthink-countdown-mini"),
-        (["asyncthink-countdown-mini", "--model", "pokcet"], "did you mean pocket"),
-        (["pocket", "--model", "pocket"], "no model"),
-        (["pocket", "--lora", "4"], "no lora"),
-        (["asyncthink-countdown-mini", "--lora", "0"], "rank"),
-        (["asyncthink-countdown-mini", "--steps", "none"], "steps"),
-        (["asyncthink-countdown-mini", "--device", "nowhere"], "device nowhere cannot be used"),
-        (["asyncthink-countdown-mini", "--set", "rollout.task=mth"], "did you mean math?"),
-        (["asyncthink-countdown-mini", "--set", "rollout.task=math:none.jsonl"], "none.jsonl"),
-        (["asyncthink-countdown-mini", "--set", "rollout.organization.organization=x"], "unknown organization 'x'"),
+        (["asyncthink-qwen3-mth"], "did you mean asyncthink-qwen3-math?"),
+        (["zzz"], "one of asyncthink-"),
+        ([RECIPE, "--model", "nowhere"], "unknown model 'nowhere'"),
+        ([RECIPE, "--lora", "0"], "rank"),
+        ([RECIPE, *MODEL, "--steps", "none"], "steps"),
+        ([RECIPE, *MODEL, "--device", "nowhere"], "device nowhere cannot be used"),
+        ([RECIPE, *MODEL, "--set", "rollout.task=mth"], "did you mean math?"),
+        ([RECIPE, *MODEL, "--set", "rollout.task=math:none.jsonl"], "none.jsonl"),
+        ([RECIPE, *MODEL, "--set", "rollout.organization.organization=x"], "unknown organization 'x'"),
     ],
 )
 def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
@@ -252,29 +259,28 @@ def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
 
 def test_the_model_of_a_server_is_not_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
-    arguments = ["asyncthink-countdown-mini", "--model", "theirs", "--out", tmp_path / "new"]
+    arguments = [RECIPE, "--model", "theirs", "--out", tmp_path / "new"]
     assert "theirs is a server's" in complaint(arguments, capsys)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_is_no_model_is_named(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
-    arguments = ["asyncthink-countdown-mini", "--model", tmp_path / "empty", "--out", tmp_path / "new"]
+    arguments = [RECIPE, "--model", tmp_path / "empty", "--out", tmp_path / "new"]
     assert str(tmp_path / "empty") in complaint(arguments, capsys)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_sampler_that_is_not_installed_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jobs, "find_spec", lambda name: None)
-    arguments = ["asyncthink-countdown-mini", "--set", "sampler=vllm", "--out", tmp_path / "new"]
+    arguments = [RECIPE, *MODEL, "--set", "sampler=vllm", "--out", tmp_path / "new"]
     assert "--set sampler=local" in complaint(arguments, capsys)
     assert not (tmp_path / "new").exists()
 
 
-def test_files_are_remembered_by_their_full_path(tmp_path, monkeypatch, capsys):
+def test_files_are_remembered_by_their_full_path(tmp_path, pairs, monkeypatch, capsys):
     """So that a run resumes from any folder."""
-    shutil.copytree(MODELS / "pocket", tmp_path / "mine")
-    write(tmp_path / "rows.jsonl", [Pair("countdown 1 2 3 = 6", " <ANSWER> 1 + 2 + 3 </ANSWER>")])
+    shutil.copytree(TINY, tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
     given = ["asyncthink-sft", "--model", "mine", "--pairs", "rows.jsonl", "--steps", "1", "--out", "run"]
     assert main(["train", *given]) == 0

@@ -10,9 +10,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 from random_episodes import Fork, Join, Program, Think, episode_of, programs
+from small import SUMS
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, FormatFault, Grade, Sampling
@@ -25,10 +24,11 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import TASKS
+from orgthink.tasks.countdown import COUNTDOWN
 
-PROBLEM = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
-PROBLEMS = {problem.task: problem for problem in (PROBLEM, ARITHMETIC_MINI.problem("2 + 3", 5))}
+TASKS = {task.name: task for task in (COUNTDOWN, SUMS)}
+PROBLEM = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
+PROBLEMS = {problem.task: problem for problem in (PROBLEM, SUMS.problem("2 + 3", 5))}
 RIGHT = ("1 + 4 + 5", "2 + 3 + 5", "1 + 2 + 3 + 4", "5 * 4 / 2")
 """Four different solutions of it: n_s are asked for."""
 WRONG = "1 + 2 + 3"
@@ -46,7 +46,7 @@ class Script:
     max_tokens: int = 1000
     tolerant: bool = False
     seconds: float | None = None
-    task: str = "countdown-mini"
+    task: str = "countdown"
 
     @property
     def turns(self) -> Iterator[Turn]:
@@ -298,14 +298,14 @@ def test_accuracy_is_the_fraction_or_all_of_it(correct: int) -> None:
 @pytest.mark.parametrize("accuracy", ["fraction", "all"])
 @pytest.mark.parametrize(("said", "worth"), [("5", 1.0), ("6", 0.0), ("5 ; 6", 0.0), ("2 + 3", 0.0)])
 def test_a_single_answer_is_right_or_wrong(accuracy: str, said: str, worth: float) -> None:
-    episode = played(Script((answer(said),), task="arithmetic-mini"))
+    episode = played(Script((answer(said),), task="sums"))
     earned = AsyncThinkReward(accuracy, weight=0.0)(episode)  # type: ignore[arg-type]
     assert earned.accuracy == earned.total == worth
 
 
 def test_an_episode_without_a_grade_has_no_reward() -> None:
     episode = replace(played(LONE), grade=None)
-    with pytest.raises(ValueError, match=r"countdown-mini/1-2-3-4-5=10\|asyncthink\|0 is not graded"):
+    with pytest.raises(ValueError, match=r"countdown/1-2-3-4-5=10\|asyncthink\|0 is not graded"):
         DEFAULT(episode)
 
 

@@ -14,7 +14,7 @@ from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
 
-PROBLEM = Problem("countdown-mini/test", "countdown-mini", "main question")
+PROBLEM = Problem("countdown/test", "countdown", "main question")
 
 LONG_AFTER = 10_000.0
 """Seconds that go by after an episode, in which a request that was not aborted would go on sampling."""

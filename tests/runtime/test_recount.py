@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -17,6 +16,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.countdown import COUNTDOWN
 
 
 class CountingEngine(ScriptedEngine):
@@ -34,7 +34,7 @@ class CountingEngine(ScriptedEngine):
 def _play(ratio: float, *turns: Turn, limits: Limits | None = None) -> Episode:
     engine = CountingEngine(turns)
     engine.ratio = ratio
-    problem = COUNTDOWN_MINI.problem([1, 2, 3, 4, 5], 10)
+    problem = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
     return run_virtual(attempt(AsyncThink(), problem, Backing(engine, Sampling(100)), limits=limits))
 
 

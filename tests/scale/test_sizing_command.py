@@ -28,7 +28,7 @@ CHANGES = re.findall(r"^\| (?:–|`(.+?)`.*?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+
 
 def test_every_recipe_has_its_plans():
     for name, job in recipes.RECIPES.items():
-        model = None if getattr(job, "model", "pocket") or name in PAPERS else "pocket"
+        model = None if getattr(job, "model", "its own") or name in PAPERS else "qwen3-0.6b"
         (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")
         counts = [1, 1, 2, 4] if isinstance(job, Reinforced) else [1]
         assert [plan.cluster.gpus for plan in found] == counts
@@ -76,7 +76,7 @@ def test_names_of_assumptions_are_of_one_part_each():
     [
         ("qwen3-4c", "did you mean qwen3-4b?"),
         ("asyncthink-sft", "--model"),
-        ("qwen3-4b --model pocket", "is no recipe"),
+        ("qwen3-4b --model qwen3-8b", "is no recipe"),
         ("qwen3-4b --gpu tpu", "unknown GPU"),
         ("qwen3-4b --gpus 0", "at least 1"),
         ("qwen3-4b --gpus 2 --assume tensor=8", "tensor"),

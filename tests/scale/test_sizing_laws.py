@@ -188,7 +188,7 @@ def test_decoding_by_hand():
 def test_decoding_takes_the_critical_path_if_that_is_longer(chain, steps):
     """Four agents, all at once, make 1,000 tokens each: a second a step, beside which reading is nothing."""
     work = Work(problems=1, group=1, agents=4, at_once=4, prompt=0, sampled=1000, chain=chain)
-    took = seconds(Model.of(known_models()["pocket"]), Setup(), work, H100, Cluster(gpus=1, overhead=1))
+    took = seconds(Model.of(known_models()["qwen3-0.6b"]), Setup(), work, H100, Cluster(gpus=1, overhead=1))
     assert took is not None
     assert took.decoding == pytest.approx(steps, rel=1e-3)
 

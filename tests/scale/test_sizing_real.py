@@ -7,12 +7,14 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
+from tiny_policy import TINY
+from tiny_recipes import ASYNCTHINK, PARAMANAGER
 
 from orgthink.engines.local.cache import Block
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.episode import Origin
 from orgthink.recipes import registry as recipes
-from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.jobs import Reinforced
 from orgthink.scale.sizing.configs import QWEN3_4B, config_of, known_models
 from orgthink.scale.sizing.recipe import model_of, most_sampled, work_of
 from orgthink.scale.sizing.shape import Model
@@ -20,6 +22,8 @@ from orgthink.scale.sizing.work import Work
 from orgthink.training.embedded import sampler
 from orgthink.training.rollout import Problems, roll_out
 from orgthink.training.rows import policy_rows
+
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 
 @pytest.mark.parametrize("name", known_models())
@@ -48,7 +52,7 @@ def test_parameters_are_those_of_the_model_cards(name, total, active):
     assert float(active) == pytest.approx(model.active / 1e9, abs=0.06)
 
 
-@pytest.mark.parametrize("name", ["pocket", "qwen3-4b"])
+@pytest.mark.parametrize("name", [str(TINY), "qwen3-4b"], ids=["tiny", "qwen3-4b"])
 def test_cache_of_a_token_is_that_of_the_local_engine(name):
     config = config_of(name)
     shape = Qwen3Config(**{item.name: config[item.name] for item in fields(Qwen3Config) if item.name in config})
@@ -83,13 +87,9 @@ def test_activations_are_those_that_a_real_backward_keeps():
 
 def test_tokens_are_those_of_a_real_rollout():
     """Of each agent the same counts as its row, and within what the recipe's budgets say before."""
-    job = recipes.adjusted(
-        recipes.RECIPES["asyncthink-countdown-mini"],
-        {"model": "pocket-async"},
-        ["rollout.problems=2", "rollout.group=2", "minibatches=1"],
-    )
+    job = replace(ASYNCTHINK, model=str(TINY))
     plan = job.settings.rollout
-    engine = sampler(model_folder("pocket-async"), job)
+    engine = sampler(TINY, job)
     episodes = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), engine, 0))
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0, plan.trains)]
     tokens = Counter(dict.fromkeys(Origin, 0))
@@ -101,7 +101,7 @@ def test_tokens_are_those_of_a_real_rollout():
     assert sum(work.computed for work in parts) == sum(map(len, rows))
     assert sum(work.trained for work in parts) == sum(sum(row.trained) for row in rows)
     assert sum(work.prefilled for work in parts) == tokens[Origin.PROMPT] + tokens[Origin.INJECTED]
-    said = work_of(job, config_of("pocket"))
+    said = work_of(job, config_of(str(TINY)))
     assert len(rows) <= said.sequences
     assert 0 < tokens[Origin.SAMPLED] <= said.decoded
     assert sum(map(len, rows)) <= said.computed
@@ -110,9 +110,8 @@ def test_tokens_are_those_of_a_real_rollout():
 
 def test_a_manager_replies_in_every_round_and_answers():
     """Up to what its context holds beside the prompt."""
-    job = recipes.RECIPES["paramanager-mini"]
-    config = config_of("pocket")
-    assert work_of(job, config | {"max_position_embeddings": 8192}).sampled == (12 + 1) * 128
+    job, config = PARAMANAGER, config_of(str(TINY))
+    assert work_of(job, config | {"max_position_embeddings": 8192}).sampled == (12 + 1) * 24
     small = work_of(job, config)
     assert small.prompt + small.sampled == small.longest == config["max_position_embeddings"]
 
@@ -121,7 +120,7 @@ def test_a_manager_replies_in_every_round_and_answers():
 def test_no_recipe_asks_for_more_than_its_bounds(name):
     job = recipes.RECIPES[name]
     bounds = job.settings.bounds()
-    work = work_of(job, config_of(model_of(name, job) if job.model or "qwen3" in name else "pocket"))
+    work = work_of(job, config_of(model_of(name, job) if job.model or "qwen3" in name else "qwen3-0.6b"))
     assert work.decoded <= (most_sampled(job) or math.inf)
     assert work.path * work.problems * work.group <= work.decoded
     if "episodes_a_step" in bounds:

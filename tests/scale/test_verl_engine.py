@@ -6,13 +6,15 @@ import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from engines.models import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket.shipped import MODELS
 
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.local.engine import LocalEngine
@@ -20,8 +22,9 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.scale.verl.engine import VerlEngine
 
-POCKET = MODELS / "pocket"
-TOKENIZER = Tokenizer(POCKET)
+FOLDER = TemporaryDirectory()
+MODEL = tiny_model(Path(FOLDER.name), context=1024)
+TOKENIZER = Tokenizer(MODEL)
 (EOS,) = TOKENIZER.eos_ids
 TEXT = TOKENIZER.encode("3 * 5 15 29 ; 7 + 8 15 <JOIN-1> 4 - 2 2 ; 9 + 9 18 1 + 1 2 ;")
 
@@ -61,7 +64,7 @@ def context(text: str = "7 + 8") -> Context:
 
 
 def said_by(client: Told, sampling: Sampling, *, stretch: int, most: int = 1000) -> list[Chunk]:
-    engine = VerlEngine(client, TOKENIZER, name="pocket", context=most, stretch=stretch)
+    engine = VerlEngine(client, TOKENIZER, name="tiny", context=most, stretch=stretch)
 
     async def listen() -> list[Chunk]:
         async with aclosing(engine.stream(context(), sampling)) as stream:
@@ -115,7 +118,7 @@ def test_the_end_of_the_context_is_a_limit(stretch: int):
 def test_a_prompt_that_does_not_fit_is_an_error_and_a_full_context_is_none():
     with pytest.raises(EngineError, match="does not fit"):
         said_by(Told(TEXT, 0), Sampling(5), stretch=3, most=2)
-    engine = VerlEngine(Told(TEXT, 0), TOKENIZER, name="pocket", context=2)
+    engine = VerlEngine(Told(TEXT, 0), TOKENIZER, name="tiny", context=2)
     full = context()
     full.spans.append(Span(Origin.SAMPLED, "7", 1, TOKENIZER.encode("7")))
 
@@ -147,7 +150,7 @@ async def test_who_is_cancelled_waits_until_nothing_is_sampled_any_more():
             finally:
                 over.set()
 
-    engine = VerlEngine(Slow(TEXT, len(context().token_ids)), TOKENIZER, name="pocket", context=1000)
+    engine = VerlEngine(Slow(TEXT, len(context().token_ids)), TOKENIZER, name="tiny", context=1000)
 
     async def listen() -> None:
         async for _ in engine.stream(context(), Sampling(50)):
@@ -180,10 +183,10 @@ class Served:
 
 async def test_it_draws_what_the_local_engine_draws():
     """Whatever the stretch: a seed goes on where it was left."""
-    local = LocalEngine.open(POCKET, threaded=False)
+    local = LocalEngine.open(MODEL, threaded=False)
     messages = (Message("user", "Use each of 3 5 7 9 at most once to make 24."),)
     for stretch in (5, 64):
-        engine = VerlEngine(Served(local), TOKENIZER, name="pocket", context=1024, stretch=stretch)
+        engine = VerlEngine(Served(local), TOKENIZER, name="tiny", context=1024, stretch=stretch)
         seen = Context(messages, [engine.prompt(messages)])
         sampling = Sampling(40, 1.0, seed=11)
         ours = [chunk async for chunk in engine.stream(seen, sampling)]

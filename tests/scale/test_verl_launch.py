@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tiny_policy import TINY
+from tiny_recipes import ASYNCTHINK, MARSRL, PARAMANAGER, named
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
@@ -16,15 +18,18 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec
 from orgthink.recipes.jobs import Job, Mars, Policy
-from orgthink.recipes.registry import RECIPES, Training, start
+from orgthink.recipes.registry import RECIPES, Training, adjusted, start
 from orgthink.scale.verl import launch
 from orgthink.scale.verl.launch import require, settings
 from orgthink.scale.verl.placement import Placement, placement_of
 from orgthink.training.models import LoraSettings
 
 CPU = Placement(device="cpu")
-POLICY, MARS = RECIPES["asyncthink-countdown-mini"], RECIPES["marsrl-arithmetic-mini"]
+MODEL = {"model": str(TINY)}
+POLICY, MANAGER = (adjusted(job, MODEL, ()) for job in (ASYNCTHINK, PARAMANAGER))
+MARS = adjusted(MARSRL, MODEL, ["rollout.temperature=0.85", "loss.kl=0.1"])
 assert isinstance(POLICY, Policy) and isinstance(MARS, Mars)
+pytestmark = pytest.mark.usefixtures("tiny_policy")
 
 
 @pytest.fixture(autouse=True)
@@ -41,8 +46,8 @@ def refused(job: Job, cluster: Placement = CPU) -> str:
 
 
 def test_what_can_be_is_not_refused():
-    for name in ("asyncthink-countdown-mini", "marsrl-arithmetic-mini", "paramanager-mini"):
-        require(RECIPES[name], CPU)
+    for job in (POLICY, MARS, MANAGER):
+        require(job, CPU)
 
 
 @pytest.mark.parametrize("found", ["0.8.4", "0.10.0", "1.0", "0.8.9rc1"])
@@ -66,9 +71,9 @@ def test_no_verl(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_verl_does_not_do_here():
-    assert "embedded" in refused(RECIPES["pocket-roles"])
+    assert "embedded" in refused(RECIPES["asyncthink-sft"])
     assert "--lora" in refused(replace(POLICY, lora=LoraSettings(8)))
-    inside = RoleSpec(EngineSpec("vllm:pocket"), Sampling(8))
+    inside = RoleSpec(EngineSpec(f"vllm:{TINY}"), Sampling(8))
     rollout = replace(POLICY.settings.rollout, models={"worker": inside})
     assert "URL" in refused(replace(POLICY, settings=replace(POLICY.settings, rollout=rollout)))
 
@@ -135,10 +140,10 @@ def test_settings_of_the_sampler_and_what_the_user_adds_last():
 
 
 def test_the_context_is_what_the_servers_are_told():
-    told = of(replace(POLICY, sampler_settings={"max_model_len": 301}))
-    assert told["actor_rollout_ref.rollout.max_model_len"] == "301"
-    assert int(told["data.max_prompt_length"]) + int(told["data.max_response_length"]) == 301
-    assert of(POLICY)["actor_rollout_ref.rollout.max_model_len"] == "1024"
+    told = of(replace(POLICY, sampler_settings={"max_model_len": 201}))
+    assert told["actor_rollout_ref.rollout.max_model_len"] == "201"
+    assert int(told["data.max_prompt_length"]) + int(told["data.max_response_length"]) == 201
+    assert of(POLICY)["actor_rollout_ref.rollout.max_model_len"] == "256"
 
 
 def test_the_command_line_of_a_cluster():
@@ -159,14 +164,14 @@ def test_the_command_line_of_a_cluster():
 )
 def test_what_is_refused_leaves_no_run_folder(given, said, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    assert main(["train", "asyncthink-countdown-mini", "--out", str(out), *given]) == 2
+    assert main(["train", named("ASYNCTHINK"), "--model", str(TINY), "--out", str(out), *given]) == 2
     assert said in capsys.readouterr().err and not out.exists()
 
 
 @pytest.mark.parametrize("said", ["episode e0, organizer: sampler and trainer differ", None])
 def test_a_run_that_fails_says_why_and_how_to_go_on(said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The trainer's line if it left one, and none of an earlier run."""
-    folder = start(Training("asyncthink-countdown-mini", POLICY), tmp_path / "run")
+    folder = start(Training(named("ASYNCTHINK"), POLICY), tmp_path / "run")
     folder.write(launch.FAULT, "of an earlier run")
 
     def failed(command: list[str], **options: Any) -> SimpleNamespace:

@@ -7,14 +7,15 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from small import TASK
 
-from orgthink.tasks import OPERATORS, all_solutions
-from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.tasks import task_named
+from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, all_solutions
 from orgthink.tasks.expression import parse
 from orgthink.tasks.vote import vote
 
-MINI = COUNTDOWN_MINI.problem([1, 2, 3, 7, 9], 18)
+SMALL = task_named(TASK)
+PROBLEM = SMALL.problem([1, 2, 3, 7, 9], 18)
 GOOD = ["7 + 9 + 2", "2 * 7 + 3 + 1", "(3 - 1) * 9", "9 * (7 - 3 - 2)"]
 
 
@@ -64,7 +65,7 @@ def test_all_solutions_of_few_numbers_only():
     assert _read(table) == {value: found for value, found in few.items() if found}
 
 
-@pytest.mark.parametrize(("task", "n"), [(COUNTDOWN_MINI, 300), (COUNTDOWN, 1)])
+@pytest.mark.parametrize(("task", "n"), [(SMALL, 300), (COUNTDOWN, 1)])
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_problems_have_enough_solutions(task, n, split):
     for problem in islice(task.problems(split, 1), n):
@@ -76,9 +77,9 @@ def test_problems_have_enough_solutions(task, n, split):
         assert len(set(numbers)) == task.size.given and all(1 <= n <= task.size.largest for n in numbers)
 
 
-@pytest.mark.parametrize("task", [COUNTDOWN_MINI, COUNTDOWN])
+@pytest.mark.parametrize("task", [SMALL, COUNTDOWN])
 def test_held_out_targets(task):
-    n = 300 if task is COUNTDOWN_MINI else 2
+    n = 300 if task is SMALL else 2
     targets = {s: {p.data["target"] for p in islice(task.problems(s, 3), n)} for s in ("train", "test")}
     assert targets["test"] <= task.test_targets and not targets["train"] & task.test_targets
     assert len(task.test_targets) == task.size.held_out
@@ -87,7 +88,7 @@ def test_held_out_targets(task):
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_problems_are_the_same_for_the_same_seed(split):
     def draw(seed: int):
-        return list(islice(COUNTDOWN_MINI.problems(split, seed), 20))
+        return list(islice(SMALL.problems(split, seed), 20))
 
     assert draw(5) == draw(5) != draw(6)
 
@@ -120,58 +121,58 @@ def test_problems_are_the_same_for_the_same_seed(split):
     ],
 )
 def test_grade(offered, correct):
-    grade = COUNTDOWN_MINI.grade(MINI, "\n".join(offered))
+    grade = SMALL.grade(PROBLEM, "\n".join(offered))
     assert (grade.correct, grade.required) == (correct, 4)
 
 
 @pytest.mark.parametrize("separator", ["\n", ";", ",", " ;\n", "\n\n", ", "])
 def test_separators(separator):
-    assert COUNTDOWN_MINI.grade(MINI, separator.join(GOOD)).all_correct
+    assert SMALL.grade(PROBLEM, separator.join(GOOD)).all_correct
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="123479+-*/() =;,\n×", max_size=60) | st.text(max_size=60))
 def test_the_grader_is_total(answer):
-    grade = COUNTDOWN_MINI.grade(MINI, answer)
-    assert 0 <= grade.correct <= 4 and len(COUNTDOWN_MINI.solutions(MINI, answer)) >= grade.correct
+    grade = SMALL.grade(PROBLEM, answer)
+    assert 0 <= grade.correct <= 4 and len(SMALL.solutions(PROBLEM, answer)) >= grade.correct
 
 
 @given(st.permutations(GOOD), st.lists(st.sampled_from([*GOOD, "1 + 1", "2 * 7 + 4", "x"]), max_size=9))
 def test_offering_more_never_pays(good, more):
     """Whatever follows the fourth expression leaves the grade alone; whatever comes before it can only cost."""
-    assert COUNTDOWN_MINI.grade(MINI, ";".join([*good, *more])).correct == 4
-    assert COUNTDOWN_MINI.grade(MINI, ";".join([*more, *good])).correct <= 4
+    assert SMALL.grade(PROBLEM, ";".join([*good, *more])).correct == 4
+    assert SMALL.grade(PROBLEM, ";".join([*more, *good])).correct <= 4
     first = more[:4] + list(good)[: max(0, 4 - len(more))]
     assert (
-        COUNTDOWN_MINI.grade(MINI, ";".join([*more, *good])).correct
+        SMALL.grade(PROBLEM, ";".join([*more, *good])).correct
         == len({parse(e).key for e in first if e in GOOD})
     )  # fmt: skip
 
 
 def test_vote_takes_the_most_frequent_and_then_the_first_offered():
     a, b, c, d = GOOD
-    assert vote(MINI, [f"{a};{b}", f"{c};{b}"]).split("\n") == [b, a, c]
-    assert vote(MINI, [f"{a};{b};{c}", f"{d};9 + 7 + 2"]).split("\n") == [a, b, c, d]
-    assert vote(MINI, [f"{a};{b};2 + 7 + 9"]).split("\n") == [a, b]
-    assert vote(MINI, ["1 + 1", "2 + 2;1 + 1", f"3 + 3;{a};{b};{c}"]).split("\n") == ["1 + 1", "2 + 2", "3 + 3", a]
+    assert vote(PROBLEM, [f"{a};{b}", f"{c};{b}"]).split("\n") == [b, a, c]
+    assert vote(PROBLEM, [f"{a};{b};{c}", f"{d};9 + 7 + 2"]).split("\n") == [a, b, c, d]
+    assert vote(PROBLEM, [f"{a};{b};2 + 7 + 9"]).split("\n") == [a, b]
+    assert vote(PROBLEM, ["1 + 1", "2 + 2;1 + 1", f"3 + 3;{a};{b};{c}"]).split("\n") == ["1 + 1", "2 + 2", "3 + 3", a]
 
 
 def test_vote_keeps_a_wrong_expression_apart_from_a_right_one_with_the_same_parts():
     wrong, right = "7 + 9 * 2", "7 * 2 + 9"
     assert parse(wrong).key == parse(right).key and parse(wrong).value != parse(right).value
-    assert vote(MINI, [wrong, right, "2 * 7 + 9"]).split("\n") == [right, wrong]
+    assert vote(PROBLEM, [wrong, right, "2 * 7 + 9"]).split("\n") == [right, wrong]
 
 
 def test_vote_counts_an_answer_once_for_each_solution():
     a, b = GOOD[:2]
-    assert vote(MINI, [f"{a};{a};2 + 7 + 9", b, b]).split("\n") == [b, a]
+    assert vote(PROBLEM, [f"{a};{a};2 + 7 + 9", b, b]).split("\n") == [b, a]
 
 
 def test_vote_of_nothing():
-    assert vote(MINI, []) is None and vote(MINI, ["", " ; "]) is None
+    assert vote(PROBLEM, []) is None and vote(PROBLEM, ["", " ; "]) is None
 
 
 def test_test_problems_are_spread_evenly_over_the_held_out_targets():
-    problems = list(islice(COUNTDOWN_MINI.problems("test", 0), 4 * len(COUNTDOWN_MINI.test_targets)))
+    problems = list(islice(SMALL.problems("test", 0), 4 * len(SMALL.test_targets)))
     drawn = Counter(problem.data["target"] for problem in problems)
-    assert drawn == dict.fromkeys(COUNTDOWN_MINI.test_targets, 4)
+    assert drawn == dict.fromkeys(SMALL.test_targets, 4)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import tiny_model
 
 from orgthink.cli import main
 from orgthink.errors import UserError
@@ -80,12 +81,13 @@ def test_what_is_no_file_of_problems_is_named(tmp_path):
 
 
 def test_it_is_evaluated_from_the_command_line(tmp_path, capsys):
+    model = tiny_model(tmp_path / "model", "bytes", context=2048)
     run, wanted = tmp_path / "run", ["--task", f"math:{FILE}", "--max-tokens", "4", "--organizations", "parallel"]
-    assert main(["eval", *wanted, "--model", "pocket", "--n", "2", "--out", str(run)]) == 0
+    assert main(["eval", *wanted, "--model", str(model), "--n", "2", "--out", str(run)]) == 0
     episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
     assert [episode["problem"]["task"] for episode in episodes] == ["math", "math"]
     assert all(episode["grade"]["required"] == 1 for episode in episodes)
-    assert main(["eval", *wanted, "--model", "pocket", "--n", "6", "--out", str(tmp_path / "more")]) == 2
+    assert main(["eval", *wanted, "--model", str(model), "--n", "6", "--out", str(tmp_path / "more")]) == 2
     assert "only 5 different" in capsys.readouterr().err
 
 

@@ -9,16 +9,17 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from models import tiny_model
+from small import ONE, SMALL, SUMS, TASK, TASK_OF_ONE, TASK_OF_SUMS
+from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.errors import UserError
-from orgthink.tasks import TASKS, task_named
+from orgthink.tasks import task_named
 from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.sudoku import SUDOKU
 
-PARTS = (ARITHMETIC_MINI, COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, SUDOKU)
+PARTS = (SUMS, SMALL, ONE, SUDOKU)
 
 mixtures = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4, unique=True).map(lambda parts: TaskMixture(*parts))
 splits = st.sampled_from(["train", "test"])
@@ -36,14 +37,14 @@ def test_each_part_has_its_share_and_its_own_stream(mixture, split, seed, n):
 
 
 def test_another_seed_is_another_stream():
-    mixture = task_named("arithmetic-mini+countdown-mini")
+    mixture = task_named(f"{TASK_OF_SUMS}+{TASK}")
     first, second = (list(islice(mixture.problems("train", seed), 10)) for seed in (0, 1))
     assert first != second
 
 
 def test_what_is_held_out_of_one_part_is_in_no_other_parts_training():
     """Not only no problem: no target, which the two forms of countdown share."""
-    mixture = task_named("arithmetic-mini+countdown-mini+countdown-mini-single")
+    mixture = task_named(f"sudoku+{TASK}+{TASK_OF_ONE}")
     train, test = ({p.id: p for p in islice(mixture.problems(split, 0), 900)} for split in ("train", "test"))
     assert not train.keys() & test.keys()
     targets = [{p.data.get("target") for p in found.values()} - {None} for found in (train, test)]
@@ -51,22 +52,22 @@ def test_what_is_held_out_of_one_part_is_in_no_other_parts_training():
 
 
 def test_a_problem_is_graded_by_its_own_task():
-    mixture = task_named("countdown-mini-single+arithmetic-mini")
-    countdown, arithmetic = islice(mixture.problems("test", 0), 2)
-    value = str(arithmetic.data["value"])
-    assert mixture.grade(arithmetic, value).all_correct
-    assert not mixture.grade(arithmetic, arithmetic.data["expression"]).all_correct, "worth the same, but no number"
-    numbers = list(COUNTDOWN_MINI_SINGLE.problem([2, 3, 4, 5, 6], 24).data["numbers"])
-    problem = COUNTDOWN_MINI_SINGLE.problem(numbers, 24)
+    mixture = task_named(f"{TASK_OF_ONE}+{TASK_OF_SUMS}")
+    countdown, sums = islice(mixture.problems("test", 0), 2)
+    value = str(sums.data["value"])
+    assert mixture.grade(sums, value).all_correct
+    assert not mixture.grade(sums, sums.data["expression"]).all_correct, "worth the same, but no number"
+    numbers = list(ONE.problem([2, 3, 4, 5, 6], 24).data["numbers"])
+    problem = ONE.problem(numbers, 24)
     assert mixture.grade(problem, "2 * 3 * 4").all_correct and not mixture.grade(problem, "24").all_correct
-    for problem, answer in ((countdown, "1 + 2"), (arithmetic, value)):
-        assert mixture.solutions(problem, answer) == TASKS[problem.task].solutions(problem, answer)
+    for problem, answer in ((countdown, "1 + 2"), (sums, value)):
+        assert mixture.solutions(problem, answer) == mixture.parts[problem.task].solutions(problem, answer)
 
 
 def test_a_problem_of_no_part_has_no_grade():
     problem = next(SUDOKU.problems("test", 0))
     with pytest.raises(KeyError, match="sudoku"):
-        task_named("countdown-mini+arithmetic-mini").grade(problem, "1")
+        task_named(f"{TASK}+{TASK_OF_SUMS}").grade(problem, "1")
 
 
 def test_names_and_files(tmp_path):
@@ -97,8 +98,10 @@ def test_a_mixture_that_cannot_be_is_one_line(name, words):
 
 
 def test_a_mixture_is_evaluated(tmp_path, capsys):
-    given = ["--task", "arithmetic-mini+countdown-mini-single", "--n", "4", "--max-tokens", "40", "--temperature", "0"]
+    model = tiny_model(tmp_path / "model", "bytes", context=2048)
+    given = ["--task", f"sudoku+{TASK_OF_ONE}", "--n", "4", "--max-tokens", "40", "--temperature", "0"]
+    given += ["--model", str(model), "--prompts", TERSE]
     assert main(["eval", *given, "--organizations", "sequential", "--out", str(tmp_path / "run")]) == 0
     episodes = [json.loads(line) for line in (tmp_path / "run" / "episodes.jsonl").read_text().splitlines()]
-    assert Counter(e["problem"]["task"] for e in episodes) == {"arithmetic-mini": 2, "countdown-mini-single": 2}
+    assert Counter(e["problem"]["task"] for e in episodes) == {"sudoku": 2, "countdown-small-one": 2}
     assert all(e["grade"] is not None for e in episodes)

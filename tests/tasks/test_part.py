@@ -8,9 +8,9 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI, Arithmetic
-from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
-from orgthink_pocket.tasks.ledger import LEDGER_MINI
+from models import tiny_model
+from small import ONE, SUMS, TASK_OF_ONE, TASK_OF_SUMS, Sums
+from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.episode import Problem
@@ -18,9 +18,10 @@ from orgthink.errors import UserError
 from orgthink.evaluation import distinct
 from orgthink.tasks import task_named
 from orgthink.tasks.part import MAX_PARTS, Part
+from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Split
 
-WHOLES = ("arithmetic-mini", "countdown-mini-single", "ledger-mini", "arithmetic-mini+countdown-mini-single")
+WHOLES = (TASK_OF_SUMS, TASK_OF_ONE, "sudoku", f"{TASK_OF_SUMS}+{TASK_OF_ONE}")
 
 
 @given(st.sampled_from(WHOLES), st.integers(1, 4), st.integers(0, 5))
@@ -46,15 +47,15 @@ def test_no_problem_of_one_half_is_in_the_other_whatever_the_seed(name):
 
 
 def test_what_is_held_out_is_left_whole():
-    part = task_named("ledger-mini@1/3")
-    assert list(islice(part.problems("test", 0), 20)) == list(islice(LEDGER_MINI.problems("test", 0), 20))
+    part = task_named("sudoku@1/3")
+    assert list(islice(part.problems("test", 0), 20)) == list(islice(SUDOKU.problems("test", 0), 20))
 
 
 def test_a_problem_stays_that_of_its_task():
-    part = task_named("arithmetic-mini+countdown-mini-single@0/2")
-    assert part.name == "arithmetic-mini+countdown-mini-single@0/2"
+    part = task_named(f"{TASK_OF_SUMS}+{TASK_OF_ONE}@0/2")
+    assert part.name == "sums+countdown-small-one@0/2"
     for problem in islice(part.problems("train", 0), 6):
-        task = {each.name: each for each in (ARITHMETIC_MINI, COUNTDOWN_MINI_SINGLE)}[problem.task]
+        task = {each.name: each for each in (SUMS, ONE)}[problem.task]
         for answer in ("12", "1 + 2", str(problem.data.get("value"))):
             assert part.grade(problem, answer) == task.grade(problem, answer)
             assert part.solutions(problem, answer) == task.solutions(problem, answer)
@@ -68,7 +69,7 @@ def test_files_have_the_names_they_have(tmp_path):
     assert halves[0] | halves[1] == whole and not halves[0] & halves[1]
 
 
-class Few(Arithmetic):
+class Few(Sums):
     """A task with one problem."""
 
     name = "few"
@@ -110,8 +111,10 @@ def test_a_part_that_cannot_be_is_one_line(name, words, capsys):
 
 def test_a_part_is_evaluated_under_its_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    given = ["--task", "arithmetic-mini@0/2", "--n", "3", "--split", "train", "--max-tokens", "8"]
+    name, model = f"{TASK_OF_SUMS}@0/2", tiny_model(tmp_path / "model", "bytes", context=2048)
+    given = ["--task", name, "--n", "3", "--split", "train", "--max-tokens", "8"]
+    given += ["--model", str(model), "--prompts", TERSE]
     assert main(["eval", *given, "--organizations", "sequential", "--out", "run"]) == 0
-    part = task_named("arithmetic-mini@0/2")
-    assert len(distinct("arithmetic-mini@0/2", "train", 0, 3)) == 3
-    assert all(part.contains(problem) for problem in distinct("arithmetic-mini@0/2", "train", 0, 3))
+    part = task_named(name)
+    assert len(distinct(name, "train", 0, 3)) == 3
+    assert all(part.contains(problem) for problem in distinct(name, "train", 0, 3))

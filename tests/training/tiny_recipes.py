@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Mars, Policy
+from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
@@ -28,6 +30,23 @@ ASYNCTHINK = Policy(
         learning_rate=1e-3,
         warmup=1,
         minibatches=2,
+    )
+)
+_ALONE = replace(ASYNCTHINK.settings.rollout, organization=OrganizationSpec("sequential", {"prompts": TERSE}))
+SEQUENTIAL = replace(ASYNCTHINK, settings=replace(ASYNCTHINK.settings, rollout=_ALONE))
+PARAMANAGER = Policy(
+    RlSettings(
+        Rollout(
+            TASK,
+            OrganizationSpec("paramanager", {"prompts": TERSE, "pool": {"a": "numbers"}}),
+            Limits(capacity=9),
+            max_tokens=24,
+            roles=("manager",),
+        ),
+        steps=5,
+        learning_rate=1e-3,
+        reward=ParaManagerReward(),
+        mixed=True,
     )
 )
 MARSRL = Mars(

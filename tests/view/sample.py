@@ -15,7 +15,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tasks import TASKS
+from orgthink.tasks.countdown import COUNTDOWN
 
 NUMBERS, TARGET = [3, 5, 7, 8, 12], 24
 SOLUTIONS = ("12 + 7 + 5", "(5 - 3) * 12", "7 * 5 - 8 - 3", "(7 - 5) * 12")
@@ -27,7 +27,7 @@ HOSTILE = (
 
 
 def problem(number: int = 0) -> Problem:
-    made = TASKS["countdown-mini"].problem(NUMBERS, TARGET)
+    made = COUNTDOWN.problem(NUMBERS, TARGET)
     return replace(made, id=f"{made.id}#{number}")
 
 
@@ -47,12 +47,12 @@ def run(
     limits = Limits(capacity, Budget(depth=depth), agent_seconds=agent_seconds)
     role = Backing(engine, Sampling(max_tokens, temperature=0.0))
     episode = run_virtual(attempt(organization, problem(number), role, limits=limits))
-    grade = TASKS["countdown-mini"].grade(episode.problem, episode.answer or "")
+    grade = COUNTDOWN.grade(episode.problem, episode.answer or "")
     return replace(episode, grade=grade) if graded else episode
 
 
 def scan(words: int, seed: int = 0) -> str:
-    """Something to think: pairs, their value and the gap, as the pocket model does. Whole lines of six words."""
+    """Something to think: pairs, their value and the gap, as a model would. Whole lines of six words."""
     rng = random.Random(seed)
     lines = []
     for _ in range(words // 6):

@@ -30,9 +30,7 @@ def driver(tmp_path_factory):
 @pytest.fixture(scope="module")
 def file(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("view") / "view.html"
-    path.write_text(
-        render(EPISODES, title="countdown-mini", notes={"budget": "400 tokens per agent"}), encoding="utf-8"
-    )
+    path.write_text(render(EPISODES, title="countdown", notes={"budget": "400 tokens per agent"}), encoding="utf-8")
     return path
 
 

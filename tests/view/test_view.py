@@ -57,7 +57,7 @@ def test_conditions():
     data = page_data(PAGE)
     assert data["conditions"] == {
         "model": "scripted-1",
-        "task": "countdown-mini",
+        "task": "countdown",
         "capacity": "2, 3, 4",
         "temperature": "0",
         "problems": "8",

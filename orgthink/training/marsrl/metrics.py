@@ -7,11 +7,11 @@ from typing import Any
 
 from orgthink.episode import StopReason
 from orgthink.grammar.verdict import Verdict
-from orgthink.training.marsrl.chain import Finished
+from orgthink.training.marsrl.chain import FinishedGroup
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 
 
-def rollout_metrics(finished: Sequence[Finished]) -> dict[str, Any]:
+def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:
     """Means over the outputs that finished; `None` where there are none."""
     outputs = [
         (one.group.stream, trace, outcome)

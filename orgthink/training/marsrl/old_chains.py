@@ -1,7 +1,7 @@
-"""Chains as checkpoints held them before a chain was an episode (up to commit a46cad4).
+"""Reads the chains of older checkpoints, which were no episodes yet (up to commit a46cad4).
 
-Of a chain they knew only the groups of its stage, and of their inputs the text: the outputs that these were made of are
-made up again, without tokens, for only what others see of them counts from there on.
+They held only the groups of the current stage and the text of their inputs. The outputs from which these were made are
+rebuilt without tokens: later stages depend on nothing but their visible text.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ROOT = "controller"
 
 
 def as_episodes(data: Any, form: VerdictForm) -> Any:
-    """The JSON values of today's state; others than those of old chains are left as they are."""
+    """The JSON values of today's form; values of another form are returned as they are."""
     try:
         old = any("groups" in chain for chain in data["chains"])
         return {**data, "chains": [_episode(chain, form) for chain in data["chains"]]} if old else data
     except (KeyError, TypeError, AttributeError, IndexError):
-        return data  # whoever reads it says what is wrong
+        return data  # validation says what is wrong with it
 
 
 def _episode(chain: Json, form: VerdictForm) -> Json:
@@ -60,7 +60,7 @@ def _edges(places: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _output(member: Json) -> Json:
-    """A member's trace, as far as it is."""
+    """The trace of a member."""
     trace = member["trace"]
     text = "".join(span["text"] for span in trace["spans"] if span["origin"] != "prompt")
     returned = after_thinking(text, trace["stop"] == "done") or None
@@ -70,15 +70,15 @@ def _output(member: Json) -> Json:
     return trace | {"returned": returned, "stop": "budget" if over else trace["stop"]}
 
 
-def _sources(asked: Json, source: str, form: VerdictForm) -> dict[str, Json]:
-    """By place, the outputs that an input was made of, as they read."""
+def _sources(group_input: Json, source: str, form: VerdictForm) -> dict[str, Json]:
+    """The outputs from which an input was made, by place."""
     if not source:
         return {}
-    if role_of(asked["stream"]) == "verifier":
-        return {source: _text_alone(source, asked["solution"])}
-    report = f"{asked['report']}\n{form.field}: {form.wrong[0]}"
+    if role_of(group_input["stream"]) == "verifier":
+        return {source: _text_alone(source, group_input["solution"])}
+    report = f"{group_input['report']}\n{form.field}: {form.wrong[0]}"
     solved = source.rpartition(".")[0]
-    return {solved: _text_alone(solved, asked["solution"]), source: _text_alone(source, report)}
+    return {solved: _text_alone(solved, group_input["solution"]), source: _text_alone(source, report)}
 
 
 def _text_alone(place: str, text: str) -> Json:

@@ -28,7 +28,15 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
-from orgthink.training.marsrl.chain import Finished, Group, Input, Rules, groups_of, part, stage_of
+from orgthink.training.marsrl.chain import (
+    FinishedGroup,
+    GroupInput,
+    OutputGroup,
+    Rules,
+    groups_of,
+    last_groups,
+    part_of,
+)
 from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.old_chains import as_episodes
@@ -48,7 +56,7 @@ class Underway:
     begun: int
     """Chains so far, which is the place in the problems too."""
     chains: tuple[Episode, ...]
-    """Those that have not come to their end."""
+    """Those that have not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +68,9 @@ class Chain:
     problem: Problem
     """What is to be solved."""
     began: float
-    """When, on the monotonic clock; of a chain that was loaded, as if it had never stood still."""
+    """When, on the monotonic clock; time between two processes does not count."""
     episode: Episode | None = None
-    """Its last stage and what its inputs are made of; `None` before its first segment."""
+    """Its last stage, and the outputs from which the inputs of that are made; `None` before its first segment."""
 
     @property
     def live(self) -> int:
@@ -71,16 +79,16 @@ class Chain:
         return sum(trace.stop is StopReason.LENGTH for trace in traces)
 
     @property
-    def finished(self) -> dict[str, Group]:
+    def finished(self) -> dict[str, OutputGroup]:
         """The groups that are over, by their source."""
         groups = groups_of(self.episode.traces) if self.episode else []
         return {group.source: group for group in groups if group.finished}
 
     @property
     def last_stage(self) -> Chain:
-        """Without what later stages do not depend on."""
+        """Without the outputs on which later stages do not depend."""
         assert self.episode is not None
-        return replace(self, episode=part(self.episode, stage_of(self.episode.traces)))
+        return replace(self, episode=part_of(self.episode, last_groups(self.episode.traces)))
 
 
 class Chains:
@@ -124,13 +132,13 @@ class Chains:
         return Batch(rows, metrics, entropy, records)
 
     def _new(self, sampler: Engine) -> list[Chain]:
-        """New problems, as far as there is room."""
-        room = self._plan.live - sum(chain.live for chain in self._chains)
-        wanted, passed_over, new = min(self._plan.problems, room // self._plan.group), 0, []
+        """Chains of new problems, as many as `live` allows."""
+        free = self._plan.live - sum(chain.live for chain in self._chains)
+        wanted, passed_over, new = min(self._plan.problems, free // self._plan.group), 0, []
         while wanted > len(new):
             chain = Chain(self._begun, next(self._problems), time.monotonic())
             self._begun += 1
-            if self._fits(sampler, Input(STREAMS[0]).messages(chain.problem, self._plan.prompts)):
+            if self._fits(sampler, GroupInput(STREAMS[0]).messages(chain.problem, self._plan.prompts)):
                 new.append(chain)
                 passed_over = 0
             elif (passed_over := passed_over + 1) == MOST_REPEATS:
@@ -150,28 +158,27 @@ class Chains:
 
     def _finished(
         self, before: Sequence[Chain], after: Sequence[Chain], step: int
-    ) -> tuple[list[Episode], list[Finished], int]:
-        """The record of what finished at this step, what came of it, and how many groups the engine broke.
+    ) -> tuple[list[Episode], list[FinishedGroup], int]:
+        """The record of the groups that finished in this step, their outcomes, and how many the engine broke.
 
         UserError if it broke more than half.
         """
         records: list[Episode] = []
-        finished: list[Finished] = []
+        finished: list[FinishedGroup] = []
         broken: list[str] = []
         for old, chain in zip(before, after, strict=True):
             assert chain.episode is not None
             new = [group for source, group in chain.finished.items() if source not in old.finished]
             if new:
-                records.append(part(chain.episode, new).of_step(step + 1))
-                finished += self._rules.judged(chain.episode, [group for group in new if not group.broken])
-                broken += (f"{chain.episode.id} ({group.error})" for group in new if group.broken)
+                records.append(part_of(chain.episode, new).of_step(step + 1))
+                finished += self._rules.judged(chain.episode, [group for group in new if group.broken is None])
+                broken += (f"{chain.episode.id} ({group.broken})" for group in new if group.broken is not None)
         if len(broken) > len(finished):
             raise UserError(f"{len(broken)} groups broke, such as one of {broken[0]}: see to the sampler")
         return records, finished, len(broken)
 
-    def _wait(self, chains: Sequence[Chain], trained: Sequence[Finished]) -> float | None:
-        """Seconds from the end of an output to now, when its training begins; the mean over those that ended since
-        this process began."""
+    def _wait(self, chains: Sequence[Chain], trained: Sequence[FinishedGroup]) -> float | None:
+        """Mean seconds from the end of an output to now, when its training begins; only of outputs of this process."""
         began, now = {chain.number: chain.began for chain in chains}, time.monotonic()
         ends = [began[one.number] + trace.end for one in trained for trace in one.group.outputs]
         waits = [now - end for end in ends if end >= self._since]
@@ -191,7 +198,7 @@ class Chains:
         self._problems = islice(self._rules.task.problems("train", self._seed), underway.begun, None)
 
 
-def _rows(finished: Sequence[Finished], normalise: Normalise, step: int) -> list[PolicyRow]:
+def _rows(finished: Sequence[FinishedGroup], normalise: Normalise, step: int) -> list[PolicyRow]:
     """Rows of the groups that teach something."""
     by_group = {one.id: one for one in finished}
     credit = per_role({name: [o.reward for o in one.outcomes] for name, one in by_group.items()}, normalise)

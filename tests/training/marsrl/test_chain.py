@@ -21,7 +21,16 @@ from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Span, 
 from orgthink.grammar.solution import after_thinking
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks.math import MATH
-from orgthink.training.marsrl.chain import Group, Input, Rules, by_place, groups_of, part, source_of, stage_of
+from orgthink.training.marsrl.chain import (
+    GroupInput,
+    OutputGroup,
+    Rules,
+    groups_of,
+    last_groups,
+    outputs_of,
+    part_of,
+    source_of,
+)
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 
@@ -59,7 +68,7 @@ def output(place: str, role: str, asked: str, text: str, *, cut: bool = False) -
     return Trace(name, role, CONTROLLER, spans, stop=stop, status=status, returned=returned)
 
 
-def stage(rules: Rules, inputs: list[Input], write: Write, cut: float = 0.0, number: int = 0) -> list[Trace]:
+def stage(rules: Rules, inputs: list[GroupInput], write: Write, cut: float = 0.0, number: int = 0) -> list[Trace]:
     """The outputs for these inputs; a part of them is cut off."""
     traces = []
     for asked in inputs:
@@ -75,7 +84,7 @@ def stage(rules: Rules, inputs: list[Input], write: Write, cut: float = 0.0, num
 def grown(rules: Rules, write: Write, cut: float = 0.0, fits: Callable[[str], bool] = lambda asked: True) -> Episode:
     """A chain that came to its end."""
     traces: list[Trace] = []
-    inputs = [Input("solver")]
+    inputs = [GroupInput("solver")]
     while inputs:
         traces += stage(rules, inputs, write, cut)
         inputs = rules.following(PROBLEM, 0, traces, lambda messages: fits(messages[0].content))
@@ -83,26 +92,26 @@ def grown(rules: Rules, write: Write, cut: float = 0.0, fits: Callable[[str], bo
 
 
 def chain_of(traces: list[Trace], number: int = 0) -> Episode:
-    edges = tuple(Edge(EdgeKind.FORK, place, t.agent, 0) for place, t in by_place(traces).items())
+    edges = tuple(Edge(EdgeKind.FORK, place, t.agent, 0) for place, t in outputs_of(traces).items())
     root = Trace(CONTROLLER, CONTROLLER, None, (), edges)
     return Episode("e", PROBLEM, "marsrl", 8, (root, *traces), sample=number)
 
 
-def stages(chain: Episode) -> list[list[Group]]:
+def stages(chain: Episode) -> list[list[OutputGroup]]:
     """The groups of each stream that was reached."""
-    by_stream: dict[str, list[Group]] = {}
+    by_stream: dict[str, list[OutputGroup]] = {}
     for group in groups_of(chain.traces):
         by_stream.setdefault(group.stream, []).append(group)
     return list(by_stream.values())
 
 
-def asked_of(rules: Rules, chain: Episode, group: Group) -> Input:
-    asked = rules.input(PROBLEM, by_place(chain.traces), group.source)
+def asked_of(rules: Rules, chain: Episode, group: OutputGroup) -> GroupInput:
+    asked = rules.input(PROBLEM, outputs_of(chain.traces), group.source)
     assert asked is not None
     return asked
 
 
-def prompt_of(group: Group) -> str:
+def prompt_of(group: OutputGroup) -> str:
     (text,) = {trace.spans[0].text for trace in group.outputs}
     return text
 
@@ -131,7 +140,7 @@ def accusation(trace: Trace) -> str | None:
 
 
 def deserved(chain: Episode, place: str) -> float:
-    outputs = by_place(chain.traces)
+    outputs = outputs_of(chain.traces)
     trace = outputs[place]
     if trace.role != "verifier":
         return float(is_right(said(trace)))
@@ -165,7 +174,7 @@ def test_groups_of_a_chain_differ_exactly_where_their_inputs_do(rules, habits, c
 @trees
 def test_inputs_are_outputs_of_the_stage_before_and_correctors_see_only_errors(rules, habits, cut):
     chain = grown(rules, habits, cut)
-    outputs, reached = by_place(chain.traces), stages(chain)
+    outputs, reached = outputs_of(chain.traces), stages(chain)
     assert [groups[0].stream for groups in reached] == list(STREAMS[: len(reached)])
     for before, groups in pairwise(reached):
         handed_on: set[tuple[str, str]] = set()
@@ -222,7 +231,7 @@ def test_a_chain_ends_after_the_last_role_that_is_trained(roles, streams):
 def test_an_input_is_asked_once_however_it_came_about():
     """Nothing is shown as `none`; and the marks of a template may stand in a text."""
     texts = ["x </think>", "y </think> none"] * 4
-    solved = stage(RULES, [Input("solver")], lambda asked, luck: luck.choice(texts))
+    solved = stage(RULES, [GroupInput("solver")], lambda asked, luck: luck.choice(texts))
     assert len({trace.text for trace in solved}) == 2
     assert len(RULES.following(PROBLEM, 0, solved, lambda messages: True)) == 1
 
@@ -235,7 +244,7 @@ def test_an_input_is_asked_once_however_it_came_about():
     def accuse(asked: str, luck: Random) -> str:
         return f" {reports[asked.partition(' solution ')[2]]} correctness : wrong"
 
-    inputs = [RULES.input(PROBLEM, by_place(solutions), place) for place in ("0", "1")]
+    inputs = [RULES.input(PROBLEM, outputs_of(solutions), place) for place in ("0", "1")]
     judged = [*solutions, *stage(RULES, [asked for asked in inputs if asked], accuse)]
     (after,) = RULES.following(PROBLEM, 0, judged, lambda messages: True)
     assert after.messages(PROBLEM, TERSE)[0].content.endswith("solution a report b report c")
@@ -250,7 +259,7 @@ def test_inputs_that_do_not_fit_are_not_handed_on():
 
 
 def test_text_that_is_no_unicode_is_asked_all_the_same():
-    assert RULES.group_id(MATH.problem("half \ud800", "7"), 0, Input("solver")).startswith("math/")
+    assert RULES.group_id(MATH.problem("half \ud800", "7"), 0, GroupInput("solver")).startswith("math/")
 
 
 @given(ANY_RULES, HABITS, RATE, st.data())
@@ -259,16 +268,16 @@ def test_a_part_of_a_chain_tells_of_its_groups_what_the_whole_tells(rules, habit
     chain = grown(rules, habits, cut)
     groups = groups_of(chain.traces)
     wanted = data.draw(st.lists(st.sampled_from(groups), unique_by=lambda group: group.source))
-    less = part(chain, wanted)
+    less = part_of(chain, wanted)
     assert rules.judged(less, wanted) == rules.judged(chain, wanted)
-    kept = set(by_place(less.traces))
+    kept = set(outputs_of(less.traces))
     assert kept == {place for group in wanted for place in group.places} | {
         source for group in wanted for source in above(group.source)
     }
-    assert [edge.key for edge in less.root.edges] == [place for place in by_place(chain.traces) if place in kept]
-    last = stage_of(chain.traces)
-    assert rules.following(PROBLEM, 0, part(chain, last).traces, lambda messages: True) == []
-    assert part(chain, groups) == chain
+    assert [edge.key for edge in less.root.edges] == [place for place in outputs_of(chain.traces) if place in kept]
+    last = last_groups(chain.traces)
+    assert rules.following(PROBLEM, 0, part_of(chain, last).traces, lambda messages: True) == []
+    assert part_of(chain, groups) == chain
 
 
 def above(place: str) -> list[str]:
@@ -286,7 +295,7 @@ def test_the_seed_decides_who_is_taken(rules, habits):
 
 
 def test_another_seed_or_chain_takes_others():
-    solved = stage(RULES, [Input("solver")], Habits(rambles=0, spellings=10**9))
+    solved = stage(RULES, [GroupInput("solver")], Habits(rambles=0, spellings=10**9))
 
     def taken(rules: Rules, number: int) -> frozenset[str]:
         return frozenset(one.solution for one in rules.following(PROBLEM, number, solved, lambda messages: True))
@@ -300,7 +309,7 @@ def test_another_seed_or_chain_takes_others():
 def test_adaptive_gives_wrong_solutions_to_verifiers_and_right_findings_to_correctors(habits, cut, seed):
     rules = ruled(seed)
     chain = grown(rules, habits, cut)
-    outputs = by_place(chain.traces)
+    outputs = outputs_of(chain.traces)
     for before, groups in pairwise(stages(chain)):
         taken = [asked_of(rules, chain, group) for group in groups]
         places = [place for group in before for place in group.places]
@@ -336,8 +345,8 @@ def test_what_a_group_writes_changes_no_other_groups_advantages(rules, habits, o
     before = per_role(rewards(rules, chain))
     changed = data.draw(st.sampled_from(stages(chain)[-1]))
     name = rules.judged(chain, [changed])[0].id
-    rewritten = by_place(stage(rules, [asked_of(rules, chain, changed)], others))
-    traces = [rewritten.get(place, trace) for place, trace in by_place(chain.traces).items()]
+    rewritten = outputs_of(stage(rules, [asked_of(rules, chain, changed)], others))
+    traces = [rewritten.get(place, trace) for place, trace in outputs_of(chain.traces).items()]
     after = per_role(rewards(rules, chain_of(traces)))
     assert {**before, name: None} == {**after, name: None}
 
@@ -371,14 +380,14 @@ def test_a_verdict_is_not_paid_for_what_its_corrector_makes_of_it(solved, ends_r
 def test_a_report_that_was_cut_off_is_no_verdict():
     solution = output("0", "solver", "", "a")
     outcomes = [
-        RULES.outcome(PROBLEM, by_place([solution, output("0.0", "verifier", "", text, cut=cut)]), "0.0")
+        RULES.outcome(PROBLEM, outputs_of([solution, output("0.0", "verifier", "", text, cut=cut)]), "0.0")
         for text, cut in (("correctness : wrong", False), ("correctness : wrong", True))
     ]
     assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (-0.5, False)]
 
 
 def test_problems_of_one_text_are_chains_of_their_own():
-    names = [RULES.group_id(PROBLEM, number, Input("solver")) for number in (0, 1)]
+    names = [RULES.group_id(PROBLEM, number, GroupInput("solver")) for number in (0, 1)]
     assert names[0] != names[1]
     assert not {*RULES.seeds(names[0])} & {*RULES.seeds(names[1])}
 

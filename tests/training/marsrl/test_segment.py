@@ -32,7 +32,7 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.store import dump, load
 from orgthink.tasks.math import MATH
-from orgthink.training.marsrl.chain import Input, Rules, by_place
+from orgthink.training.marsrl.chain import GroupInput, Rules, outputs_of
 from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.rows import policy_row
@@ -68,7 +68,7 @@ async def finished(engine: Engine, segments: Sequence[int], **plan: int) -> list
         if not any(trace.stop is StopReason.LENGTH for trace in record.traces):
             break
     assert record is not None and critical_path(record) == longest_path(record)
-    return list(by_place(record.traces).values())
+    return list(outputs_of(record.traces).values())
 
 
 def sampled(trace: Trace) -> list[Span]:
@@ -169,7 +169,7 @@ def test_an_output_ends_where_it_ends_whatever_the_segments(text, segment, reque
     assert all(there + most <= MOST for _, there, most in engine.requests)
 
 
-PROMPT = WordEngine(Habits()).prompt(Input("solver").messages(PROBLEM, TERSE)).tokens
+PROMPT = WordEngine(Habits()).prompt(GroupInput("solver").messages(PROBLEM, TERSE)).tokens
 
 
 @pytest.mark.parametrize(("room", "requests"), [(4, 2), (5, 2), (6, 2), (8, 3)])
@@ -200,9 +200,9 @@ def test_every_token_keeps_the_version_that_drew_it(tmp_path, segments):
         engine, record = LocalEngine.open(folder, threaded=False), None
         for version, length in enumerate(segments):
             await engine.update_weights(disturbed(folder, 0.002 * version), str(version))
-            before = by_place(record.traces) if record else {}
+            before = outputs_of(record.traces) if record else {}
             record = await stretched(engine, length, record, group=6)
-            for place, trace in by_place(record.traces).items():
+            for place, trace in outputs_of(record.traces).items():
                 if place in before:
                     old = before[place]
                     assert trace.spans[: len(old.spans)] == old.spans and trace.start == old.start
@@ -211,7 +211,7 @@ def test_every_token_keeps_the_version_that_drew_it(tmp_path, segments):
                 require_aligned(trace, version)
         assert record is not None
         await engine.aclose()
-        return list(by_place(record.traces).values())
+        return list(outputs_of(record.traces).values())
 
     for trace in asyncio.run(trained()):
         drawn = versions(trace)
@@ -245,9 +245,9 @@ async def test_weights_that_change_in_the_middle_of_a_segment_begin_a_span():
 
     engine.stream = updated  # type: ignore[method-assign]
     record = await stretched(engine, 5, None, group=2)
-    (first, _) = by_place(record.traces).values()
+    (first, _) = outputs_of(record.traces).values()
     assert (sampled(first)[0].text, sampled(first)[0].policy_version) == (" a b c", "0")
-    (first, _) = by_place((await stretched(engine, 5, record, group=2)).traces).values()
+    (first, _) = outputs_of((await stretched(engine, 5, record, group=2)).traces).values()
     assert "".join(span.text for span in sampled(first)) == " a b c d e f g"
     assert [span.text for span in sampled(first)][-2:] == [" d e", " f g"]
     require_aligned(first, 2)

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket.style import terse
+from orgthink_pocket.style import NAMED, SEPARATOR, terse
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
-from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_FOUR, NAMED, SEPARATOR
+from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_FOUR
 from orgthink_pocket.teachers.countdown_review import solved
 
 from orgthink.tasks import TASKS

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pocket_solver import solve
 
 from orgthink.engines import engine_spec, open_engine
 from orgthink.organizations.sequential import Sequential
-from pocket import solve
 
 pytestmark = pytest.mark.vllm
 PROBLEMS = 200

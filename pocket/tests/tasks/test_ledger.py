@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.shipped import LEDGER
 from orgthink_pocket.style import terse
 from orgthink_pocket.tasks.ledger import FOLDER, LEDGER_MINI, LOOKED_UP, entries, named
 
@@ -15,7 +16,6 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.expression import parse
 from orgthink.tasks.task import Split
 from orgthink.tools.corpus import corpus
-from orgthink.tools.search import LEDGER
 
 PRICES = {entry.name: entry.coins for entry in entries()}
 
