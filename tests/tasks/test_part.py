@@ -117,4 +117,4 @@ def test_a_part_is_evaluated_under_its_name(tmp_path, monkeypatch, capsys):
     assert main(["eval", *given, "--organizations", "sequential", "--out", "run"]) == 0
     part = task_named(name)
     assert len(distinct(name, "train", 0, 3)) == 3
-    assert all(part.holds(problem) for problem in distinct(name, "train", 0, 3))
+    assert all(part.contains(problem) for problem in distinct(name, "train", 0, 3))
