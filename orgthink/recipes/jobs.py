@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,16 +15,16 @@ from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training.embedded import embedded
-from orgthink.training.episodes import RlSettings
+from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, chosen, precision
-from orgthink.training.rl import Optimization, train_policy
+from orgthink.training.rl import Optimization, Source, train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
-    from orgthink.scale.sizing.work import Work
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -155,7 +156,7 @@ class Trajectories(FromModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reinforced(FromModel):
+class Reinforced(FromModel, ABC):
     """What reinforcement learning has in common, wherever its rows come from."""
 
     settings: Optimization
@@ -178,18 +179,22 @@ class Reinforced(FromModel):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
-        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
-        self.settings.require(min((int(length) for length in known if length is not None), default=None))
+        self.settings.require(self.max_context)
 
-    def work(self, context: int | None) -> Work:
-        """What a step asks for if every budget is used up, where a model reads so many tokens. UserError if nothing
-        tells."""
-        raise UserError("nothing tells what a step of this kind of training asks for")
+    @abstractmethod
+    def source(self) -> Source:
+        """Where rows come from, as it is before the first step."""
+
+    @property
+    def max_context(self) -> int | None:
+        """Most tokens of a context, by the model's config and the sampler's `max_model_len`; `None` without both."""
+        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
+        return min((int(length) for length in known if length is not None), default=None)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
         try:
-            return train_policy(backend, self.settings, folder, report)
+            return train_policy(backend, self.source(), self.settings, folder, report)
         finally:
             asyncio.run(backend.sampler.aclose())
 
@@ -202,10 +207,8 @@ class Policy(Reinforced):
     settings: RlSettings
     """How."""
 
-    def work(self, context: int | None) -> Work:
-        from orgthink.scale.sizing.rollouts import work_of_episodes
-
-        return work_of_episodes(self.settings, context)
+    def source(self) -> Episodes:
+        return Episodes(self.settings)
 
     def recorded(self, folder: RunFolder) -> list[PolicyRow]:
         """Rows of the episodes that an evaluation recorded, for other trainers. UserError for those of another one."""
@@ -221,10 +224,8 @@ class Mars(Reinforced):
     settings: MarsSettings
     """How."""
 
-    def work(self, context: int | None) -> Work:
-        from orgthink.scale.sizing.rollouts import work_of_chains
-
-        return work_of_chains(self.settings)
+    def source(self) -> Chains:
+        return Chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:

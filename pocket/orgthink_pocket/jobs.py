@@ -1,4 +1,4 @@
-"""Trainings of the pocket models: from scratch, in roles, and in calls."""
+"""Training jobs of the pocket models: from scratch, in roles, and in calls."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Pocket:
     """The pocket model, from scratch."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     forks: bool = True
-    """Whether its lessons show organizers and workers."""
+    """Whether its lessons include organizers and workers."""
     device: str = "auto"
-    """`cpu`, `cuda`, or whichever is there."""
+    """`cpu`, `cuda`, or `auto` for the available one."""
     shape: ClassVar[str] = "pocket"
-    """The model that is as large."""
+    """A shipped model of the same size."""
 
     @property
     def steps(self) -> int:
@@ -51,19 +51,18 @@ class Pocket:
 
 @dataclass(frozen=True, slots=True)
 class Roles(FromModel):
-    """The pocket model, taught the roles of solver, verifier and corrector: the cold start of MarsRL."""
+    """The pocket model in the roles of solver, verifier and corrector: the cold start of MarsRL."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     lessons: role_lessons.Course = "form"
-    """First `skill`, then `form`."""
+    """`skill` first, `form` in a second training."""
 
     @property
     def steps(self) -> int:
         return self.settings.steps
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-
         tokenizer, (eos,) = _pocket_tokenizer(folder.path / "tokenizer")
 
         def rows(seed: int, pool: int) -> Iterator[Row]:
@@ -77,19 +76,18 @@ class Roles(FromModel):
 
 @dataclass(frozen=True, slots=True)
 class Calls(FromModel):
-    """A pocket model with the vocabulary of calls, taught to use tools, or to manage those who do: ParaManager's."""
+    """A pocket model with the vocabulary of calls, as a user of tools or a manager: the cold start of ParaManager."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     lessons: Literal["tools", "manager"] = "manager"
-    """Whose."""
+    """The taught role."""
 
     @property
     def steps(self) -> int:
         return self.settings.steps
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-
         pocket_tools.write_folder(folder.path / "tokenizer")
         tokenizer = Tokenizer(folder.path / "tokenizer")
 
@@ -108,7 +106,6 @@ class Calls(FromModel):
 
 def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
     """The pocket model's tokenizer, written to a folder, and the tokens that end its texts."""
-
     pocket.write_folder(folder)
     tokenizer = Tokenizer(folder)
     return tokenizer, frozenset(tokenizer.eos_ids)
@@ -116,7 +113,6 @@ def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
 
 def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -> Course:
     """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
-
     tokenizer, (eos,) = _pocket_tokenizer(folder)
 
     def rows(seed: int, pool: int) -> Iterator[Row]:

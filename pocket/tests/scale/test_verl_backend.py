@@ -130,7 +130,7 @@ def ours() -> EmbeddedBackend:
 @pytest.fixture(scope="module")
 def rows(ours: EmbeddedBackend) -> list[PolicyRow]:
     async def collected() -> list[PolicyRow]:
-        source = JOB.settings.source()
+        source = JOB.source()
         async with source.working():
             await ours.sync_sampler("0")
             return (await source.collect(ours.sampler, 0, Clock())).rows
@@ -211,5 +211,5 @@ def test_a_checkpoint_brings_weights_and_optimizer_back(backend, rows, worker, t
     assert steps_taken(worker) == taken
     for name, weight in worker.actor.engine.module.named_parameters():
         torch.testing.assert_close(weight.full_tensor(), saved[name], rtol=0, atol=0)
-    with pytest.raises(UserError, match="no checkpoint of verl"):
+    with pytest.raises(UserError, match="not a checkpoint of verl"):
         backend.load(tmp_path)
