@@ -93,7 +93,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         if not quiet:
             print(f"step {step}/{settings.steps}  {settings.progress_text({**lines[step], **steps[step]})}", flush=True)
     if not steps:
-        raise UserError(f"{folder.path} has no episodes: only steps of reinforcement learning are recorded")
+        raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
 
 
