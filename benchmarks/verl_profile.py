@@ -122,7 +122,7 @@ class Profile:
         def loop(backend: Any, settings: Any, folder: Any, report: Callable[[dict[str, Any]], None]) -> Path:
             before: dict[str, Any] | None = None
 
-            def told(line: dict[str, Any]) -> None:
+            def write_line(line: dict[str, Any]) -> None:
                 nonlocal before
                 report(line)
                 now = {"wall": time.perf_counter(), "computed": computed(), "parts": +self.seconds, "done": +self.done}
@@ -131,7 +131,7 @@ class Profile:
                         file.write(json.dumps({"step": line["step"], **_between(before, now)}) + "\n")
                 before = now
 
-            return train_policy(backend, settings, folder, told)
+            return train_policy(backend, settings, folder, write_line)
 
         return loop
 

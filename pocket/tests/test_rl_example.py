@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from orgthink_pocket.shipped import POCKET
 
 from orgthink.engines import engine_spec
 from orgthink.engines.local.engine import LocalEngine
@@ -25,7 +26,6 @@ from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import open_trainable
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
-from orgthink_pocket.shipped import POCKET
 
 FILE = Path(__file__).parents[2] / "examples" / "rl_step.py"
 TASK, PROBLEMS, GROUP, TOKENS, CAPACITY = "countdown-mini", 2, 4, 96, 3
@@ -70,7 +70,7 @@ def test_a_step_runs_from_end_to_end(example: ModuleType, capsys: pytest.Capture
     match = LINE.fullmatch(capsys.readouterr().out)
     assert match is not None
     reward, forks, count, loss, norm = map(float, match.groups())
-    assert math.isfinite(reward) and math.isfinite(loss) and 0 <= forks
+    assert math.isfinite(reward) and math.isfinite(loss) and forks >= 0
     assert (norm > 0) == (count > 0), "no rows are left if all groups have equal rewards"
 
 
