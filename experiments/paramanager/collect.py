@@ -16,7 +16,7 @@ from experiments.paramanager.plan import AGENT_TOKENS, CAPACITY, CONCURRENCY, TA
 from experiments.shared.runs import is_last, model_folder, run_orgthink
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, broken
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, engine_failed
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, plain
 
@@ -54,7 +54,7 @@ def collect_missing(folder: Path) -> None:
             raise UserError(f"{path} was collected otherwise than the recipe says: move it away")
     else:
         found = RunFolder.create(path, "eval", wanted)
-    if sum(not broken(episode) for episode in found.episodes()) < wanted.n * wanted.samples:
+    if sum(not engine_failed(episode) for episode in found.episodes()) < wanted.n * wanted.samples:
         run_orgthink("eval", "--resume", str(path))
 
 

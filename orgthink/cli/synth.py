@@ -16,7 +16,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import trouble
+from orgthink.evaluation import failure_message
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 
@@ -137,7 +137,7 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
     else:
         teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
     try:
-        return await synthesise(plan, teach, folder, stop=stop, progress=_heard)
+        return await synthesise(plan, teach, folder, stop=stop, progress=_report)
     except OSError as error:
         again = f"what was written is whole; {_again(folder)}"
         raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
@@ -160,12 +160,12 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         print(f"orgthink: stopped after {harvest.done} of {total} problems; {_again(folder)}", file=sys.stderr)
         return INTERRUPTED
     if harvest.failed:
-        why = f"{len(harvest.failed)} of {total} requests failed ({trouble(harvest.failed[0])})"
+        why = f"{len(harvest.failed)} of {total} requests failed ({failure_message(harvest.failed[0])})"
         print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
     return int(bool(harvest.failed))
 
 
-def _heard(harvest: Harvest) -> None:
+def _report(harvest: Harvest) -> None:
     """A line on standard error every so often."""
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:

@@ -30,7 +30,7 @@ from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import pick
-from orgthink.evaluation import broken, distinct, grade, require_planned, require_sampling
+from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
 from orgthink.tabular import has_parquet
@@ -127,7 +127,7 @@ class Harvest:
 
     def take(self, record: Episode) -> Episode | None:
         """Sort a record; returns its lesson if it is kept."""
-        if broken(record):
+        if engine_failed(record):
             self.failed.append(record)
             return None
         try:
@@ -171,10 +171,10 @@ async def synthesise(
     appended stays.
     """
     todo = problems(plan)
-    with folder.journal(redo=broken) as journal:
-        require_planned(todo, folder, journal.kept)
-        harvest = harvested(plan, journal.kept)
-        done = {record.id for record in journal.kept}
+    with folder.journal(redo=engine_failed) as journal:
+        require_planned(todo, folder, journal.episodes)
+        harvest = harvested(plan, journal.episodes)
+        done = {record.id for record in journal.episodes}
         missing = [problem for name, problem in todo.items() if name not in done]
         pairs.write(folder.path / ROWS, harvest.rows)
         with (folder.path / ROWS).open("ab", buffering=0) as rows:

@@ -17,7 +17,7 @@ from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.tabular import read_rows
 from orgthink.tasks import TASKS
-from orgthink.tasks.from_file import again_and_again, require_file
+from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math import MATH
 from orgthink.tasks.task import Solution, Split, Task
 
@@ -78,7 +78,7 @@ class VerlData:
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """The rows of the file, whatever the split, again and again; in another order each time and for each seed."""
-        yield from again_and_again(self.rows, self.name, seed)
+        yield from repeated(self.rows, self.name, seed)
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         return self.tasks[problem.task].grade(problem, answer)

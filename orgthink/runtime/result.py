@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orgthink.episode import Status, StopReason
+from orgthink.errors import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Result:
     """Agent that returned it."""
     error: str | None = None
     """One line, if its engine or tool failed."""
+    error_kind: ErrorKind | None = None
+    """Which boundary that error crossed; `None` without one, and where a tool says only that it went wrong."""
 
 
 _STATUS = {

@@ -22,12 +22,12 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import RoleSpec, broken, grade, measures_of, tags_of, trouble
+from orgthink.evaluation import RoleSpec, engine_failed, failure_message, grade, measures_of, tags_of
 from orgthink.measure.accuracy import all_correct
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
-from orgthink.store import class_by_kind, moved
+from orgthink.store import class_by_kind, migrate_settings
 from orgthink.tasks import task_named
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
@@ -70,7 +70,7 @@ class RlSettings(Optimization):
     @model_validator(mode="before")
     @classmethod
     def _of_former(cls, settings: Any) -> Any:
-        return moved(settings, cls.former)
+        return migrate_settings(settings, cls.former)
 
     def __post_init__(self) -> None:
         Optimization.__post_init__(self)
@@ -86,9 +86,6 @@ class RlSettings(Optimization):
         if isinstance(self.reward, EpisodeReward):  # and not just a function
             self.reward.require(self.rollout.made)
         next(task_named(self.rollout.task).problems("train", self.seed))
-
-    def source(self) -> Episodes:
-        return Episodes(self)
 
     @property
     def temperature(self) -> float:
@@ -259,10 +256,12 @@ def whole_groups(episodes: Sequence[Episode], task: str) -> list[Episode]:
 
     UserError if it broke more than half of the groups.
     """
-    failed = {episode.problem.id: episode for episode in episodes if broken(episode)}
+    failed = {episode.problem.id: episode for episode in episodes if engine_failed(episode)}
     if 2 * len(failed) > len({episode.problem.id for episode in episodes}):
         one = next(iter(failed.values()))
-        raise UserError(f"{len(failed)} groups broke, such as episode {one.id} ({trouble(one)}): see to the sampler")
+        raise UserError(
+            f"{len(failed)} groups broke, such as episode {one.id} ({failure_message(one)}): see to the sampler"
+        )
     return [grade(episode, task_named(task)) for episode in episodes if episode.problem.id not in failed]
 
 

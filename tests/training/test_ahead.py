@@ -24,7 +24,7 @@ from test_manager_rl import ROLLOUT as LED
 from test_manager_rl import Coin, Led
 from tiny_policy import TINY
 
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling, Span, StopReason, Trace
@@ -121,7 +121,7 @@ class Paced:
                 if asked == self.fails:
                     raise ZeroDivisionError(asked)
                 self.drawn.append((asked, self.version))
-                yield Chunk((" x",), (n,), (-0.5,), Finish.EOS if n == words else None, str(self.version))
+                yield Chunk((" x",), (n,), (-0.5,), FinishReason.EOS if n == words else None, str(self.version))
         finally:
             self.live -= 1
 
@@ -394,7 +394,7 @@ def trained(run: Path, settings: RlSettings = RL) -> list[dict[str, Any]]:
     """Train in a folder, or go on; metrics without seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
     backend = Slow(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
-    train_policy(backend, settings, folder, lambda line: None)
+    train_policy(backend, Episodes(settings), settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
 

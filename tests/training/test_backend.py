@@ -525,7 +525,7 @@ def torn(name: str, size: int):
     return tear
 
 
-def lost(name: str):
+def failed_agents(name: str):
     return lambda folder: (folder / name).unlink()
 
 
@@ -536,12 +536,12 @@ def smaller_optimizer(folder: Path) -> None:
 BROKEN = {
     "another architecture": llama,
     "torn weights": torn("model/model.safetensors", 1000),
-    "lost weights": lost("model/model.safetensors"),
-    "lost config": lost("model/config.json"),
+    "lost weights": failed_agents("model/model.safetensors"),
+    "lost config": failed_agents("model/config.json"),
     "torn optimizer": torn("trainer.pt", 1000),
     "no optimizer": torn("trainer.pt", 0),
-    "lost optimizer": lost("trainer.pt"),
-    "lost place": lost("trainer.json"),
+    "lost optimizer": failed_agents("trainer.pt"),
+    "lost place": failed_agents("trainer.json"),
     "another optimizer": smaller_optimizer,
 }
 

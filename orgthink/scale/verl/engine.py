@@ -12,11 +12,10 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
-from orgthink.engines.seeds import ahead
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.seeds import advance_seed
 from orgthink.engines.stops import StopFinder
-from orgthink.engines.token_ids import TokenIds
-from orgthink.engines.tokenizer import PieceStream, Tokenizer
+from orgthink.engines.tokenizer import PieceStream, TokenIds, Tokenizer
 from orgthink.episode import Sampling
 
 PAUSED = 0.2
@@ -62,14 +61,14 @@ class VerlEngine(TokenIds):
             if chunk.finish is not None:
                 return
             ids, sampled = [*ids, *chunk.token_ids], sampled + len(chunk.token_ids)
-        yield Chunk((), (), (), Finish.LENGTH)
+        yield Chunk((), (), (), FinishReason.LENGTH)
 
     async def aclose(self) -> None:
         """Nothing to close: verl owns the servers."""
 
     def _parameters(self, sampling: Sampling, count: int, sampled: int) -> dict[str, Any]:
         """Parameters of a request for `count` tokens, in vLLM's names. The seed is advanced by the `sampled` tokens."""
-        seed = {} if sampling.seed is None else {"seed": ahead(sampling.seed, sampled)}
+        seed = {} if sampling.seed is None else {"seed": advance_seed(sampling.seed, sampled)}
         stop = {"stop": list(sampling.stop), "include_stop_str_in_output": True} if sampling.stop else {}
         return {
             "max_tokens": count,
@@ -102,7 +101,7 @@ class VerlEngine(TokenIds):
         ids = tuple(output.token_ids[: len(text)])
         short = len(ids) < count and output.stop_reason != "aborted"
         if finish is None and ids and (short or (last and len(ids) == count)):
-            finish = Finish.LENGTH
+            finish = FinishReason.LENGTH
         logprobs = None if output.log_probs is None else tuple(output.log_probs[: len(ids)])
         if logprobs is not None and len(logprobs) != len(ids):
             raise EngineError(f"the server returned {len(logprobs)} log-probabilities for {len(ids)} tokens")
@@ -112,13 +111,13 @@ class VerlEngine(TokenIds):
 
 def _read(
     ids: Sequence[int], ends: frozenset[int], pieces: PieceStream, stops: StopFinder
-) -> tuple[list[str], Finish | None]:
+) -> tuple[list[str], FinishReason | None]:
     """The text of each token up to the one that ends the output, and the kind of end."""
     text: list[str] = []
     for token_id in ids:
         if token_id in ends:
-            return [*text, ""], Finish.EOS  # sampled, without text
+            return [*text, ""], FinishReason.EOS  # sampled, without text
         text.append(pieces.piece(token_id))
         if stops.feed(text[-1]) is not None:
-            return text, Finish.STOP
+            return text, FinishReason.STOP
     return text, None

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache, partial
 from itertools import permutations, product
 
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Sampling, Span, Status
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses
@@ -65,10 +65,10 @@ class Player:
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         text = self._reply(context, random.Random(sampling.seed))
         if self._tokenizer is None:
-            yield Chunk((text,), finish=Finish.EOS)
+            yield Chunk((text,), finish=FinishReason.EOS)
             return
         ids = (*self._tokenizer.encode(text), *self._tokenizer.eos_ids)
-        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=Finish.EOS)
+        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=FinishReason.EOS)
 
     async def aclose(self) -> None:
         """A player holds no resources."""
