@@ -90,10 +90,10 @@ def _hugging_face(folder: Path, wanted: list[Plan]) -> Throughput:
     segments = [plan.segment for plan in wanted]
     start = time.perf_counter()
     for i in range(ROUNDS):
-        said = _generate(model, contexts, segments)
-        asked = [_ids(f"w{i} {plan.prompt}") for plan in wanted]
-        returned = _generate(model, asked, [plan.workers[i] for plan in wanted])
-        contexts = [c + s + r[-INJECTED:] for c, s, r in zip(contexts, said, returned, strict=True)]
+        generated = _generate(model, contexts, segments)
+        worker_prompts = [_ids(f"w{i} {plan.prompt}") for plan in wanted]
+        returned = _generate(model, worker_prompts, [plan.workers[i] for plan in wanted])
+        contexts = [c + s + r[-INJECTED:] for c, s, r in zip(contexts, generated, returned, strict=True)]
     _generate(model, contexts, segments)
     tokens = sum(plan.segment * (ROUNDS + 1) + sum(plan.workers) for plan in wanted)
     return Throughput(tokens, time.perf_counter() - start)

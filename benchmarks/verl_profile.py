@@ -124,7 +124,7 @@ class Profile:
         ) -> Path:
             before: dict[str, Any] | None = None
 
-            def told(line: dict[str, Any]) -> None:
+            def write_line(line: dict[str, Any]) -> None:
                 nonlocal before
                 report(line)
                 now = {"wall": time.perf_counter(), "computed": computed(), "parts": +self.seconds, "done": +self.done}
@@ -133,7 +133,7 @@ class Profile:
                         file.write(json.dumps({"step": line["step"], **_between(before, now)}) + "\n")
                 before = now
 
-            return train_policy(backend, source, settings, folder, told)
+            return train_policy(backend, source, settings, folder, write_line)
 
         return loop
 

@@ -32,7 +32,7 @@ def plan(model: EngineSpec) -> Evaluation:
     organization = Setting(runs.REHEARSED, faults=FAULTS).organized()
     return Evaluation(
         task=f"{TASK}@0/2",
-        organizations={name: _told(name, organization)},
+        organizations={name: _with_all_settings(name, organization)},
         n=192,
         engine=model,
         sampling=replace(sampled(TOKENS[name]), temperature=TEMPERATURE),
@@ -60,8 +60,8 @@ def collect_missing(folder: Path) -> None:
 
 def retained(folder: Path) -> dict[str, Any]:
     """How many trajectories SFT learned from, and why it left out the others."""
-    told = json.loads((folder / runs.SFT / "trajectories.json").read_text())
-    return {"retained": len(told["ids"]), "left_out": told["left_out"]}
+    selection = json.loads((folder / runs.SFT / "trajectories.json").read_text())
+    return {"retained": len(selection["ids"]), "left_out": selection["left_out"]}
 
 
 def _decisive(collection: Evaluation) -> Evaluation:
@@ -70,11 +70,11 @@ def _decisive(collection: Evaluation) -> Evaluation:
     return replace(
         collection,
         engine=EngineSpec(runs.REHEARSED) if rehearsed else collection.engine,
-        organizations={label: _told(label, spec) for label, spec in collection.organizations.items()},
+        organizations={label: _with_all_settings(label, spec) for label, spec in collection.organizations.items()},
         concurrency=1,
     )
 
 
-def _told(label: str, spec: OrganizationSpec) -> OrganizationSpec:
-    """With all settings told, as `orgthink eval` tells them."""
+def _with_all_settings(label: str, spec: OrganizationSpec) -> OrganizationSpec:
+    """The organization with all its settings, as `orgthink eval` records them."""
     return replace(spec, settings=plain(spec.named(label)))

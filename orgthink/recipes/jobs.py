@@ -181,15 +181,15 @@ class Reinforced(FromModel, ABC):
             )
         self.settings.require(self.max_context)
 
-    @abstractmethod
-    def source(self) -> Source:
-        """Where rows come from, as it is before the first step."""
-
     @property
     def max_context(self) -> int | None:
         """Most tokens of a context, by the model's config and the sampler's `max_model_len`; `None` without both."""
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
         return min((int(length) for length in known if length is not None), default=None)
+
+    @abstractmethod
+    def source(self) -> Source:
+        """Where rows come from, as it is before the first step."""
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)

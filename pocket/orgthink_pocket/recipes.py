@@ -31,7 +31,7 @@ MINI_STEPS = 60
 PARA_STEPS = 8
 """Steps of every run of the pocket manager."""
 RECORD_EVERY = 10
-"""Steps between those whose episodes are stored. The episodes of a step take 2 to 8 MB."""
+"""Episodes of every tenth step are stored, 2 to 8 MB a step."""
 
 
 def mini(
