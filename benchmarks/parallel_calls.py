@@ -94,7 +94,7 @@ async def _overhead() -> Line:
 
 async def _start_up() -> Line:
     """From the call to the end of an empty program."""
-    sandbox, alone, bare = Bubblewrap(at_once=CALLS), [], []
+    sandbox, alone, bare = Bubblewrap(max_parallel=CALLS), [], []
     for _ in range(1 + 2 * REPEATS):
         began = time.perf_counter()
         assert (await sandbox.run("")).status is Status.OK
@@ -112,7 +112,7 @@ class _Rounds(ParaManager):
     """The real tools, with a place for every program of a round on however few cores."""
 
     def resources(self) -> tuple[Tool, Tool]:
-        sandbox = Bubblewrap(at_once=CALLS)
+        sandbox = Bubblewrap(max_parallel=CALLS)
 
         async def python(code: str) -> Any:
             """Runs."""

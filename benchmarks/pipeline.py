@@ -176,7 +176,7 @@ def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
 
     backend = embedded(model, job)
     with tempfile.TemporaryDirectory() as folder, suppress(Enough):
-        train_policy(backend, job.settings, start(Training("bench", job), Path(folder) / "run"), report)
+        train_policy(backend, job.source(), job.settings, start(Training("bench", job), Path(folder) / "run"), report)
     assert isinstance(backend.sampler, LocalEngine)
     filled = next(i for i, line in enumerate(lines) if at_work(line))
     batch = backend.sampler.sampled_tokens / backend.sampler.steps
@@ -240,9 +240,9 @@ def shown(values: Sequence[float | None]) -> str:
 
 async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.Lengths]:
     """Lengths of chains' outputs, as the model writes them."""
-    settings = replace(SETTINGS[0], whole=problems).job(True, model, 0).settings
+    job = replace(SETTINGS[0], whole=problems).job(True, model, 0)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
-    batch = await settings.source().collect(engine, 0, Clock())
+    batch = await job.source().collect(engine, 0, Clock())
     await engine.aclose()
     return [_lengths(episode) for episode in batch.episodes]
 

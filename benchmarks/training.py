@@ -107,7 +107,7 @@ def train(job: Policy) -> list[dict]:
     lines: list[dict] = []
     with tempfile.TemporaryDirectory() as folder:
         run: RunFolder = start(Training("bench", job), Path(folder) / "run")
-        train_policy(embedded(FOLDER, job), job.settings, run, lines.append)
+        train_policy(embedded(FOLDER, job), job.source(), job.settings, run, lines.append)
     return lines[1:]
 
 

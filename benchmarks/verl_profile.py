@@ -119,7 +119,9 @@ class Profile:
     def watched(self, train_policy: Callable[..., Path]) -> Callable[..., Path]:
         """The loop, with a line for each step after the first: from report to report, a checkpoint between them."""
 
-        def loop(backend: Any, settings: Any, folder: Any, report: Callable[[dict[str, Any]], None]) -> Path:
+        def loop(
+            backend: Any, source: Any, settings: Any, folder: Any, report: Callable[[dict[str, Any]], None]
+        ) -> Path:
             before: dict[str, Any] | None = None
 
             def told(line: dict[str, Any]) -> None:
@@ -131,7 +133,7 @@ class Profile:
                         file.write(json.dumps({"step": line["step"], **_between(before, now)}) + "\n")
                 before = now
 
-            return train_policy(backend, settings, folder, told)
+            return train_policy(backend, source, settings, folder, told)
 
         return loop
 

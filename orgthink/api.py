@@ -19,7 +19,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_chance, resolve
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_sampling_noise, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
 from orgthink.presets import organized, partners
 from orgthink.registry import default
@@ -106,7 +106,7 @@ async def asolve(
     sampling = Sampling(max_tokens, temperature, seed=seed)
     others = _roles(how, spec, roles, sampling)
     limits = limits or Limits(capacity, Budget(), max_tokens)
-    require_chance(who, sampling, limits.capacity, others)
+    require_sampling_noise(who, sampling, limits.capacity, others)
     async with Engines(given) as engines:
         own = Backing(await engines.get(spec), sampling)
         backings = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}

@@ -115,7 +115,7 @@ class Calling(Protocol):
     """An organization whose root calls agents side by side, and waits for them."""
 
     @property
-    def at_once(self) -> int:
+    def max_parallel_calls(self) -> int:
         """How many, at most; the root is not one of them."""
         ...
 
@@ -152,16 +152,16 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
 class Voting(Protocol):
     """An organization whose agents are asked the same, in the hope that they do not all say the same."""
 
-    def alike(self, capacity: int) -> Mapping[str, int]:
+    def identical_agents(self, capacity: int) -> Mapping[str, int]:
         """How many of them there are, by role."""
         ...
 
 
-def require_chance(
+def require_sampling_noise(
     organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec] | None = None
 ) -> None:
     """UserError if all traces that vote would be one and the same: then there is nothing to vote about."""
-    votes = organization.alike(capacity) if isinstance(organization, Voting) else {}
+    votes = organization.identical_agents(capacity) if isinstance(organization, Voting) else {}
     for role, alike in votes.items():
         drawn = roles[role].sampling if roles and role in roles else sampling
         if alike > 1 and drawn.temperature == 0:
@@ -171,9 +171,9 @@ def require_chance(
             )
 
 
-def crowded(organization: Organization, capacity: int) -> str | None:
+def pool_warning(organization: Organization, capacity: int) -> str | None:
     """A line on a pool in which agents that are called in one round wait for each other; `None` if there is room."""
-    called = organization.at_once if isinstance(organization, Calling) else 0
+    called = organization.max_parallel_calls if isinstance(organization, Calling) else 0
     if not called or capacity > called:
         return None
     room = max(1, capacity - 1)
@@ -246,7 +246,7 @@ def resolve(plan: Evaluation) -> Resolved:
     organizations = {label: spec.named(label) for label, spec in plan.organizations.items()}
     require_roles(organizations.values(), plan.roles)
     for organization in organizations.values():
-        require_chance(organization, plan.sampling, plan.limits.capacity, plan.roles)
+        require_sampling_noise(organization, plan.sampling, plan.limits.capacity, plan.roles)
     jobs = [
         Job(organization, problem, sample)
         for problem in distinct(plan.task, plan.split, plan.seed, plan.n)

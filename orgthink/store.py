@@ -108,6 +108,16 @@ class RunFolder:
         """In the order they ended; UserError at a corrupt line, by its number."""
         return (line.episode for line in _lines(self.episodes_file))
 
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """The lines of metrics.jsonl; UserError at a corrupt one. A torn last line does not count."""
+        file = self.path / "metrics.jsonl"
+        for number, raw in enumerate(file.read_bytes().splitlines(keepends=True) if file.exists() else (), 1):
+            try:
+                if raw.endswith(b"\n"):
+                    yield json.loads(raw)
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{file}, line {number}: {error}") from error
+
     @contextmanager
     def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
         """Open the run for appending; only one process may. Cuts off a torn last line.

@@ -14,7 +14,7 @@ from orgthink.cli.options import Options, warn
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.evaluation import broken, distinct, grade, require_chance, trouble
+from orgthink.evaluation import broken, distinct, grade, require_sampling_noise, trouble
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.registry import default
@@ -47,7 +47,7 @@ class Run(Options):
         ((label, how),) = organized.items()
         organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
         others = self.backed(organized)
-        require_chance(organization, sampling, limits.capacity, others)
+        require_sampling_noise(organization, sampling, limits.capacity, others)
         warn([organization], limits.capacity)
         async with Engines() as engines:
             own = Backing(await engines.get(spec), sampling)

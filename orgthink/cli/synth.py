@@ -137,7 +137,7 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
     else:
         teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
     try:
-        return await synthesise(plan, teach, folder, stop=stop, progress=_heard)
+        return await synthesise(plan, teach, folder, stop=stop, progress=_report)
     except OSError as error:
         again = f"what was written is whole; {_again(folder)}"
         raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
@@ -165,7 +165,7 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
     return int(bool(harvest.failed))
 
 
-def _heard(harvest: Harvest) -> None:
+def _report(harvest: Harvest) -> None:
     """A line on standard error every so often."""
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:

@@ -108,8 +108,8 @@ class Train:
         from orgthink.recipes import registry as recipes
 
         job = recipes.RECIPES.named(self.named_recipe)
-        told = {"steps": self.steps, "seed": self.seed}
-        settings = [f"{name}={value}" for name, value in told.items() if value is not None]
+        given = {"steps": self.steps, "seed": self.seed}
+        settings = [f"{name}={value}" for name, value in given.items() if value is not None]
         with user_input():
             own = {name: value for name, value in self._own().items() if value is not None}
             return recipes.adjusted(job, own, (*settings, *self.set))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +21,16 @@ from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
 from orgthink.store import RunFolder, write_whole
 
+MOST_EPISODES = 2_000
+"""Of a training on one page, unless a single step has more."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """Write a run as one self-contained HTML page; it opens in any browser, without a server."""
+    """Write a run as one self-contained HTML page; it opens in any browser, without a server.
+
+    Episodes of a training are grouped by step.
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder."""
@@ -31,6 +40,8 @@ class View:
     """Also write a trace for ui.perfetto.dev."""
     episode: str | None = None
     """Id of the only episode to show; without it all are."""
+    step: int | None = None
+    """The only step of a training to show; without it the last ones, as many as a page can hold."""
 
     def __call__(self) -> int:
         with registered_only():  # whoever made the folder, none of their code is run
@@ -38,7 +49,7 @@ class View:
 
     def _view(self) -> int:
         folder = RunFolder.open(self.folder)
-        episodes = list(folder.episodes())
+        episodes = list(folder.episodes()) if folder.config["kind"] != "train" else self._of_training(folder)
         if self.episode is not None:
             episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
         print(page(folder, episodes, self.out))
@@ -49,6 +60,22 @@ class View:
             print(self.perfetto)
         return 0
 
+    def _of_training(self, folder: RunFolder) -> list[Episode]:
+        """The episodes of the steps to show. UserError if there are none."""
+        steps, newest = set[int | None](), list[list[Episode]]()
+        for step, group in groupby(folder.episodes(), lambda episode: episode.step):
+            steps.add(step)
+            if self.step in (None, step):
+                newest.append(list(group))
+            while len(newest) > 1 and sum(map(len, newest)) > MOST_EPISODES:
+                newest.pop(0)
+        if not newest:
+            known = f"it has {len(steps)} others" if steps else "only reinforcement learning records its steps"
+            raise UserError(f"{folder.path} has no episodes{f' of step {self.step}' if steps else ''}: {known}")
+        if self.step is None and len(newest) < len(steps):
+            print(f"orgthink: the last {len(newest)} of {len(steps)} steps; others with --step N", file=sys.stderr)
+        return [episode for group in newest for episode in group]
+
 
 def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:
     """Write the page of a run's episodes, in the order of its plan as far as that is known, and return where it is."""
@@ -57,7 +84,14 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
     if folder.config["kind"] == "eval":
         with suppress(UserError):  # a task or an organization that is not installed here
             episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
+    if folder.config["kind"] == "train":
+        episodes = by_step(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode())
     return out
+
+
+def by_step(episodes: Iterable[Episode]) -> list[Episode]:
+    """Episodes of a training with their steps in place of the organization, which is the same for all."""
+    return [replace(episode, organization=f"step {episode.step}") for episode in episodes]

@@ -57,10 +57,10 @@ def managed(episode: Episode) -> bool:
 def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
     """Rounds 1 … T, in order; none without a manager."""
     found: list[Round] = []
-    for reply, heard in _turns(episode.root) if managed(episode) else ():
-        over = tags.response[0] not in heard
+    for reply, response in _turns(episode.root) if managed(episode) else ():
+        over = tags.response[0] not in response
         if reply or not over:
-            found.append(Round(read_reply(reply, tags), read_responses(heard, tags)))
+            found.append(Round(read_reply(reply, tags), read_responses(response, tags)))
         if over or found[-1].ends:
             break
     return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -14,10 +15,11 @@ from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training.embedded import embedded
-from orgthink.training.episodes import RlSettings
+from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, chosen, precision
-from orgthink.training.rl import Optimization, train_policy
+from orgthink.training.rl import Optimization, Source, train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 
@@ -155,7 +157,7 @@ class Trajectories(FromModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reinforced(FromModel):
+class Reinforced(FromModel, ABC):
     """What reinforcement learning has in common, wherever its rows come from."""
 
     settings: Optimization
@@ -181,6 +183,10 @@ class Reinforced(FromModel):
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
         self.settings.require(min((int(length) for length in known if length is not None), default=None))
 
+    @abstractmethod
+    def source(self) -> Source:
+        """Where rows come from, as it is before the first step."""
+
     def work(self, context: int | None) -> Work:
         """What a step asks for if every budget is used up, where a model reads so many tokens. UserError if nothing
         tells."""
@@ -189,7 +195,7 @@ class Reinforced(FromModel):
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
         try:
-            return train_policy(backend, self.settings, folder, report)
+            return train_policy(backend, self.source(), self.settings, folder, report)
         finally:
             asyncio.run(backend.sampler.aclose())
 
@@ -201,6 +207,9 @@ class Policy(Reinforced):
 
     settings: RlSettings
     """How."""
+
+    def source(self) -> Episodes:
+        return Episodes(self.settings)
 
     def work(self, context: int | None) -> Work:
         from orgthink.scale.sizing.rollouts import work_of_episodes
@@ -220,6 +229,9 @@ class Mars(Reinforced):
 
     settings: MarsSettings
     """How."""
+
+    def source(self) -> Chains:
+        return Chains(self.settings)
 
     def work(self, context: int | None) -> Work:
         from orgthink.scale.sizing.rollouts import work_of_chains

@@ -104,8 +104,8 @@ class Agent:
             self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
             self.error, self.error_kind = trace.error, trace.error_kind
             if self.stop is not StopReason.LENGTH:
-                said = trace.returned or ""
-                self.result = Result(said, trace.status, trace.agent, trace.error, trace.error_kind)
+                text = trace.returned or ""
+                self.result = Result(text, trace.status, trace.agent, trace.error, trace.error_kind)
 
     @property
     def decodes(self) -> bool:
@@ -220,8 +220,8 @@ class Agent:
             self._stop_at_budget()
             return
         self._draft = Draft(sampling, self._clock())
-        heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
-        self._stream = stream = self._backing.engine.stream(self._context, heard)
+        requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: Finish | None = None
         try:
             async for chunk in stream:

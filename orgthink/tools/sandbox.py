@@ -58,7 +58,7 @@ class Bubblewrap:
     """Bytes of output. Whoever writes more is stopped."""
     file_mb: int = 16
     """MiB of all files together."""
-    at_once: int = 2 * (os.cpu_count() or 1)
+    max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
     _places: PerLoop[asyncio.Semaphore] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
@@ -68,7 +68,7 @@ class Bubblewrap:
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
-        async with self._places.use(lambda: asyncio.Semaphore(self.at_once)) as places, places:
+        async with self._places.use(lambda: asyncio.Semaphore(self.max_parallel)) as places, places:
             deadline = asyncio.get_running_loop().time() + self.seconds
             process = self._start(code)
             try:

@@ -87,9 +87,6 @@ class RlSettings(Optimization):
             self.reward.require(self.rollout.made)
         next(task_named(self.rollout.task).problems("train", self.seed))
 
-    def source(self) -> Episodes:
-        return Episodes(self)
-
     @property
     def temperature(self) -> float:
         return self.rollout.temperature

@@ -156,10 +156,6 @@ class Optimization(ABC):
         return {}
 
     @abstractmethod
-    def source(self) -> Source:
-        """Where rows come from, at the first step."""
-
-    @abstractmethod
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
         """Metrics of a step that follow from its episodes, stored ones as well: no model is asked again."""
 
@@ -178,15 +174,18 @@ def took(line: Mapping[str, Any]) -> float:
 
 
 def train_policy(
-    backend: PolicyBackend, settings: Optimization, run: RunFolder, report: Callable[[dict[str, Any]], None]
+    backend: PolicyBackend,
+    source: Source,
+    settings: Optimization,
+    run: RunFolder,
+    report: Callable[[dict[str, Any]], None],
 ) -> Path:
     """Train to the last step, from the newest checkpoint in `run` if there is one; returns the last checkpoint.
 
-    `report` gets the metrics of each step. Ctrl-C ends the step, saves, and is raised; a second one is raised at
-    once. UserError, which names the row or the file, for rewards or log-probabilities that are not numbers and for a
-    sampler that drifts from the trainer; what was saved stays.
+    `source` is as it was before the first step. `report` gets the metrics of each step. Ctrl-C ends the step, saves,
+    and is raised; a second one is raised at once. UserError, which names the row or the file, for rewards or
+    log-probabilities that are not numbers and for a sampler that drifts from the trainer; what was saved stays.
     """
-    source = settings.source()
     with run.journal(redo=None) as journal, interrupt() as interrupted:
         step, folder, recorded = 0, run.path, 0
         if found := checkpoint.saved(run.path):

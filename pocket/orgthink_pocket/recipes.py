@@ -30,6 +30,8 @@ MINI_STEPS = 60
 """Of every run of the pocket model, so that methods are compared after the same training."""
 PARA_STEPS = 8
 """Of every run of the pocket manager."""
+RECORD_EVERY = 10
+"""Steps between those whose episodes are stored, which takes 2 to 8 MB for each."""
 
 
 def mini(
@@ -53,6 +55,7 @@ def mini(
             minibatches=4,
             reward=AsyncThinkReward(weight=weight),
             drift=1e-3,
+            record_every=RECORD_EVERY,
         ),
         model=model,
     )
@@ -75,7 +78,13 @@ def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...
         roles=roles,
     )
     settings = MarsSettings(
-        rollout, steps=MARS_STEPS, learning_rate=2e-4, minibatches=2, loss=PolicyLoss(kl=0.1), drift=1e-3
+        rollout,
+        steps=MARS_STEPS,
+        learning_rate=2e-4,
+        minibatches=2,
+        loss=PolicyLoss(kl=0.1),
+        drift=1e-3,
+        record_every=RECORD_EVERY,
     )
     return Mars(settings, model="pocket-roles")
 
@@ -123,6 +132,7 @@ def paramanager(
         credit=SharedCredit(delta=1e-6),
         mixed=True,
         drift=1e-3,
+        record_every=RECORD_EVERY,
     )
     return Policy(settings, model=model)
 

@@ -177,7 +177,7 @@ def test_marsrl_of_a_mixture_of_experts(tmp_path):
         open_trainable(folder), Dictated(folder, tmp_path / "copy", role_work), folder, pack_tokens=job.pack_tokens
     )
     run = RunFolder.create(tmp_path / "run", "train", Training("marsrl-qwen3", job))
-    saved = train_policy(backend, job.settings, run, lines.append) / "model"
+    saved = train_policy(backend, job.source(), job.settings, run, lines.append) / "model"
     require_learned(lines, segments=2)
     assert AutoModelForCausalLM.from_pretrained(saved).config.num_experts == 8
     before, after = (load_file(at / "model.safetensors") for at in (folder, saved))

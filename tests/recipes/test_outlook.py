@@ -37,7 +37,7 @@ def job(task: str, **changes: Any) -> Mars:
 
 def rolled_out(job: Mars, habits: Habits, steps: int) -> list[dict[str, int]]:
     """What each step took, under the names of the bounds."""
-    chains, engine, taken = job.settings.source(), WordEngine(habits), []
+    chains, engine, taken = job.source(), WordEngine(habits), []
     for step in range(steps):
         engine.requests.clear()
         engine.version = str(step)

@@ -201,7 +201,7 @@ def test_steps_of_reinforcement_learning_beside_a_pool_on_a_server(rows, tmp_pat
         sampler = Dictated(folder, tmp_path / "copy", managing)
         backend = EmbeddedBackend(open_trainable(folder), sampler, folder, pack_tokens=job.pack_tokens)
         run = RunFolder.create(tmp_path / "run", "train", Training("paramanager-qwen3", job))
-        train_policy(backend, job.settings, run, lines.append)
+        train_policy(backend, job.source(), job.settings, run, lines.append)
         asked = [exchange.shown for exchange in server.exchanges]
     assert any((line["gradient_norm"] or 0) > 0 for line in lines), [line["mixed_groups"] for line in lines]
     assert all(line["groups"] == line["mixed_groups"] for line in lines)

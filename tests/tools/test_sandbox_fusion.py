@@ -213,7 +213,7 @@ async def test_a_cancelled_call_closes_its_connection():
 async def test_calls_at_once_share_their_connections_and_leave_none():
     before = len(os.listdir("/proc/self/fd"))
     async with fusion(runs(stdout="1")) as (runner, server):
-        runner = replace(runner, at_once=3)
+        runner = replace(runner, max_parallel=3)
         results = await asyncio.gather(*(runner.run("print(1)") for _ in range(40)))
         assert [result.text for result in results] == ["1"] * 40
         assert server.connections <= 3

@@ -394,7 +394,7 @@ def trained(run: Path, settings: RlSettings = RL) -> list[dict[str, Any]]:
     """Train in a folder, or go on; metrics without seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
     backend = Slow(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
-    train_policy(backend, settings, folder, lambda line: None)
+    train_policy(backend, Episodes(settings), settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
 

@@ -418,7 +418,7 @@ def trained(run: Path, settings: RlSettings) -> list[dict[str, Any]]:
     """Train, or go on training, in a folder; its metrics without the seconds."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
     backend = EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
-    train_policy(backend, settings, folder, lambda line: None)
+    train_policy(backend, Episodes(settings), settings, folder, lambda line: None)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
 

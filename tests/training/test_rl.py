@@ -43,7 +43,7 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
-from orgthink.training.episodes import RlSettings, grouped, require_version, whole_groups
+from orgthink.training.episodes import Episodes, RlSettings, grouped, require_version, whole_groups
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import minibatches, require_ratios, train_policy
@@ -83,7 +83,7 @@ def tiny(kind: type[EmbeddedBackend] = Counting) -> Any:
 def trained(run: Path, settings: RlSettings = SETTINGS, backend: Any = None) -> list[dict[str, Any]]:
     """Train, or go on training, in a folder; its metrics."""
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    train_policy(backend or tiny(), settings, folder, lambda line: None)
+    train_policy(backend or tiny(), Episodes(settings), settings, folder, lambda line: None)
     return metrics(run)
 
 

@@ -77,7 +77,7 @@ class OrganizationTrainer(PPOTrainer):
 
         with watched(lambda said: folder.write(FAULT, said)):
             try:
-                train_policy(VerlBackend(self, engine, base), job.settings, folder, report)
+                train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
             except UserError as error:  # Ray would bury it
                 folder.write(FAULT, str(error))
                 raise

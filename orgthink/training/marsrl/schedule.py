@@ -23,7 +23,6 @@ from orgthink.episode import Episode, Message, Problem, Sampling, StopReason
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import MOST_REPEATS
 from orgthink.organizations.prompts import style_named
-from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -40,7 +39,7 @@ from orgthink.training.marsrl.chain import (
 from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.old_chains import as_episodes
-from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import STREAMS, role_of
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.rl import Batch, Clock
@@ -94,9 +93,10 @@ class Chain:
 class Chains:
     """Rows of chains; a pipeline keeps those under way between steps."""
 
-    def __init__(self, plan: MarsRollout, reward: MarsReward, normalise: Normalise, seed: int) -> None:
-        self._plan, self._normalise, self._seed = plan, normalise, seed
-        self._rules = Rules(plan, task_named(plan.task), reward, seed)
+    def __init__(self, settings: MarsSettings) -> None:
+        plan, seed = settings.rollout, settings.seed
+        self._plan, self._normalise, self._seed = plan, settings.normalise, seed
+        self._rules = Rules(plan, task_named(plan.task), settings.reward, seed)
         self._sampling = Sampling(plan.segment_tokens, plan.temperature)
         self._limits = Limits(capacity=max(plan.widths) * plan.group, agent_tokens=plan.max_tokens)
         self._problems: Iterator[Problem] = self._rules.task.problems("train", seed)

@@ -15,7 +15,6 @@ from orgthink.tasks import task_named
 from orgthink.training.marsrl.chain import Rules, finished_in_step
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
-from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.streams import ROLES
 from orgthink.training.rl import Optimization, took
 
@@ -47,9 +46,6 @@ class MarsSettings(Optimization):
     @property
     def temperature(self) -> float:
         return self.rollout.temperature
-
-    def source(self) -> Chains:
-        return Chains(self.rollout, self.reward, self.normalise, self.seed)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
         rules = Rules(self.rollout, task_named(self.rollout.task), self.reward, self.seed)

@@ -130,7 +130,7 @@ def ours() -> EmbeddedBackend:
 @pytest.fixture(scope="module")
 def rows(ours: EmbeddedBackend) -> list[PolicyRow]:
     async def collected() -> list[PolicyRow]:
-        source = JOB.settings.source()
+        source = JOB.source()
         async with source.working():
             await ours.sync_sampler("0")
             return (await source.collect(ours.sampler, 0, Clock())).rows

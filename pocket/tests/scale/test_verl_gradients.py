@@ -77,7 +77,7 @@ def job_of(name: str) -> Reinforced:
 
 async def rows_of(job: Reinforced, ours: EmbeddedBackend) -> list[PolicyRow]:
     """What the embedded trainer's step would train on, of the first step that has old tokens if there are any."""
-    source = job.settings.source()
+    source = job.source()
     rows: list[PolicyRow] = []
     async with source.working():
         for step in range(6):

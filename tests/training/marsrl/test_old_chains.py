@@ -77,7 +77,7 @@ def _group(rules: Rules, episode: Episode, group: OutputGroup) -> dict[str, Any]
 
 @pytest.mark.parametrize("ticks", [1, 2, 4, 6, 8, 11])
 def test_old_chains_go_on_to_the_bit(settings, tmp_path, ticks):
-    chains, again = settings.source(), settings.source()
+    chains, again = Chains(settings), Chains(settings)
     ticked(chains, 0, ticks)
     chains.save(tmp_path)
     file = tmp_path / "chains.json"

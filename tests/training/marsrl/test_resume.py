@@ -65,7 +65,7 @@ def episodes(chains: Chains) -> list[Episode]:
 @pytest.mark.parametrize("ticks", [0, 1, 5])
 def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(settings, tmp_path, ticks):
     habits = Habits(solves=0.3, accuses=0.7, spellings=50)
-    chains, again = settings.source(), settings.source()
+    chains, again = Chains(settings), Chains(settings)
     ticked(chains, WordEngine(habits), 0, ticks)
     chains.save(tmp_path)
     again.load(tmp_path, ticks)
@@ -83,7 +83,7 @@ def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(s
 def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     plan = MarsRollout(task, TERSE, max_tokens=4, segment=2, problems=1)
     settings = MarsSettings(plan, steps=1, learning_rate=1e-3)
-    chains, again = settings.source(), settings.source()
+    chains, again = Chains(settings), Chains(settings)
     ticked(chains, WordEngine(lambda asked, luck: " 1 2 3"), 0, 1)
     chains.save(tmp_path)
     again.load(tmp_path, 1)
@@ -102,12 +102,12 @@ def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     ],
 )
 def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage):
-    chains = settings.source()
+    chains = Chains(settings)
     ticked(chains, WordEngine(Habits()), 0, 2)
     chains.save(tmp_path)
     damage(tmp_path / "chains.json")
     with pytest.raises(UserError, match=r"chains\.json") as caught:
-        settings.source().load(tmp_path, 2)
+        Chains(settings).load(tmp_path, 2)
     assert "\n" not in str(caught.value) and str(caught.value).count("chains.json:") <= 1
 
 
@@ -120,7 +120,7 @@ def backend() -> EmbeddedBackend:
 
 def trained(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
     folder = RunFolder.open(run) if (run / "config.json").exists() else RunFolder.create(run, "train", None)
-    train_policy(backend(), settings, folder, lambda line: None)
+    train_policy(backend(), Chains(settings), settings, folder, lambda line: None)
     return metrics(run)
 
 

@@ -13,12 +13,17 @@ from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
 
 from orgthink.engines.engine import EngineError
+from orgthink.episode import Episode
 from orgthink.errors import UserError
+from orgthink.measure.latency import critical_path, longest_path
+from orgthink.store import dump, load
+from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 from orgthink.training.rl import Batch, Clock
-from orgthink.training.rows import PolicyRow
+from orgthink.training.rows import PolicyRow, row_of
+from orgthink.view.layout import layout
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 
@@ -66,7 +71,7 @@ def by_group(batch: Batch) -> dict[str, list[PolicyRow]]:
 
 
 def test_a_finished_group_is_handed_over_whole_and_once(settings):
-    batches = ticked(settings.source(), WordEngine(BUSY), 16)
+    batches = ticked(Chains(settings), WordEngine(BUSY), 16)
     groups = [(name, rows) for batch in batches for name, rows in by_group(batch).items()]
     assert len({name for name, _ in groups}) == len(groups) > 30
     assert {stream_of(row) for _, rows in groups for row in rows} == set(STREAMS)
@@ -82,11 +87,38 @@ def test_a_finished_group_is_handed_over_whole_and_once(settings):
         assert len(by_group(batch)) == batch.metrics["groups"] - batch.metrics["flat_groups"]
 
 
+@pytest.mark.parametrize("schedule", ["pipeline", "whole"])
+def test_the_record_of_a_step_tells_what_was_trained_and_no_output_is_trained_twice(settings, schedule):
+    settings = planned(settings, schedule=schedule, segment=5 if schedule == "pipeline" else None)
+    batches = ticked(settings.source(), failing(0.02), 12)
+    trained: list[tuple[int, str]] = []
+    for step, batch in enumerate(batches, 1):
+        episodes = [load(dump(episode)) for episode in batch.episodes]
+        measured = settings.measure(episodes)
+        assert measured == {name: batch.metrics[name] for name in measured}
+        by_agent = {(e.sample, t.agent): t for e in episodes for t in e.traces}
+        for row in batch.rows:
+            trace = by_agent[int(row.group.partition("#")[2].partition("|")[0]), row.agent]
+            assert row_of(trace).token_ids == row.token_ids
+        for episode in episodes:
+            assert (episode.step, episode.grade) == (step, None)
+            assert episode.id == f"{episode.problem.id}|marsrl|{episode.sample}|{step}"
+            assert critical_path(episode) == longest_path(episode) > 0
+            trained += [(episode.sample, place) for group in finished_in_step(episode) for place in group.places]
+        assert layout_of(episodes)
+    assert len(set(trained)) == len(trained) == sum(batch.metrics["outputs"] for batch in batches) > 200
+
+
+def layout_of(episodes: list[Episode]) -> bool:
+    """Every agent has its lane, from the first episode's start on."""
+    return all(len(layout(episode).lives) == len(episode.traces) for episode in episodes)
+
+
 def test_a_group_is_handed_over_at_the_tick_it_finished_and_its_chain_goes_on_at_the_next(settings):
     """Each output takes one tick: the solver's reward is had after the first, and the verifier is asked after that."""
     engine = WordEngine(lambda asked, luck: BUSY(asked, luck).replace(" hm", ""))
     settings = planned(settings, segment=None, problems=1)
-    chains = settings.source()
+    chains = Chains(settings)
     for tick in range(8):
         engine.requests.clear()
         (batch,) = ticked(chains, engine, 1)
@@ -111,7 +143,7 @@ def test_an_unfinished_output_is_carried_on_and_holds_only_its_own_group_back(se
         return " <ANSWER> 8 </ANSWER>"
 
     engine = WordEngine(write)
-    chains = planned(settings, problems=1, group=8, live=8, segment=6, max_tokens=18).source()
+    chains = Chains(planned(settings, problems=1, group=8, live=8, segment=6, max_tokens=18))
     batches = ticked(chains, engine, 4)
     assert [batch.metrics["groups"] for batch in batches] == [1, 1, 0, 1]
     assert [batch.metrics["live"] for batch in batches] == [16, 8, 8, 16]
@@ -130,7 +162,7 @@ def test_an_unfinished_output_is_carried_on_and_holds_only_its_own_group_back(se
 def test_no_problem_begins_while_too_much_is_under_way(settings):
     """What derives from others may be more than all: then none begins, and nothing breaks."""
     crowded = WordEngine(Habits(solves=0, accuses=1, rambles=0, spellings=10**6))
-    chains = planned(settings, live=8, problems=5).source()
+    chains = Chains(planned(settings, live=8, problems=5))
     begun, most = [], 0
     for _ in range(14):
         crowded.requests.clear()
@@ -163,7 +195,7 @@ def test_both_schedules_hand_over_the_same_groups(settings, roles, strategy):
     whole = planned(settings, schedule="whole", segment=None)
 
     async def collected(settings: MarsSettings, ticks: int) -> list[Batch]:
-        chains, engine = settings.source(), WordEngine(BUSY)
+        chains, engine = Chains(settings), WordEngine(BUSY)
         return [await chains.collect(engine, 0, Clock()) for _ in range(ticks)]
 
     (at_once,) = asyncio.run(collected(whole, 1))
@@ -179,7 +211,7 @@ def test_rewards_in_the_metrics_are_those_of_their_role(settings):
     """Who is always right earns 1, and verifiers who accuse everybody are wrong about every right solution."""
     fair = WordEngine(Habits(solves=1, accuses=1, rambles=0, spellings=99))
     whole = planned(settings, schedule="whole", segment=None)
-    (batch,) = ticked(whole.source(), fair, 1)
+    (batch,) = ticked(Chains(whole), fair, 1)
     metrics = batch.metrics
     assert metrics["rewards"] == {"solver": 1.0, "verifier": 0.0, "corrector": 1.0}
     assert metrics["right"] == dict(zip(STREAMS, (1.0, 0.0, 1.0, 0.0, 1.0), strict=True))
@@ -199,14 +231,14 @@ def test_rewards_in_the_metrics_are_those_of_their_role(settings):
 
 def test_the_solver_alone_is_nobody_judged(settings):
     engine = WordEngine(BUSY)
-    batches = ticked(planned(settings, roles=("solver",)).source(), engine, 8)
+    batches = ticked(Chains(planned(settings, roles=("solver",))), engine, 8)
     assert {text.split()[0] for text, _, _ in engine.requests} == {"sequential"}
     assert {stream_of(row) for batch in batches for row in batch.rows} == {"solver"}
 
 
 def test_where_verifier_and_corrector_are_trained_the_solver_is_not(settings):
     """Its groups are made all the same, and do not count as flat."""
-    chains = planned(settings, roles=("verifier", "corrector"), segment=None).source()
+    chains = Chains(planned(settings, roles=("verifier", "corrector"), segment=None))
     batches = ticked(chains, WordEngine(BUSY), 12)
     assert {role_of(stream_of(row)) for batch in batches for row in batch.rows} == {"verifier", "corrector"}
     first = batches[0].metrics
@@ -224,7 +256,7 @@ def test_problems_that_are_too_long_are_passed_over_and_such_inputs_not_handed_o
         '{"problem": "7 is short", "answer": "7"}\n{"problem": "8 ' + "is long " * 20 + '", "answer": "8"}\n'
     )
     engine = WordEngine(BUSY)
-    ticked(planned(settings, max_input=20).source(), engine, 6)
+    ticked(Chains(planned(settings, max_input=20)), engine, 6)
     assert max(len(text.split()) for text, _, _ in engine.requests) <= 20
     assert {text.split()[1] for text, _, _ in engine.requests} == {"7"}
     assert {text.split()[0] for text, _, _ in engine.requests} >= {"sequential", "verifier"}
@@ -232,7 +264,7 @@ def test_problems_that_are_too_long_are_passed_over_and_such_inputs_not_handed_o
 
 def test_a_task_of_problems_that_are_all_too_long_is_said(settings):
     with pytest.raises(UserError, match="every problem is longer than 2 tokens"):
-        ticked(planned(settings, max_input=2).source(), WordEngine(BUSY), 1)
+        ticked(Chains(planned(settings, max_input=2)), WordEngine(BUSY), 1)
 
 
 # What the engine fails, and what a minibatch is made of
@@ -252,7 +284,7 @@ def failing(share: float) -> WordEngine:
 @pytest.mark.parametrize("schedule", ["pipeline", "whole"])
 def test_an_output_that_the_engine_failed_breaks_its_group_and_no_other(settings, schedule):
     plan = planned(settings, schedule=schedule, segment=None)
-    batches = ticked(plan.source(), failing(0.04), 12)
+    batches = ticked(Chains(plan), failing(0.04), 12)
     assert sum(batch.metrics["broken_groups"] for batch in batches) > 3
     assert sum(batch.metrics["groups"] for batch in batches) > 20
     for batch in batches:
@@ -261,12 +293,12 @@ def test_an_output_that_the_engine_failed_breaks_its_group_and_no_other(settings
 
 def test_an_engine_that_fails_most_groups_ends_the_training_and_says_why(settings):
     with pytest.raises(UserError, match=r"groups broke, such as .* \(out of memory\): see to the sampler"):
-        ticked(settings.source(), failing(0.5), 12)
+        ticked(Chains(settings), failing(0.5), 12)
 
 
 def test_minibatches_are_not_made_of_one_stage_each(settings):
     """Chains stand in the order of their age: cut in that order, the solver's groups would always be trained last."""
-    batches = ticked(planned(settings, problems=6, segment=None).source(), WordEngine(BUSY), 12)
+    batches = ticked(Chains(planned(settings, problems=6, segment=None)), WordEngine(BUSY), 12)
     later = [batch for batch in batches if len({stream_of(row) for row in batch.rows}) > 2]
     halves = [list(by_group(batch))[: len(by_group(batch)) // 2] for batch in later]
     early = sum("|solver|" in name for half in halves for name in half)
