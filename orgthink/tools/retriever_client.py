@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from orgthink.errors import ToolError, UserError
@@ -40,13 +39,8 @@ class RetrieverClient:
             raise ToolError(f"{server.name} answered {len(found)} of {len(queries)} queries")
         return [passages[:topk] for passages in found]
 
-    @asynccontextmanager
-    async def _server(self) -> AsyncIterator[Server]:
-        server = Server(self._url, failure=ToolError, what="retriever", patience=self._patience)
-        try:
-            yield server
-        finally:
-            await server.aclose()
+    def _server(self) -> Server:
+        return Server(self._url, failure=ToolError, what="retriever", patience=self._patience)
 
 
 def _read(reply: Reply, server: str) -> list[list[Passage]]:
