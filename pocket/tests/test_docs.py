@@ -12,7 +12,6 @@ from pages import ENDPOINT, EXPERIMENTS, PAGES, ROOT, Block, blocks, commands, e
 
 from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
-from orgthink.cli.run import Run
 from orgthink.cli.train import Train
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
