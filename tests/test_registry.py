@@ -59,7 +59,8 @@ def test_names_of_this_package_of_others_and_of_code(installed, tmp_path: Path, 
     assert (found["one"], found["largest"]) == (1, sys.maxsize)
     assert found["mine.py:THREE"] == found[f"{tmp_path}/mine.py:THREE"] == 3
     assert found["os.path:supports_unicode_filenames"] in (True, False)
-    assert [(name, source.package) for name, source in found.sources()] == [("largest", "orgthink"), ("one", "first")]
+    packages = [(name, registration.package) for name, registration in found.registrations()]
+    assert packages == [("largest", "orgthink"), ("one", "first")]
 
 
 def test_nothing_is_loaded_before_it_is_asked_for(installed):

@@ -96,13 +96,13 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         for line, last in _steps(folder):
             steps[line["step"]] = again = settings.measure(last)
             if not quiet:
-                print(f"step {line['step']}/{settings.steps}  {settings.told({**line, **again})}", flush=True)
+                print(f"step {line['step']}/{settings.steps}  {settings.progress_text({**line, **again})}", flush=True)
     except UserError as error:
         print(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", file=sys.stderr)
         for line, episodes in _steps(folder):
             steps[line["step"]], last = {}, episodes
     if not steps:
-        raise UserError(f"{folder.path} has no episodes: only steps of reinforcement learning are recorded")
+        raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
 
 

@@ -70,7 +70,7 @@ def _lines(where: str) -> Iterator[tuple[str, str]]:
         from orgthink.tools.toolbox import TOOLS
 
         yield from ((name, "Of the suite of ParaManager (Table 7).  [orgthink]") for name in TOOLS)
-    for name, source in _registry(where).sources():
+    for name, source in _registry(where).registrations():
         yield name, f"{summary(source.target) or source.target}  [{source.package}]"
 
 

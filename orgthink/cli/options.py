@@ -17,7 +17,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import organized, partners
+from orgthink.presets import organization_settings, partner_models
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -101,7 +101,7 @@ class Options:
             if setting in settings[role]:
                 raise UserError(f"--sampling {given}: {place} is {settings[role][setting]} already; give it once")
             settings[role][setting] = value
-        for role, partner in partners(organizations, self.spec(), engines).items():
+        for role, partner in partner_models(organizations, self.spec(), engines).items():
             if role not in engines:
                 engines[role] = engine_spec(partner.model)
             settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
@@ -141,7 +141,7 @@ class Options:
         for label in own:
             pick("organization", label, classes)
         settings = {
-            label: organized(name, own.get(label) or self.spec(), prompts=self.prompts)
+            label: organization_settings(name, own.get(label) or self.spec(), prompts=self.prompts)
             for label, name in classes.items()
         }
         for given in self.set:

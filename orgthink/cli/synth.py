@@ -16,7 +16,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import trouble
+from orgthink.evaluation import failure_message
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 
@@ -160,7 +160,7 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         print(f"orgthink: stopped after {harvest.done} of {total} problems; {_again(folder)}", file=sys.stderr)
         return INTERRUPTED
     if harvest.failed:
-        why = f"{len(harvest.failed)} of {total} requests failed ({trouble(harvest.failed[0])})"
+        why = f"{len(harvest.failed)} of {total} requests failed ({failure_message(harvest.failed[0])})"
         print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
     return int(bool(harvest.failed))
 
@@ -169,7 +169,7 @@ def _report(harvest: Harvest) -> None:
     """A line on standard error every so often."""
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:
-        counts = f"kept {len(harvest.kept)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+        counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
         print(f"{done}/{total}  {counts}", file=sys.stderr, flush=True)
 
 

@@ -154,9 +154,9 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
 
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
-            bar.update(task, completed=step, says=settings.told(line))
-            if not console.is_terminal and (step % settings.told_every == 0 or step == steps):
-                print(f"step {step}/{steps}  {settings.told(line)}", flush=True)
+            bar.update(task, completed=step, says=settings.progress_text(line))
+            if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
+                print(f"step {step}/{steps}  {settings.progress_text(line)}", flush=True)
 
         try:
             yield report

@@ -20,7 +20,7 @@ from orgthink.grammar.toolcall import (
     BadCall,
     CallStatus,
     CallTags,
-    Reply,
+    ManagerReply,
     Response,
     ToolCall,
     read_reply,
@@ -38,7 +38,7 @@ _KEY = re.compile(r"[1-9][0-9]*\.[1-9][0-9]*")
 class Round:
     """A reply, and what came of its calls."""
 
-    reply: Reply
+    reply: ManagerReply
     """What the manager wrote: y_t."""
     responses: tuple[Response, ...]
     """What it was told, in order of the calls: o_t. Empty where the episode ended before."""

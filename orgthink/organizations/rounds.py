@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from orgthink.episode import FormatError
-from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, Reply, Response, ToolCall
+from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, ManagerReply, Response, ToolCall
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.result import Result
@@ -58,7 +58,7 @@ class Rounds:
     echo: bool = False
     """What comes back repeats the subtask."""
 
-    async def responses(self, n: int, reply: Reply) -> list[Response]:
+    async def responses(self, n: int, reply: ManagerReply) -> list[Response]:
         """What came of the calls in the reply of round n, in their order; a reply without any has one response."""
         judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
         sent = [self._sent(order) if isinstance(order, Order) else order for order in judged]

@@ -12,8 +12,7 @@ from typing import IO
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
-from orgthink.tools import bubblewrap as room
-from orgthink.tools import processes
+from orgthink.tools import bubblewrap, processes
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import CodeRunner, ending, unindented
 
@@ -63,7 +62,7 @@ class Bubblewrap:
     _places: PerLoop[asyncio.Semaphore] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        room.check()
+        bubblewrap.check()
 
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
@@ -84,11 +83,11 @@ class Bubblewrap:
         return self._result(output, process.returncode, stopped)
 
     def _start(self, code: str) -> subprocess.Popen[bytes]:
-        limits = room.Limits(self.seconds, self.memory_mb, self.processes, self.file_mb)
+        limits = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
         try:
-            with room.files(unindented(code).encode(errors="surrogatepass")) as files:
+            with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files:
                 return subprocess.Popen(
-                    room.command(limits, *files),
+                    bubblewrap.command(limits, *files),
                     env={},
                     pass_fds=files,
                     stdin=subprocess.DEVNULL,
@@ -130,7 +129,7 @@ class Bubblewrap:
             return Result(text, Status.ERROR, error=f"stopped: all its processes held more than {self.memory_mb} MiB")
         if code == 0:
             return Result(text)
-        if text.startswith(room.COMPLAINTS):
+        if text.startswith(bubblewrap.COMPLAINTS):
             raise ToolError(f"the sandbox did not start: {text[:200]}")
         return Result(text, Status.ERROR, error=ending(code, text))
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
-from orgthink.http import Patience, Server, TooLarge, server_url
+from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
 from orgthink.runtime.result import Result
 from orgthink.tools.per_loop import PerLoop
 from orgthink.tools.program import ending, unindented
@@ -52,9 +52,9 @@ class SandboxFusion:
     """Seconds on top for an attempt: the way there and back, and the server's queue."""
     max_parallel: int = 64
     """Requests that an event loop makes at once; others wait."""
-    patience: Patience = field(default_factory=lambda: Patience(attempts=3))
+    patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=3))
     """With a server that is busy or does not answer."""
-    _servers: PerLoop[Server] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
+    _servers: PerLoop[HttpClient] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -73,7 +73,7 @@ class SandboxFusion:
             "fetch_files": [],
         }
         seconds = self.seconds + self.grace
-        async with self._servers.use(self._server, Server.aclose) as server:
+        async with self._servers.use(self._server, HttpClient.aclose) as server:
             try:
                 reply = await server.request("POST", "run_code", body, seconds=seconds, most_bytes=LARGEST)
             except TimeoutError:
@@ -102,10 +102,10 @@ class SandboxFusion:
             return Result(text)
         return Result(text, Status.ERROR, error=ending(ran.return_code, text))
 
-    def _server(self) -> Server:
+    def _server(self) -> HttpClient:
         patience = replace(self.patience, read=float("inf"))  # an attempt as a whole has its seconds
         url = server_url(self.url)
-        return Server(url, failure=ToolError, what="sandbox", patience=patience, requests=self.max_parallel)
+        return HttpClient(url, failure=ToolError, what="sandbox", retry_policy=patience, requests=self.max_parallel)
 
 
 def _text(text: str) -> str:

@@ -27,7 +27,7 @@ from orgthink.measure.summary import summarise
 from orgthink.recipes.registry import training_of
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.store import RunFolder, moved, plain
+from orgthink.store import RunFolder, migrate_settings, plain
 from orgthink.tasks import task_named
 from orgthink.training.episodes import RlSettings
 
@@ -65,7 +65,9 @@ def agree(seen: Any, expected: Any, rel: float = ROUNDING, abs: float = 0.0, whe
     More keys than expected are fine: later versions have more to say. Settings may have moved, see `RlSettings.former`.
     """
     if isinstance(expected, dict):
-        expected = moved(expected, RlSettings.former) if {"rollout", "delta"} <= expected.keys() else expected
+        expected = (
+            migrate_settings(expected, RlSettings.former) if {"rollout", "delta"} <= expected.keys() else expected
+        )
         assert isinstance(seen, dict), where
         for name, value in expected.items():
             assert name in seen, f"{where}.{name} is gone"

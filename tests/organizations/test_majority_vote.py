@@ -12,7 +12,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec, broken, pool_warning, require_sampling_noise
+from orgthink.evaluation import OrganizationSpec, RoleSpec, engine_failed, pool_warning, require_sampling_noise
 from orgthink.measure.usage import usage
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
@@ -93,7 +93,7 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
         ballot("1+1"),
     ]
     episode = play(MajorityVote(samples=4), turns, max_tokens=20)
-    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and not broken(episode)
+    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and not engine_failed(episode)
     statuses = [Status.ERROR, Status.TRUNCATED, Status.NO_RETURN, Status.OK]
     assert [trace.status for trace in episode.traces[1:]] == statuses
     assert [(fault.agent, fault.kind) for fault in episode.format_faults] == [
@@ -101,7 +101,7 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
         ("controller/2", "TRUNCATED"),
     ]
     lost = play(MajorityVote(samples=3), turns[:3], max_tokens=20)
-    assert lost.answer is None and broken(lost)
+    assert lost.answer is None and engine_failed(lost)
 
 
 def test_every_call_costs_a_unit_also_one_that_failed():

@@ -16,12 +16,12 @@ from loopback import Exchange
 
 from orgthink.episode import Status
 from orgthink.errors import Failure
-from orgthink.http import Patience
+from orgthink.http import RetryPolicy
 from orgthink.tools.sandbox_fusion import LARGEST, SandboxFusion
 
 Play = Callable[[Exchange], Awaitable[None]]
 
-QUICK = Patience(connect=5.0, attempts=3, first_delay=0.001)
+QUICK = RetryPolicy(connect=5.0, attempts=3, first_delay=0.001)
 
 
 @dataclass(slots=True)

@@ -89,7 +89,7 @@ def test_the_steps_of_a_training_are_seen_and_scored_again(name, tmp_path, capsy
     capsys.readouterr()
     assert main(["measure", str(folder.path), "--trust"]) == 0
     out = capsys.readouterr().out
-    assert all(f"step {line['step']}/3  {settings.told(line)}\n" in out for line in lines)
+    assert all(f"step {line['step']}/3  {settings.progress_text(line)}\n" in out for line in lines)
     assert main(["measure", str(folder.path), "--json", "--trust"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert [again["steps"][str(line["step"])]["reward"] for line in lines] == [line["reward"] for line in lines]
