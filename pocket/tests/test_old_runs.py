@@ -66,7 +66,7 @@ def agree(seen: Any, expected: Any, rel: float = ROUNDING, abs: float = 0.0, whe
     """
     if isinstance(expected, dict):
         expected = (
-            migrate_settings(expected, RlSettings.former) if {"rollout", "delta"} <= expected.keys() else expected
+            migrate_settings(expected, RlSettings.former) if {"rollout", "normalise"} <= expected.keys() else expected
         )
         assert isinstance(seen, dict), where
         for name, value in expected.items():
