@@ -167,7 +167,7 @@ def sprung() -> bool:
 
 
 def test_registered_names_only(trap: Path):
-    with registered_only(), pytest.raises(UserError, match=r"trap\.py:X is code that is not installed"):
+    with registered_only(), pytest.raises(UserError, match=r"trap\.py:X refers to code that is not installed"):
         ORGANIZATIONS.named("trap.py:X")
     assert not sprung()
     with pytest.raises(UserError, match="it must be a dataclass"):
