@@ -219,7 +219,7 @@ def test_no_problem_is_lost_or_trained_twice_however_often_a_run_is_resumed(
                 trained.extend(numbers(batch))
                 assert sorted([*trained, *underway]) == list(range(place.drawn)), "each once"
                 for row in batch.rows:
-                    asked = f"{row.group} {row.episode.rpartition(chr(124))[2]}"
+                    asked = f"{row.group} {row.episode.split(chr(124))[2]}"
                     said = [version for prompt, version in engine.drawn if prompt == asked]
                     assert [step - version for version in said] == list(row.age[1:])
         assert engine.live == 0
