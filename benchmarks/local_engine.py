@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from benchmarks.fork_join import INJECTED, ROUNDS, Plan, Throughput, fork_join, plain, plans
 from benchmarks.models import pocket_size_model
 from benchmarks.report import Line
-from orgthink.engines.local.batch import Batch, Request
+from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
@@ -90,10 +90,10 @@ def _hugging_face(folder: Path, wanted: list[Plan]) -> Throughput:
     segments = [plan.segment for plan in wanted]
     start = time.perf_counter()
     for i in range(ROUNDS):
-        said = _generate(model, contexts, segments)
-        asked = [_ids(f"w{i} {plan.prompt}") for plan in wanted]
-        returned = _generate(model, asked, [plan.workers[i] for plan in wanted])
-        contexts = [c + s + r[-INJECTED:] for c, s, r in zip(contexts, said, returned, strict=True)]
+        generated = _generate(model, contexts, segments)
+        worker_prompts = [_ids(f"w{i} {plan.prompt}") for plan in wanted]
+        returned = _generate(model, worker_prompts, [plan.workers[i] for plan in wanted])
+        contexts = [c + s + r[-INJECTED:] for c, s, r in zip(contexts, generated, returned, strict=True)]
     _generate(model, contexts, segments)
     tokens = sum(plan.segment * (ROUNDS + 1) + sum(plan.workers) for plan in wanted)
     return Throughput(tokens, time.perf_counter() - start)
@@ -128,7 +128,7 @@ def _decoding_share(model: Qwen3, tokenizer: Tokenizer) -> float:
 
     Measured in turns, ten steps and ten times their products, so that other load on the machine meets both.
     """
-    batch: Batch[Request] = Batch(model, frozenset(), version="0", slots=SLOTS, cache_bytes=0)
+    batch: DecodeBatch[Request] = DecodeBatch(model, frozenset(), version="0", slots=SLOTS, cache_bytes=0)
     stops = StopTokens(tokenizer, ("w511",))
     for seed, prompt in enumerate(torch.randint(0, 511, (SLOTS, 100)).tolist()):
         batch.submit(Request(prompt, Sampling(200), seed, 200, stops))

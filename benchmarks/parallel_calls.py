@@ -1,7 +1,7 @@
 """A manager's round of four calls against one of one call, through the real organization, sandbox and engine.
 
 The manager is scripted, so that it makes exactly these calls; what a round takes is read off the record: from the end
-of the manager's reply to the moment at which it is told what came back.
+of the manager's reply to the injection of the responses.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ def run() -> Iterator[Line]:
 
 async def _programs() -> list[Line]:
     one, four = await _compared(("python", {"code": "import time; time.sleep(1)"}), {})
-    told = f"median of {REPEATS} rounds: one call {one:.3f} s, {CALLS} calls {four:.3f} s; bubblewrap, {CALLS} at once"
+    conditions = (
+        f"median of {REPEATS} rounds: one call {one:.3f} s, {CALLS} calls {four:.3f} s; bubblewrap, {CALLS} at once"
+    )
     return [
-        Line(f"round of {CALLS} programs that sleep 1 s ÷ that second", four, "< 1.15", four < 1.15, told),
-        Line(f"round of {CALLS} programs that sleep 1 s ÷ of one", four / one, "< 1.15", four / one < 1.15, told),
+        Line(f"round of {CALLS} programs that sleep 1 s ÷ that second", four, "< 1.15", four < 1.15, conditions),
+        Line(f"round of {CALLS} programs that sleep 1 s ÷ of one", four / one, "< 1.15", four / one < 1.15, conditions),
     ]
 
 
@@ -64,8 +66,8 @@ async def _agents() -> list[Line]:
         one, four = await _compared(("standard_reasoner", {}), {"standard_reasoner": engine})
     finally:
         await engine.aclose()
-    told = f"{MODEL} on `local`, {TOKENS} tokens each; median of {REPEATS} rounds: {one:.3f} and {four:.3f} s"
-    return [Line(f"round of {CALLS} agents ÷ of one", four / one, "none: they share a machine", True, told)]
+    conditions = f"{MODEL} on `local`, {TOKENS} tokens each; median of {REPEATS} rounds: {one:.3f} and {four:.3f} s"
+    return [Line(f"round of {CALLS} agents ÷ of one", four / one, "none: they share a machine", True, conditions)]
 
 
 async def _compared(call: Call, engines: Mapping[str, Engine]) -> tuple[float, float]:
@@ -86,15 +88,15 @@ async def _overhead() -> Line:
     episodes = [await _managed(_Idle(prompts="pocket"), plan, {}) for _ in range(20)]
     seconds = sum(sum(_round_seconds(episode)) for episode in episodes)
     each = seconds / (len(episodes) * rounds * CALLS) * 1e6
-    told = (
+    conditions = (
         f"{len(episodes)} episodes of {rounds} rounds of {CALLS} calls that return at once; parsing, checks and record"
     )
-    return Line("executor's overhead, µs a call", each, "≤ 1000", each <= 1000, told)
+    return Line("executor's overhead, µs a call", each, "≤ 1000", each <= 1000, conditions)
 
 
 async def _start_up() -> Line:
     """From the call to the end of an empty program."""
-    sandbox, alone, bare = Bubblewrap(at_once=CALLS), [], []
+    sandbox, alone, bare = Bubblewrap(max_parallel=CALLS), [], []
     for _ in range(1 + 2 * REPEATS):
         began = time.perf_counter()
         assert (await sandbox.run("")).status is Status.OK
@@ -103,8 +105,8 @@ async def _start_up() -> Line:
         subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)
         bare.append(time.perf_counter() - began)
     value, plain = (median(seconds[1:]) * 1e3 for seconds in (alone, bare))
-    told = f"an empty program, median of {2 * REPEATS}; the same Python without a sandbox {plain:.0f} ms"
-    return Line("start-up of the sandbox, ms", value, "none", True, told)
+    conditions = f"an empty program, median of {2 * REPEATS}; the same Python without a sandbox {plain:.0f} ms"
+    return Line("start-up of the sandbox, ms", value, "none", True, conditions)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class _Rounds(ParaManager):
     """The real tools, with a place for every program of a round on however few cores."""
 
     def resources(self) -> tuple[Tool, Tool]:
-        sandbox = Bubblewrap(at_once=CALLS)
+        sandbox = Bubblewrap(max_parallel=CALLS)
 
         async def python(code: str) -> Any:
             """Runs."""
@@ -145,11 +147,11 @@ async def _managed(organization: ParaManager, plan: list[list[Call]], engines: M
 
 
 def _round_seconds(episode: Episode) -> list[float]:
-    """Of each round, in order; what is injected after the rounds is no round's."""
+    """Seconds of each round, in order, without what is injected after the last round."""
     spans = episode.root.spans
     took = [
-        told.start - reply.end
-        for reply, told in pairwise(spans)
-        if reply.origin is Origin.SAMPLED and told.origin is Origin.INJECTED
+        response.start - reply.end
+        for reply, response in pairwise(spans)
+        if reply.origin is Origin.SAMPLED and response.origin is Origin.INJECTED
     ]
     return took[:-1]

@@ -20,6 +20,7 @@ from orgthink_pocket.shipped import MODELS
 from benchmarks import pipeline_simulation
 from benchmarks.report import Line
 from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode
 from orgthink.measure.estimate import Estimate, average
 from orgthink.recipes.jobs import Mars
@@ -157,9 +158,9 @@ def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
     speeds = f"{mean(wholes, 'speed'):,.0f} and {mean(pipelines, 'speed'):,.0f}, {interval(faster)}; "
     speeds += f"{mean(wholes, 'batch'):.0f} and {mean(pipelines, 'batch'):.0f} rows a decoding step, "
     speeds += f"rollout {mean(wholes, 'share'):.0%} and {mean(pipelines, 'share'):.0%} of the time"
-    told = f"{how}{speeds}"
+    conditions = f"{how}{speeds}"
     name = f"trained tokens a second, pipeline ÷ whole trajectories, {setting.name}"
-    yield Line(name, faster.mean, "≥ 1.5", faster.mean >= 1.5, told)
+    yield Line(name, faster.mean, "≥ 1.5", faster.mean >= 1.5, conditions)
     if len(wholes[0].lines) > 1:
         yield curves(setting, pairs)
 
@@ -203,7 +204,7 @@ def interval(estimate: Estimate) -> str:
 
 def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
     """Rewards of both in bins of trained tokens, and their mean difference, over the seeds."""
-    told, gaps = [], []
+    conditions, gaps = [], []
     for whole, pipeline in pairs:
         cells = [
             zip(curve(pipeline, role, setting.tokens), curve(whole, role, setting.tokens), strict=True)
@@ -213,13 +214,13 @@ def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
         gaps.append(sum(known) / len(known))
     for role in ROLES:
         both = [[curve(one, role, setting.tokens) for one in runs] for runs in zip(*pairs, strict=True)]
-        told.append(f"{role} " + " and ".join(" ".join(map(shown, zip(*runs, strict=True))) for runs in both))
+        conditions.append(f"{role} " + " and ".join(" ".join(map(formatted, zip(*runs, strict=True))) for runs in both))
     gap = over(gaps)
     assert gap.mean is not None
     same = gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high
     how = f"over {setting.tokens:,} trained tokens, {interval(gap)}; by {BINS} bins of them, whole and pipeline: "
     name = f"reward, pipeline − whole trajectories, {setting.name}"
-    return Line(name, gap.mean, "0 in its interval", same, how + "; ".join(told))
+    return Line(name, gap.mean, "0 in its interval", same, how + "; ".join(conditions))
 
 
 def curve(run: Trained, role: str, tokens: int) -> list[float | None]:
@@ -233,7 +234,7 @@ def curve(run: Trained, role: str, tokens: int) -> list[float | None]:
     return [weighted(lines, "reward") if any(one["reward"] is not None for one in lines) else None for lines in bins]
 
 
-def shown(values: Sequence[float | None]) -> str:
+def formatted(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{sum(known) / len(known):.2f}" if known else "–"
 
@@ -242,6 +243,7 @@ async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.
     """Lengths of chains' outputs, as the model writes them."""
     job = replace(SETTINGS[0], whole=problems).job(True, model, 0)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
+    await engine.update_weights(Qwen3.load(model).to_hf(), "0")  # rows count the age of tokens from it
     batch = await job.source().collect(engine, 0, Clock())
     await engine.aclose()
     return [_lengths(episode) for episode in batch.episodes]

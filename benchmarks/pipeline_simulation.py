@@ -262,6 +262,6 @@ def run(measured: Sequence[Lengths], limit: int) -> Iterator[Line]:
             most = f"{how}no schedule that trains whole groups gets beyond {bound:.1f}"
             name = f"simulated delay, {WHOLE.name} ÷ {schedule.name}, {slots}"
             yield Line(name, shorter, "≥ 10", shorter >= 10, most)
-            told = f"{how}{base.rows:,.0f} and {one.rows:,.0f} rows a decoding step"
+            conditions = f"{how}{base.rows:,.0f} and {one.rows:,.0f} rows a decoding step"
             name = f"simulated trained tokens a second, {schedule.name} ÷ {WHOLE.name}, {slots}"
-            yield Line(name, faster, "≥ 1.5", faster >= 1.5, told)
+            yield Line(name, faster, "≥ 1.5", faster >= 1.5, conditions)

@@ -29,9 +29,9 @@ def write(name: str, block: str) -> None:
 def conditions(module: str) -> str:
     """Processor, cores, versions, commit and command, as a sentence or two."""
     machine = hardware()
-    told = ", ".join(f"{name} {version(name)}" for name in ("torch", "verl", "ray"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "verl", "ray"))
     command = " ".join(["python -m", module, *sys.argv[1:]])
-    return f"{machine['cpu']}, {machine['cores']} cores; {told}; commit {commit()}. `{command}`."
+    return f"{machine['cpu']}, {machine['cores']} cores; {packages}; commit {commit()}. `{command}`."
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from orgthink.training.batches import collate
 from orgthink.training.embedded import embedded
 from orgthink.training.policy_loss import PolicyLoss, token_losses, weighted
 from orgthink.training.rl import train_policy
-from orgthink.training.rollout import Problems, roll_out
+from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
 
 FOLDER = MODELS / "pocket"
@@ -57,7 +57,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     job = recipe("asyncthink-countdown-mini")
     plan = replace(job.settings.rollout, problems=8)
     backend = embedded(MODELS / sampled_by, job)
-    episodes = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0))
+    episodes = asyncio.run(roll_out(plan, ProblemStream(plan, 0).batch(), backend.sampler, 0))
     rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
     rows, loss, model = weighted(rows, "token-mean"), PolicyLoss(), Qwen3.load(MODELS / sampled_by)
     computed = backend.forward_backward(rows, loss).computed
@@ -70,14 +70,14 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
             one_row_a_trace(model, ordered[first : first + plan.group], loss)
 
     ours, tokens = best(packed), sum(map(len, rows))
-    told = f"{len(rows)} traces of {len(episodes)} episodes, {tokens:,} tokens of which {computed:,} are computed, "
-    told += f"{tokens / ours:,.0f} tokens/s; micro-batches of {plan.group} rows"
+    conditions = f"{len(rows)} traces of {len(episodes)} episodes, {tokens:,} tokens, {computed:,} computed, "
+    conditions += f"{tokens / ours:,.0f} tokens/s; micro-batches of {plan.group} rows"
     ratio = best(lambda: padded(rows)) / ours
-    how = f"{told} as they were sampled, each padded to its longest"
+    how = f"{conditions} as they were sampled, each padded to its longest"
     yield Line(f"packed rows ÷ one padded row a trace, {when} groups", ratio, "≥ 2", ratio >= 2, how)
     by_length = sorted(rows, key=len)
     ratio = best(lambda: padded(by_length)) / ours
-    yield Line(f"packed rows ÷ padded rows sorted by length, {when} groups", ratio, "≥ 1", ratio >= 1, told)
+    yield Line(f"packed rows ÷ padded rows sorted by length, {when} groups", ratio, "≥ 1", ratio >= 1, conditions)
 
 
 def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
@@ -132,8 +132,8 @@ def against_trl() -> Line:
     lines = train(replace(job, settings=settings))
     ours = sum(line["trained_tokens"] for line in lines) / sum(sum(line["seconds"].values()) for line in lines)
     command = [str(TRL), "-m", "benchmarks.trl_grpo"]
-    said = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=True).stdout
-    theirs = json.loads(said.splitlines()[-1])["tokens_per_second"]
+    output = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=True).stdout
+    theirs = json.loads(output.splitlines()[-1])["tokens_per_second"]
     return Line(
         "our trainer ÷ TRL's GRPOTrainer, single-trace rows, generation included",
         ours / theirs,

@@ -60,8 +60,8 @@ class Budget:
     def job(self) -> Policy:
         """What both train."""
         ours = {"steps": self.steps, "rollout.problems": self.problems, "minibatches": self.minibatches}
-        told = [*CHANGES, *(f"{name}={value}" for name, value in ours.items()), f"seed={self.seed}"]
-        job = adjusted(RECIPES[RECIPE], {}, [*told, f"save_every={self.steps}"])
+        changes = [*CHANGES, *(f"{name}={value}" for name, value in ours.items()), f"seed={self.seed}"]
+        job = adjusted(RECIPES[RECIPE], {}, [*changes, f"save_every={self.steps}"])
         assert isinstance(job, Policy)
         return job
 
@@ -130,23 +130,23 @@ def table(before: Rewards, runs: Mapping[str, Learned]) -> str:
     lines = [
         "| policy | reward | above the start, problem by problem | rewards of the steps |",
         "| --- | --: | --: | --- |",
-        f"| the start, `pocket` | {_told(average(before))} | – | – |",
+        f"| the start, `pocket` | {_formatted(average(before))} | – | – |",
     ]
     for backend, learned in runs.items():
         rise = difference(learned.rewards, before)
         steps = ", ".join(f"{reward:.2f}" for reward in learned.steps)
-        lines.append(f"| after {backend} | {_told(learned.reward)} | {_told(rise)} | {steps} |")
+        lines.append(f"| after {backend} | {_formatted(learned.reward)} | {_formatted(rise)} | {steps} |")
     gap = difference(runs["verl"].rewards, runs["embedded"].rewards)
-    lines.append(f"| verl − embedded, problem by problem | {_told(gap)} | – | – |")
+    lines.append(f"| verl − embedded, problem by problem | {_formatted(gap)} | – | – |")
     return "\n".join(lines)
 
 
-def _told(estimate: Estimate) -> str:
+def _formatted(estimate: Estimate) -> str:
     assert estimate.mean is not None and estimate.low is not None and estimate.high is not None
     return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def said(budget: Budget) -> str:
+def caption(budget: Budget) -> str:
     """What was trained, and how it was measured."""
     plan = budget.job().settings.rollout
     return (
@@ -162,7 +162,7 @@ def main(budget: Budget = Budget()) -> None:
     with tempfile.TemporaryDirectory() as folder, cluster() as placement:
         before = rewards(budget, model_folder(budget.job().model))
         runs = both(budget, Path(folder), placement)
-    write("learning", f"{table(before, runs)}\n\n{said(budget)} {conditions('benchmarks.verl_learning')}")
+    write("learning", f"{table(before, runs)}\n\n{caption(budget)} {conditions('benchmarks.verl_learning')}")
     if not all(rises(before, learned) for learned in runs.values()):
         sys.exit("the reward does not rise on both")
     if not overlap(runs["embedded"].reward, runs["verl"].reward):

@@ -124,7 +124,7 @@ class Profile:
         ) -> Path:
             before: dict[str, Any] | None = None
 
-            def told(line: dict[str, Any]) -> None:
+            def write_line(line: dict[str, Any]) -> None:
                 nonlocal before
                 report(line)
                 now = {"wall": time.perf_counter(), "computed": computed(), "parts": +self.seconds, "done": +self.done}
@@ -133,7 +133,7 @@ class Profile:
                         file.write(json.dumps({"step": line["step"], **_between(before, now)}) + "\n")
                 before = now
 
-            return train_policy(backend, source, settings, folder, told)
+            return train_policy(backend, source, settings, folder, write_line)
 
         return loop
 
@@ -151,7 +151,7 @@ def computed() -> dict[int, float]:
 
 def _works(title: str) -> bool:
     """Whether a process of that title is one of trainer, workers and servers."""
-    return title.startswith(("ray::TaskRunner", "ray::WorkerDict", "ray::Server"))
+    return title.startswith(("ray::TaskRunner", "ray::WorkerDict", "ray::RolloutServer"))
 
 
 def _between(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

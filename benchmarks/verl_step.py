@@ -75,12 +75,12 @@ class Step:
 def profiled(placement: Placement) -> Placement:
     """With the trainer that has a clock inside."""
     environment = "ray_kwargs.ray_init.runtime_env.env_vars"
-    told = (
+    settings = (
         f"trainer.v1.trainer_mode={TRAINER}",
         f"{environment}.VERL_USE_EXTERNAL_MODULES='{MODULES}'",
         f"+{environment}.PYTHONPATH={ROOT}",
     )
-    return replace(placement, settings=(*placement.settings, *told))
+    return replace(placement, settings=(*placement.settings, *settings))
 
 
 def measured(name: str, steps: int, placement: Placement, place: Path) -> Step:
@@ -133,9 +133,9 @@ def main(steps: int = 3) -> None:
     """Profile so many steps of each algorithm, and write the table."""
     with tempfile.TemporaryDirectory() as folder, cluster() as placement:
         found = [measured(name, steps, placement, Path(folder)) for name in JOBS]
-    told = "; ".join(f"{name}: `{' '.join([recipe, *changes])}`" for name, (recipe, changes) in JOBS.items())
-    said = f"Means of {steps} steps after the first, each with a checkpoint. {told}, seed 0, on a CPU."
-    write("step", f"{table(found)}\n\n{said} {conditions('benchmarks.verl_step')}")
+    jobs = "; ".join(f"{name}: `{' '.join([recipe, *changes])}`" for name, (recipe, changes) in JOBS.items())
+    caption = f"Means of {steps} steps after the first, each with a checkpoint. {jobs}, seed 0, on a CPU."
+    write("step", f"{table(found)}\n\n{caption} {conditions('benchmarks.verl_step')}")
 
 
 if __name__ == "__main__":

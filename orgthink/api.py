@@ -1,7 +1,7 @@
 """The Python API: solve a problem, evaluate organizations, train one; each in one line.
 
-`solve`, `evaluate` and `train` work in scripts and in notebooks; `asolve`, `aevaluate` and `atrain` are the same in an
-event loop. What can be named on the command line can be named here, with the same meaning and the same defaults.
+`solve`, `evaluate` and `train` work in scripts and in notebooks; `asolve`, `aevaluate` and `atrain` are their
+coroutines. Names and defaults are those of the command line.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_chance, resolve
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_sampling_noise, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
-from orgthink.presets import organized, partners
+from orgthink.presets import organization_settings, partner_models
 from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.attempt import Organization, attempt
@@ -31,40 +31,40 @@ from orgthink.tasks.task import Split
 
 T = TypeVar("T")
 
-ASKED = "asked"
-"""Task of a problem that is given as text: nobody can grade it."""
+QUESTION = "asked"
+"""Task and id of a problem that is given as text: it has no grader."""
 
 Roles = Mapping[str, "str | EngineSpec"]
-"""Models of some roles, by role: names as on the command line, or specifications."""
+"""Models by role: names as on the command line, or specifications."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an evaluation left."""
+    """The result of an evaluation."""
 
     path: Path
-    """The run folder: `orgthink view PATH` shows it, `resume(PATH)` goes on with it."""
+    """The run folder: `orgthink view PATH` shows it, `orgthink eval --resume PATH` resumes it."""
     episodes: list[Episode]
     """Every attempt, in the order of problems, organizations and samples."""
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Measures with 95 % intervals, by organization: what summary.json holds."""
+        """Measures with 95 % intervals, by organization: the content of summary.json."""
         return json.loads((self.path / "summary.json").read_bytes())
 
 
 def solve(problem: str | Problem, organization: str | Organization = "asyncthink", **settings: Any) -> Episode:
-    """`asolve` without an event loop, or beside the one of a notebook."""
+    """`asolve` as a plain function; it also works in a notebook."""
     return _run(asolve(problem, organization, **settings))
 
 
 def evaluate(task: str | None = None, organizations: Sequence[str] = ("asyncthink",), **settings: Any) -> Run:
-    """`aevaluate` without an event loop, or beside the one of a notebook."""
+    """`aevaluate` as a plain function; it also works in a notebook."""
     return _run(aevaluate(task, organizations, **settings))
 
 
 async def atrain(recipe: str | None = None, **settings: Any) -> Path:
-    """`train` in a thread, beside the event loop."""
+    """`train` in a thread, for use in an event loop."""
     return await asyncio.to_thread(train, recipe, **settings)
 
 
@@ -85,32 +85,33 @@ async def asolve(
     limits: Limits | None = None,
     watch: Watcher | None = None,
 ) -> Episode:
-    """One attempt of an organization at a problem; graded, if the problem is a task's.
+    """One attempt of an organization at a problem; graded if the problem belongs to a task.
 
-    `model`, `url` and `tokenizer` mean what `orgthink run` means by them; an engine that is open is used as it is and
-    left open. `settings` are fields of the organization. `limits` stand in place of `capacity` and `max_tokens`.
-    UserError for what cannot be; EngineUnavailable without a server. What fails later is in the episode.
+    `model`, `url` and `tokenizer` are the options of `orgthink run`; an open engine is used and stays open. `settings`
+    are fields of the organization. `limits` replace `capacity` and `max_tokens`. UserError for bad input;
+    EngineUnavailable without a server. A later failure is recorded in the episode.
     """
-    asked = problem if isinstance(problem, Problem) else Problem(id=ASKED, task=ASKED, text=problem)
+    if isinstance(problem, str):
+        problem = Problem(id=QUESTION, task=QUESTION, text=problem)
     given: dict[EngineSpec, Engine] = {}
     if model is None or isinstance(model, str | EngineSpec):
         spec = _spec(model, url, tokenizer)
     else:
         given[spec := EngineSpec()] = model
     if isinstance(organization, str):
-        one = OrganizationSpec(organization, organized(organization, spec, settings, prompts))
-        how, who = {one.label: one}, one.named(one.label)
+        named = OrganizationSpec(organization, organization_settings(organization, spec, settings, prompts))
+        specs, organization = {named.label: named}, named.named(named.label)
     else:
-        how, who = {}, organization
+        specs = {}
     sampling = Sampling(max_tokens, temperature, seed=seed)
-    others = _roles(how, spec, roles, sampling)
+    others = _roles(specs, spec, roles, sampling)
     limits = limits or Limits(capacity, Budget(), max_tokens)
-    require_chance(who, sampling, limits.capacity, others)
+    require_sampling_noise(organization, sampling, limits.capacity, others)
     async with Engines(given) as engines:
         own = Backing(await engines.get(spec), sampling)
         backings = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
-        episode = await attempt(who, asked, own, roles=backings, limits=limits, watch=watch)
-    task = task_of(asked)
+        episode = await attempt(organization, problem, own, roles=backings, limits=limits, watch=watch)
+    task = task_of(problem)
     return episode if task is None else grade(episode, task)
 
 
@@ -136,30 +137,30 @@ async def aevaluate(
     out: str | Path | None = None,
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> Run:
-    """Let organizations solve `n` problems of a task, `samples` times each; everything goes to a run folder.
+    """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
 
-    `settings` are fields of the organizations, by name. `out` is a new folder; without it one under runs/. `progress`
-    is called with every episode that ends, and with how many then have. UserError for what cannot be.
+    `settings` are fields of the organizations, by name. `out` is a new folder, by default one under runs/. `progress`
+    gets every episode that ends and the number of ended ones. UserError for bad input.
     """
     name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
     given = settings or {}
-    named = [OrganizationSpec(one, organized(one, spec, given.get(one), prompts)) for one in organizations]
-    how = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
+    named = [OrganizationSpec(one, organization_settings(one, spec, given.get(one), prompts)) for one in organizations]
+    specs = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
     sampling = Sampling(max_tokens, temperature, seed=seed)
     plan = Evaluation(
         task=name,
-        organizations=how,
+        organizations=specs,
         n=n,
         engine=spec,
         sampling=sampling,
-        roles=_roles(how, spec, roles, sampling),
+        roles=_roles(specs, spec, roles, sampling),
         limits=limits or Limits(capacity, Budget(), max_tokens),
         split=split,
         seed=seed,
         samples=samples,
         concurrency=concurrency,
     )
-    resolved = resolve(plan)  # what cannot be is said before an engine is opened
+    resolved = resolve(plan)  # errors appear before an engine is opened
     async with Engines() as engines:
         resolved = await resolved.opened(engines)
         folder = RunFolder.create(Path(out) if out is not None else dated(name), "eval", resolved.plan)
@@ -175,11 +176,11 @@ def train(
     report: Callable[[dict[str, Any]], None] = lambda line: None,
     **options: Any,
 ) -> Path:
-    """Train by a recipe; returns the folder of the trained model. Needs the extra `local`.
+    """Train with a recipe; returns the folder of the trained model. Needs the extra `local`.
 
     `settings` are settings of the recipe by their path, such as `{"rollout.group": 16}`; `options` are fields of its
-    job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder; without it runs/RECIPE. `report` is
-    called with the metrics of each step. UserError for what cannot be.
+    job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder, by default runs/RECIPE. `report`
+    gets the metrics of each step. UserError for bad input.
     """
     from orgthink.recipes.registry import RECIPES, Training, adjusted, folder_of, go_on, start
 
@@ -198,24 +199,24 @@ def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None
 def _roles(
     organizations: Mapping[str, OrganizationSpec], spec: EngineSpec, roles: Roles | None, sampling: Sampling
 ) -> dict[str, RoleSpec]:
-    """Engines and samplings of roles: those that are given, and those that the organizations' models were made for."""
+    """Engine and sampling of each role: the given ones, and the partner models of the organizations' models."""
     given = {role: _spec(model, None, None) for role, model in (roles or {}).items()}
     found = {role: RoleSpec(engine, sampling) for role, engine in given.items()}
-    for role, partner in partners(organizations, spec, given).items():
+    for role, partner in partner_models(organizations, spec, given).items():
         engine = given[role] if role in given else engine_spec(partner.model)
         found[role] = RoleSpec(engine, replace(sampling, max_tokens=partner.max_tokens))
     return found
 
 
 def _text(value: Any) -> str:
-    """A setting as the command line spells it."""
+    """A setting as written on the command line."""
     if value is None:
         return "none"
     return json.dumps(plain(value)) if isinstance(value, list | tuple | dict) else str(value)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine. Where an event loop runs already, as in a notebook, another thread has its own."""
+    """Run a coroutine. If an event loop is running already, as in a notebook, a new thread runs it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Many jobs at once. A bug in one ends the others and is raised as itself, not as a group of exceptions."""
+"""Run many jobs at once. An exception in one cancels the others and is raised alone, without a group."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ async def run_all(
     limit: int | None = None,
     stop: asyncio.Event | None = None,
 ) -> list[T]:
-    """The results of the work on each job, in the order of the jobs; at most `limit` jobs are under way at once.
+    """The results of all jobs, in the order of the jobs. At most `limit` jobs run at once.
 
-    Once `stop` is set, no further job begins; those under way are finished.
+    Once `stop` is set, no further job begins; running jobs are finished.
     """
     waiting = list(jobs)
     queue, results = iter(enumerate(waiting)), dict[int, T]()
 
     async def worker() -> None:
-        for i, job in queue:  # shared: each job is taken once
+        for i, job in queue:  # the workers share the queue
             if stop is not None and stop.is_set():
                 return
             results[i] = await work(job)
@@ -39,7 +39,7 @@ async def run_all(
 
 @contextmanager
 def first_error() -> Iterator[None]:
-    """Around a task group: the first exception of its tasks is raised alone, from the group."""
+    """Wraps a task group and raises the first exception of its tasks instead of the group."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -47,7 +47,7 @@ def first_error() -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The first exception of a group, of however many levels; any other exception is itself."""
+    """The first exception of a nested group; an exception that is no group is returned unchanged."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

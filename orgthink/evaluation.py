@@ -1,4 +1,4 @@
-"""Problems × organizations × samples → a run folder. Whatever stops it, it goes on from there."""
+"""Problems × organizations × samples → a run folder. An evaluation that was stopped can be resumed."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
 
 MOST_REPEATS = 10_000
-"""A task that draws known problems this often in a row has no others."""
+"""A task that repeats known problems this often in a row has no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrganizationSpec:
-    """An organization and how it is set, as a run folder remembers it."""
+    """An organization and its settings, as stored in a run folder."""
 
     organization: str
     """Its name in the registry."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Its fields; those that are left out have their defaults."""
+    """Its fields. A missing field has its default."""
     engine: EngineSpec | None = None
-    """Whose tokens; `None`: those that the others have too."""
+    """Engine of its agents; `None`: the evaluation's."""
 
     @property
     def label(self) -> str:
-        """What it is called where nothing else is said: its name, that of the class for a reference."""
+        """Its default label: its name, or the class name of a reference."""
         return self.organization.rpartition(":")[2]
 
     def named(self, label: str) -> Organization:
-        """The organization, called by a label. UserError if there is none of that name, or it has no such settings."""
+        """The organization with this label as its name. UserError for an unknown organization or setting."""
         cls = pick("organization", self.organization, ORGANIZATIONS)
         known = {setting.name: None for setting in fields(cls)}  # type: ignore[arg-type]  # organizations are dataclasses
         for setting in self.settings:
@@ -55,40 +55,40 @@ class OrganizationSpec:
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """Whose tokens a role samples, and how, as a run folder remembers it."""
+    """Engine and sampling of a role, as stored in a run folder."""
 
     engine: EngineSpec
-    """Whose tokens."""
+    """Engine of the role's agents."""
     sampling: Sampling
-    """How they are drawn."""
+    """Sampling settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is evaluated: everything that decides the result, as config.json holds it."""
+    """Everything that determines the result of an evaluation, as stored in config.json."""
 
     task: str
     """Name of the task, or NAME:FILE."""
     organizations: dict[str, OrganizationSpec]
-    """Who solves the problems, by the label that table and episodes call them."""
+    """Organizations that solve the problems, by their label in the table and in the episodes."""
     n: int
-    """Different problems."""
+    """Number of different problems."""
     engine: EngineSpec = field(default_factory=EngineSpec)
-    """Whose tokens."""
+    """Default engine."""
     sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=512))
-    """How they are drawn."""
+    """Default sampling settings."""
     roles: dict[str, RoleSpec] = field(default_factory=dict)
-    """Roles (`worker`, `verifier`, …) that another engine or sampling serves."""
+    """Roles (`worker`, `verifier`, …) with another engine or sampling."""
     limits: Limits = field(default_factory=Limits)
-    """What an episode may use."""
+    """Limits of an episode."""
     split: Split = "test"
     """`test` problems are held out from training."""
     seed: int = 0
-    """Which problems."""
+    """Seed of the problem stream."""
     samples: int = 1
     """Attempts of each organization at each problem."""
     concurrency: int = 64
-    """Episodes alive at once; it decides the seconds, and nothing else."""
+    """Episodes that run at once; it affects only the running time."""
 
     def __post_init__(self) -> None:
         if not self.organizations:
@@ -110,26 +110,26 @@ class Measured(Protocol):
 
 @runtime_checkable
 class Calling(Protocol):
-    """An organization whose root calls agents side by side, and waits for them."""
+    """An organization whose root calls agents in parallel and waits for them."""
 
     @property
-    def at_once(self) -> int:
-        """How many, at most; the root is not one of them."""
+    def max_parallel_calls(self) -> int:
+        """Most agents that one round calls, without the root."""
         ...
 
 
 def measures_of(organization: Organization) -> Mapping[str, Measure]:
-    """Its own measures; none if it offers none."""
+    """The measures that the organization adds; empty if it adds none."""
     return organization.measures if isinstance(organization, Measured) else {}
 
 
 def tags_of(organization: Organization) -> CallTags:
-    """How its calls are spelled: its `tags`; the default for one without."""
+    """The tags of its calls: its attribute `tags`, or the default."""
     return getattr(organization, "tags", TAGS)
 
 
 def require_sampling(sampling: Sampling) -> None:
-    """ValueError for a sampling that no engine can do."""
+    """ValueError for settings that no engine accepts."""
     if sampling.max_tokens < 1:
         raise ValueError(f"the budget is {sampling.max_tokens} tokens: an agent needs at least 1")
     if not 0 <= sampling.temperature < float("inf"):
@@ -148,41 +148,40 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
 
 @runtime_checkable
 class Voting(Protocol):
-    """An organization whose agents are asked the same, in the hope that they do not all say the same."""
+    """An organization that gives several agents the same prompt and compares their answers."""
 
-    def alike(self, capacity: int) -> Mapping[str, int]:
-        """How many of them there are, by role."""
+    def identical_agents(self, capacity: int) -> Mapping[str, int]:
+        """Number of agents with the same prompt, by role."""
         ...
 
 
-def require_chance(
+def require_sampling_noise(
     organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec] | None = None
 ) -> None:
-    """UserError if all traces that vote would be one and the same: then there is nothing to vote about."""
-    votes = organization.alike(capacity) if isinstance(organization, Voting) else {}
-    for role, alike in votes.items():
-        drawn = roles[role].sampling if roles and role in roles else sampling
-        if alike > 1 and drawn.temperature == 0:
+    """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
+    votes = organization.identical_agents(capacity) if isinstance(organization, Voting) else {}
+    for role, count in votes.items():
+        of_role = roles[role].sampling if roles and role in roles else sampling
+        if count > 1 and of_role.temperature == 0:
             raise UserError(
-                f"{organization.name}: {alike} thinkers at temperature 0 all think the same; "
+                f"{organization.name}: {count} thinkers at temperature 0 all think the same; "
                 f"give them a temperature, such as --sampling {role}.temperature=1, or do without the vote"
             )
 
 
-def crowded(organization: Organization, capacity: int) -> str | None:
-    """A line on a pool in which agents that are called in one round wait for each other; `None` if there is room."""
-    called = organization.at_once if isinstance(organization, Calling) else 0
+def pool_warning(organization: Organization, capacity: int) -> str | None:
+    """A warning if the agents of one round do not fit into the pool at the same time; `None` if they fit."""
+    called = organization.max_parallel_calls if isinstance(organization, Calling) else 0
     if not called or capacity > called:
         return None
-    room = max(1, capacity - 1)
     return (
-        f"{organization.name}: a round may call {called} agents, and --capacity {capacity} lets {room} "
+        f"{organization.name}: a round may call {called} agents, and --capacity {capacity} lets {max(1, capacity - 1)} "
         f"of them work at once; --capacity {called + 1} lets all"
     )
 
 
-class Job(NamedTuple):
-    """One episode to come."""
+class PlannedEpisode(NamedTuple):
+    """An episode of an evaluation, before it is run."""
 
     organization: Organization
     problem: Problem
@@ -190,32 +189,32 @@ class Job(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Of its episode."""
+        """Id of the episode."""
         return episode_id(self.problem, self.organization.name, self.sample)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An evaluation whose names have been looked up, once: made by `resolve`."""
+    """An evaluation whose names have been looked up. `resolve` makes one."""
 
     plan: Evaluation
-    """What is evaluated."""
+    """The evaluation."""
     task: Task
-    """Whose problems are attempted, and which grades."""
+    """Source of the problems, and their grader."""
     organizations: dict[str, Organization]
-    """Who solves them, by label."""
-    jobs: dict[str, Job]
-    """All episodes by their ids, problem by problem."""
+    """Organizations by label."""
+    planned: dict[str, PlannedEpisode]
+    """All episodes by id, problem by problem."""
 
     @property
     def specs(self) -> list[EngineSpec]:
-        """The engines that it needs."""
+        """Engines that the evaluation needs."""
         own = [spec.engine for spec in self.plan.organizations.values() if spec.engine is not None]
         return [self.plan.engine, *own, *(role.engine for role in self.plan.roles.values())]
 
     def in_order(self, episodes: Iterable[Episode]) -> list[Episode]:
-        """Episodes in the order of the plan, whenever they ended."""
-        place = {name: place for place, name in enumerate(self.jobs)}
+        """Episodes in the order of the plan."""
+        place = {name: place for place, name in enumerate(self.planned)}
         return sorted(episodes, key=lambda episode: place[episode.id])
 
     def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
@@ -223,13 +222,13 @@ class Resolved:
         return summarise(episodes, {label: measures_of(one) for label, one in self.organizations.items()})
 
     async def opened(self, engines: Engines) -> Resolved:
-        """The same with all its engines open. Where a server's only model was meant, the plan now has its name."""
+        """Open all engines. If the plan does not name a server's model, the returned plan does."""
         for spec in self.specs:
             await engines.get(spec)
         return replace(self, plan=replace(self.plan, engine=await engines.named(self.plan.engine)))
 
     async def backings(self, engines: Engines) -> tuple[dict[str, Backing], dict[str, Backing]]:
-        """What stands behind each organization, by label, and behind each role that has an engine of its own."""
+        """Engine and sampling of each organization, by label, and of each role in `roles`."""
         plan = self.plan
         own = {
             label: Backing(await engines.get(spec.engine or plan.engine), plan.sampling)
@@ -240,23 +239,23 @@ class Resolved:
 
 
 def resolve(plan: Evaluation) -> Resolved:
-    """Look up everything that a plan names. UserError for what cannot be, or too few problems."""
+    """Look up everything that a plan names. UserError for an unknown name, a useless vote or too few problems."""
     organizations = {label: spec.named(label) for label, spec in plan.organizations.items()}
     require_roles(organizations.values(), plan.roles)
     for organization in organizations.values():
-        require_chance(organization, plan.sampling, plan.limits.capacity, plan.roles)
-    jobs = [
-        Job(organization, problem, sample)
+        require_sampling_noise(organization, plan.sampling, plan.limits.capacity, plan.roles)
+    planned = [
+        PlannedEpisode(organization, problem, sample)
         for problem in distinct(plan.task, plan.split, plan.seed, plan.n)
         for organization in organizations.values()
         for sample in range(plan.samples)
     ]
-    return Resolved(plan, task_named(plan.task), organizations, {job.id: job for job in jobs})
+    return Resolved(plan, task_named(plan.task), organizations, {each.id: each for each in planned})
 
 
 @lru_cache(maxsize=4)
 def distinct(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
-    """The first n different problems of a task's stream; UserError if it has not that many."""
+    """The first n different problems of a task's stream; UserError if it has fewer."""
     found: dict[str, Problem] = {}
     repeats = 0
     for problem in task_named(name).problems(split, seed):
@@ -270,35 +269,35 @@ def distinct(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
 
 
 def grade(episode: Episode, task: Task) -> Episode:
-    """With its grade: nothing is right without an answer; an episode that an engine broke stays ungraded."""
-    if broken(episode):
+    """The episode with its grade: 0 without an answer. An episode that an engine failed stays ungraded."""
+    if engine_failed(episode):
         return episode
     if episode.answer is None:
         return replace(episode, grade=Grade(0, episode.problem.required))
     return replace(episode, grade=task.grade(episode.problem, episode.answer))
 
 
-def broken(episode: Episode) -> bool:
-    """Whether engines decided how it ended: then its result says nothing about the organization.
+def engine_failed(episode: Episode) -> bool:
+    """Whether an engine failure ended the episode: then its result says nothing about the organization.
 
-    They did if one failed the root or was not there at all. One that failed a fork is a result that the root goes on
-    from: it decodes, or its code finds an answer without. Only where nothing came after the failure, as with a
-    solver, a summarizer or all thinkers of a vote, is the missing answer the engine's.
+    A failure of the root ends the episode. A failed fork is a result, and the root continues. If the episode has no
+    answer and the failed agent was the last one joined (a solver, a summarizer, all thinkers of a vote), the engine
+    is responsible as well.
     """
     if episode.stop is StopReason.ERROR or episode.answer is not None:
         return episode.stop is StopReason.ERROR
     last = {join.child for join in episode.root.joins if join.at == episode.root.steps}
-    return any(trace.agent in last for trace in lost(episode))
+    return any(trace.agent in last for trace in failed_agents(episode))
 
 
-def lost(episode: Episode) -> list[Trace]:
-    """Agents that an engine failed."""
+def failed_agents(episode: Episode) -> list[Trace]:
+    """Agents whose engine failed."""
     return [trace for trace in episode.traces if trace.stop is StopReason.ERROR and trace.model is not None]
 
 
-def trouble(episode: Episode) -> str:
-    """What an engine did to an episode, on one line."""
-    return episode.error or next((trace.error for trace in lost(episode) if trace.error), "engine error")
+def failure_message(episode: Episode) -> str:
+    """The engine failure of an episode, on one line."""
+    return episode.error or next((trace.error for trace in failed_agents(episode) if trace.error), "engine error")
 
 
 async def evaluate(
@@ -309,21 +308,22 @@ async def evaluate(
     stop: asyncio.Event | None = None,
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> list[Episode]:
-    """Do what is missing or broken, append each episode as it ends, write summary.json, return all episodes.
+    """Run the episodes that are missing or failed, append each as it ends, write summary.json, return all episodes.
 
-    `progress` hears of every episode that ends, and how many then have. Once `stop` is set, no more episodes begin and
-    those under way are finished. Raises UserError if the folder holds episodes of another plan, OSError if it cannot be
-    written, and what opening an engine raises; what was appended stays.
+    `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, no more episodes begin
+    and running ones are finished. Raises UserError if the folder holds episodes of another plan, OSError if it cannot
+    be written, and the errors of `open_engine`. Appended episodes stay in the folder.
     """
     plan, began = resolved.plan, time.perf_counter()
     own, roles = await resolved.backings(engines)
-    with folder.journal(redo=broken) as journal:
-        require_planned(resolved.jobs, folder, journal.kept)
-        done = {episode.id: episode for episode in journal.kept}
+    with folder.journal(redo=engine_failed) as journal:
+        require_planned(resolved.planned, folder, journal.episodes)
+        done = {episode.id: episode for episode in journal.episodes}
 
-        async def work(job: Job) -> None:
-            who, backing = job.organization, own[job.organization.name]
-            found = await attempt(who, job.problem, backing, roles=roles, limits=plan.limits, sample=job.sample)
+        async def work(planned: PlannedEpisode) -> None:
+            organization, problem, sample = planned
+            backing = own[organization.name]
+            found = await attempt(organization, problem, backing, roles=roles, limits=plan.limits, sample=sample)
             episode = grade(found, resolved.task)
             journal.append(episode)
             done[episode.id] = episode
@@ -331,7 +331,7 @@ async def evaluate(
             journal.log(done=len(done), elapsed=round(time.perf_counter() - began, 3), sampled_tokens=tokens)
             progress(episode, len(done))
 
-        missing = [job for name, job in resolved.jobs.items() if name not in done]
+        missing = [planned for name, planned in resolved.planned.items() if name not in done]
         await run_all(work, missing, plan.concurrency, stop)
     episodes = resolved.in_order(done.values())
     folder.write_json("summary.json", resolved.summary(episodes))
@@ -339,7 +339,7 @@ async def evaluate(
 
 
 def require_planned(ids: Container[str], folder: RunFolder, episodes: Iterable[Episode]) -> None:
-    """UserError if the folder holds episodes of another plan."""
+    """UserError if the folder holds episodes that are not among these ids."""
     for episode in episodes:
         if episode.id not in ids:
             raise UserError(f"{folder.path} holds episode {episode.id}, which its config.json does not ask for")

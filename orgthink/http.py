@@ -1,4 +1,4 @@
-"""HTTP with retries, for engines and tools alike: bounded attempts, Retry-After, and one line for what goes wrong."""
+"""HTTP with retries, for engines and tools: bounded attempts, Retry-After, and errors on one line."""
 
 from __future__ import annotations
 
@@ -26,41 +26,42 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait for a server, and how often to ask it."""
+class RetryPolicy:
+    """Timeouts and retries."""
 
     connect: float = 10.0
     """Seconds to get a connection."""
     read: float = 120.0
-    """Seconds without a byte: until the first token, and between two."""
+    """Longest wait for the next byte, in seconds."""
     attempts: int = 5
-    """Times a request is made, the first one included."""
+    """Most attempts at a request, the first one included."""
     first_delay: float = 0.5
     """Seconds before the second attempt, doubled for each further one."""
     longest_delay: float = 60.0
-    """Most seconds between two attempts. A server that asks for more is not asked again."""
+    """Most seconds between two attempts. If a server asks for a longer delay, the request fails."""
 
-    def delay(self, attempt: int, asked: float | None = None) -> float | None:
-        """Seconds to wait after the failed attempt of this number (from 1); `None` to give up.
+    def delay(self, attempt: int, retry_after: float | None = None) -> float | None:
+        """Seconds to wait after failed attempt number `attempt` (from 1); `None` to give up.
 
-        What the server asked for is kept; else exponential, with jitter over its upper half.
+        `retry_after` is the delay that the server asked for; without it the delay is exponential, with jitter over its
+        upper half.
         """
-        if attempt >= self.attempts or (asked or 0.0) > self.longest_delay:
+        if attempt >= self.attempts or (retry_after or 0.0) > self.longest_delay:
             return None
-        if asked is not None:
-            return asked
+        if retry_after is not None:
+            return retry_after
         return min(self.first_delay * 2 ** (attempt - 1), self.longest_delay) * random.uniform(0.5, 1.0)
 
 
-class Reply(NamedTuple):
-    """The whole answer to a request."""
+class HttpResponse(NamedTuple):
+    """A complete response."""
 
     status: int
     """HTTP status."""
     body: bytes
-    """What was sent."""
+    """Content."""
     retry_after: float | None = None
-    """Seconds after which the server wants to be asked again."""
+    """Seconds until the server accepts the request again, by its Retry-After header."""
 
     @property
     def text(self) -> str:
@@ -69,12 +70,12 @@ class Reply(NamedTuple):
 
     @property
     def busy(self) -> bool:
-        """Whether the status says that the same request may be answered later."""
+        """Whether the status means that the same request may succeed later."""
         return self.status in (408, 429) or self.status >= 500
 
 
 class Refused(Exception):
-    """An attempt that was refused for now: the next one may succeed."""
+    """A failed attempt that may be repeated."""
 
     def __init__(self, failure: Failure, retry_after: float | None) -> None:
         """`failure` is raised if there is no next attempt."""
@@ -83,11 +84,11 @@ class Refused(Exception):
 
 
 class TooLarge(Exception):
-    """An answer of more bytes than the caller reads."""
+    """A response is larger than the caller allows."""
 
 
-class Server:
-    """Requests to one server, made in one event loop."""
+class HttpClient:
+    """A client of one server, in one event loop."""
 
     def __init__(
         self,
@@ -96,26 +97,26 @@ class Server:
         failure: Callable[[str], Failure],
         what: str = "server",
         unreachable: Callable[[str], Failure] | None = None,
-        refusal: Callable[[Reply], Failure] | None = None,
+        refusal: Callable[[HttpResponse], Failure] | None = None,
         key: str = "",
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         requests: int = 64,
     ) -> None:
-        """`failure` makes the error of a line, `unreachable` that of a server that is not there, and `refusal` that of
-        a status other than 200, where a general line does not do. `key` is sent along and never shown. At most
-        `requests` are under way at once; further ones wait. ValueError for a key that no header can hold.
+        """`failure` makes an error from a message, `unreachable` the error of a server that cannot be reached, and
+        `refusal` the error of a response with a status other than 200; the latter two default to `failure`. `key` is
+        the API key; it is never printed. At most `requests` run at once. ValueError for a key that no header can hold.
         """
         self.name = str(url.copy_with(username=None, password=None, query=None)).rstrip("/")
-        """The URL as messages have it: without secrets."""
+        """The URL without secrets, for messages."""
         self.retries = 0
-        """Attempts that followed a failed one."""
-        self._what, self._key, self._patience = what, key, patience or Patience()
+        """Repeated attempts."""
+        self._what, self._key, self._retry_policy = what, key, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
         self._url, self._places = url, asyncio.Semaphore(requests)
         self._client = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx2.Timeout(self._patience.read, connect=self._patience.connect, pool=None),
+            timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
             verify=_certificates(),
         )
@@ -127,12 +128,12 @@ class Server:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; requests under way fail."""
+        """Close the connections; running requests fail."""
         await self._client.aclose()
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncIterator[httpx2.Response]:
-        """One attempt at a request, whose answer is read as it comes. Raises httpx2.RequestError."""
+        """One attempt at a request with a streamed response. Raises httpx2.RequestError."""
         async with self._places:
             if self._client.is_closed:
                 raise self._failure(f"the client of {self.name} was closed")
@@ -148,16 +149,15 @@ class Server:
         seconds: float | None = None,
         most_bytes: int | None = None,
         reconnect: bool = True,
-    ) -> Reply:
-        """The answer to a request, which is made again while the server is busy; whatever else its status is.
+    ) -> HttpResponse:
+        """The response to a request, which is repeated while the server is busy. Its status may be any other.
 
-        An attempt takes at most `seconds`, then TimeoutError. TooLarge for an answer of more than `most_bytes`. Without
-        `reconnect` a connection that fails is not tried again. Failure of this server's kind.
+        An attempt takes at most `seconds`, then TimeoutError. TooLarge for a response over `most_bytes`. Without
+        `reconnect` a failed connection is not tried again. Raises the `failure` of this client.
         """
-
         place = self._place(path)
 
-        async def once() -> Reply:
+        async def once() -> HttpResponse:
             attempt = self._client.stream(method, place, json=body)
             async with self._places, asyncio.timeout(seconds), attempt as response:
                 reply = await read(response, most_bytes)
@@ -168,7 +168,7 @@ class Server:
         return await self.persist(once, reconnect=reconnect)
 
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
-        """What an attempt gives, made again after Refused and, with `reconnect`, after an httpx2.RequestError."""
+        """The result of an attempt, repeated after Refused and, with `reconnect`, after an httpx2.RequestError."""
         for number in count(1):
             retry_after = None
             try:
@@ -179,34 +179,34 @@ class Server:
                 failure = self.broken(error)
                 if not reconnect:
                     raise failure from error
-            delay = self._patience.delay(number, retry_after)
+            delay = self._retry_policy.delay(number, retry_after)
             if delay is None:
                 raise failure
             self.retries += 1
-            log.warning("%s (attempt %d of %d); again in %.1f s", failure, number, self._patience.attempts, delay)
+            log.warning("%s (attempt %d of %d); again in %.1f s", failure, number, self._retry_policy.attempts, delay)
             await asyncio.sleep(delay)
         raise AssertionError
 
-    def refused(self, reply: Reply) -> Failure | Refused:
-        """What to raise for an answer with a status other than 200."""
+    def refused(self, reply: HttpResponse) -> Failure | Refused:
+        """The exception for a response with a status other than 200."""
         failure = self._refusal(reply)
         return Refused(failure, reply.retry_after) if reply.busy else failure
 
-    def answered(self, reply: Reply) -> str:
-        """A status other than 200, and what the server says of it."""
+    def answered(self, reply: HttpResponse) -> str:
+        """The message for a status other than 200."""
         return f"{self.name} answered {reply.status}: {self.complaint(reply)}"
 
-    def complaint(self, reply: Reply) -> str:
-        """What the server says went wrong, on one line, without the key, which some servers repeat."""
+    def complaint(self, reply: HttpResponse) -> str:
+        """The error message of the server, on one line, without the key, which some servers repeat."""
         return self._clean(complaint(reply.text))
 
     def broken(self, error: httpx2.RequestError) -> Failure:
-        """A connection that failed, as a Failure of this server's kind."""
+        """The `failure` of a broken connection."""
         match error:
             case httpx2.ConnectError() | httpx2.ConnectTimeout():
                 return self._unreachable(f"no {self._what} at {self.name}: start one there, or name another URL")
             case httpx2.TimeoutException():
-                return self._failure(f"{self.name} said nothing for {self._patience.read:g} s")
+                return self._failure(f"{self.name} said nothing for {self._retry_policy.read:g} s")
             case _:
                 why = self._clean(str(error)) or type(error).__name__
                 return self._failure(f"{self.name} broke off its answer: {why}")
@@ -219,7 +219,7 @@ class Server:
 
 
 def server_url(text: str) -> httpx2.URL:
-    """The URL of a server. ValueError, which does not repeat it, for a secret's sake, unless it is http(s)://HOST…"""
+    """Parse the URL of a server. ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…"""
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError) as error:
@@ -229,18 +229,18 @@ def server_url(text: str) -> httpx2.URL:
     return url
 
 
-async def read(response: httpx2.Response, most_bytes: int | None = None) -> Reply:
-    """The whole answer; TooLarge for one of more bytes."""
+async def read(response: httpx2.Response, most_bytes: int | None = None) -> HttpResponse:
+    """Read the complete response. Raises TooLarge."""
     body = bytearray()
     async for part in response.aiter_bytes():
         body += part
         if most_bytes is not None and len(body) > most_bytes:
             raise TooLarge(f"an answer of more than {most_bytes} bytes")
-    return Reply(response.status_code, bytes(body), retry_after(response.headers.get("retry-after")))
+    return HttpResponse(response.status_code, bytes(body), retry_after(response.headers.get("retry-after")))
 
 
 def retry_after(header: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for, given as seconds or as an HTTP date; `None` if it does not."""
+    """The delay of a Retry-After header, which is a number of seconds or an HTTP date; `None` if it is neither."""
     if header is None:
         return None
     try:
@@ -254,7 +254,7 @@ def retry_after(header: str | None) -> float | None:
 
 
 def complaint(body: str) -> str:
-    """What a server says went wrong, on one line."""
+    """The error message in the body of a response, on one line."""
     try:
         raw = json.loads(body)
         found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
@@ -266,5 +266,5 @@ def complaint(body: str) -> str:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: it takes longer than many a request."""
+    """Cached, because reading them takes longer than many requests."""
     return httpx2.create_ssl_context()

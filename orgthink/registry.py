@@ -1,14 +1,14 @@
-"""Names → things, wherever those come from: this package, an installed plug-in, a module or a file.
+"""Names → objects of this package, of an installed plug-in, of a module or of a file.
 
 Everything that can be named on the command line, in a run folder or in a recipe is looked up here:
 
-    countdown                   what this package has
-    my-task                     what an installed package offers as an entry point of the group `orgthink.tasks`
+    countdown                   an object of this package
+    my-task                     an entry point of the group `orgthink.tasks` in an installed package
     package.module:Name         an attribute of any module that can be imported
     path/to/file.py:Name        an attribute of a Python file
 
-Nothing is imported before it is asked for. The last two are references: they name code, so what comes from a stranger,
-a model or a run folder to look at, may not hold any (`registered_only`, `references`).
+A module is imported when its name is looked up. The last two are references: they name code. Untrusted files, such as
+a model or a run folder from somebody else, may not contain references (`registered_only`, `references`).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _REFERENCE = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):(?P
 """`file.py:Name` or `package.module:Name`. A module without a dot would look like the file of a task."""
 
 _PARTS = re.compile(r"[^+#]+")
-"""Of the name of a task, which may be several tasks and a grader."""
+"""Parts of a task's name, which may combine several tasks and a grader."""
 
 _REGISTERED_ONLY: ContextVar[bool] = ContextVar("registered only", default=False)
 
 
 def is_reference(name: str) -> bool:
-    """Whether a name says where the thing is defined, `package.module:Name` or `file.py:Name`."""
+    """Whether a name has the form `package.module:Name` or `file.py:Name`."""
     return _REFERENCE.fullmatch(name) is not None
 
 
 def split_reference(name: str) -> tuple[str, str] | None:
-    """The reference that a name begins with, and what stands behind it and a colon: `file.py:Reader:rows.jsonl`."""
+    """Split `file.py:Reader:rows.jsonl` into the reference and the rest; `None` without a reference."""
     found = _REFERENCE.match(name)
     if found is None or name[found.end() :][:1] not in ("", ":"):
         return None
@@ -56,7 +56,7 @@ def split_reference(name: str) -> tuple[str, str] | None:
 
 
 def references(value: Any) -> Iterator[str]:
-    """The references in JSON values, those in the names of tasks and engines included."""
+    """All references in JSON values, also within the names of tasks and engines."""
     match value:
         case str():
             yield from (part for part in _PARTS.findall(value) if _REFERENCE.match(part))
@@ -67,7 +67,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def absolute(value: Any) -> Any:
-    """JSON values whose names of Python and prompt files have full paths, so that they mean the same everywhere."""
+    """JSON values with absolute paths for Python and prompt files, so that they are valid in any folder."""
     match value:
         case str():
             return _PARTS.sub(lambda part: _absolute(part[0]), value)
@@ -81,14 +81,14 @@ def absolute(value: Any) -> Any:
 def _absolute(name: str) -> str:
     found = _REFERENCE.match(name)
     file = found["module"] if found is not None else name
-    if file.endswith((".py", ".toml")) and os.path.isfile(file):  # False for what can be no path
+    if file.endswith((".py", ".toml")) and os.path.isfile(file):  # False for an impossible path
         return f"{Path(file).resolve()}{name[len(file) :]}"
     return name
 
 
 @contextmanager
 def registered_only() -> Iterator[None]:
-    """Within it references are unknown names: what a stranger wrote is looked at, and none of its code is run."""
+    """Refuse references, so that no code of untrusted files is run."""
     token = _REGISTERED_ONLY.set(True)
     try:
         yield
@@ -96,17 +96,17 @@ def registered_only() -> Iterator[None]:
         _REGISTERED_ONLY.reset(token)
 
 
-class Source(NamedTuple):
-    """Where a name leads."""
+class Registration(NamedTuple):
+    """Where a registered name points to."""
 
     target: str
     """`package.module:Name`."""
     package: str
-    """What it was installed with."""
+    """The package that registers it."""
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Things of one kind, by name. As a mapping it has the registered names; references can be looked up as well."""
+    """Objects of one kind by name. Iteration gives the registered names; a lookup also accepts references."""
 
     def __init__(
         self,
@@ -116,36 +116,37 @@ class Registry(Mapping[str, T], Generic[T]):
         form: str = "",
         fits: Callable[[Any], bool] = lambda thing: True,
     ) -> None:
-        """`kind` is what errors call one of the things, `group` the group of entry points, and `own` what this package
-        has: name → `package.module:Name`. `form` says what a thing must be, and `fits` whether it is."""
+        """`kind` is the word for an object in error messages, `group` the group of entry points, and `own` the names
+        of this package: name → `package.module:Name`. `fits` checks an object; `form` describes what it requires."""
         self.kind, self.group = kind, group
         self._form, self._fits = form, fits
         self._own = dict(own)
         self._loaded: dict[str, T] = {}
 
     @cached_property
-    def _offered(self) -> dict[str, list[Source]]:
-        """What installed packages offer. Names of this package cannot be taken over."""
-        found: defaultdict[str, list[Source]] = defaultdict(list)
+    def _offered(self) -> dict[str, list[Registration]]:
+        """Entry points of installed packages. They cannot replace names of this package."""
+        found: defaultdict[str, list[Registration]] = defaultdict(list)
         for entry in entry_points(group=self.group):
-            source = Source(f"{entry.module}:{entry.attr}", entry.dist.name if entry.dist else "a package")
+            source = Registration(f"{entry.module}:{entry.attr}", entry.dist.name if entry.dist else "a package")
             if entry.name not in self._own and source not in found[entry.name]:
                 found[entry.name].append(source)
         return dict(found)
 
     def __getitem__(self, name: str) -> T:
-        """What the name stands for; KeyError if it is not known, UserError if it cannot be loaded."""
+        """The object of a name; KeyError if it is unknown, UserError if it cannot be loaded."""
         if name not in self:
             raise KeyError(name)
-        name = absolute(name) if is_reference(name) else name
+        if is_reference(name):
+            if _REGISTERED_ONLY.get():
+                raise UserError(f"{self.kind} {name} refers to code that is not installed; it is not run here")
+            name = absolute(name)
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (
-            name in self._own or name in self._offered or (is_reference(name) and not _REGISTERED_ONLY.get())
-        )
+        return isinstance(name, str) and (name in self._own or name in self._offered or is_reference(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._own, *self._offered])
@@ -154,24 +155,24 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._own) + len(self._offered)
 
     def named(self, name: str) -> T:
-        """What the name stands for; UserError with the nearest name if it is not known, or if it cannot be loaded."""
+        """The object of a name; UserError, with the nearest name, if it is unknown or cannot be loaded."""
         return pick(self.kind, name, self)
 
     def name_of(self, thing: T) -> str:
-        """The name that finds a thing again: the one it was looked up by, a registered one, or a reference."""
+        """A name of an object: the one it was looked up by, a registered one, or a reference."""
         for name, loaded in self._loaded.items():
             if loaded is thing:
                 return name
         module, qualname = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
-        for name, source in self.sources():
-            if source.target == f"{module}:{qualname}":
+        for name, registration in self.registrations():
+            if registration.target == f"{module}:{qualname}":
                 return name
         file = None if "." in module else getattr(sys.modules.get(module), "__file__", None)
         return f"{module if file is None else Path(file).resolve()}:{qualname}"
 
-    def sources(self) -> Iterator[tuple[str, Source]]:
-        """Where each registered name leads. A name that several packages offer comes several times."""
-        yield from ((name, Source(target, "orgthink")) for name, target in self._own.items())
+    def registrations(self) -> Iterator[tuple[str, Registration]]:
+        """All registered names and their targets. A name that several packages register appears several times."""
+        yield from ((name, Registration(target, "orgthink")) for name, target in self._own.items())
         yield from ((name, source) for name, sources in self._offered.items() for source in sources)
 
     def _load(self, name: str) -> Any:
@@ -182,7 +183,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise
         except (Exception, SystemExit) as error:
             if isinstance(error, ModuleNotFoundError) and name in self._own:
-                raise  # an extra that is not installed: who asked says which
+                raise  # an extra that is not installed: the caller names it
             why = f"{type(error).__name__}: {error}{_place(error)}"
             raise UserError(f"{self.kind} {name} cannot be loaded: {why}") from error
         if not hasattr(found, attribute):
@@ -193,7 +194,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return thing
 
     def _target(self, name: str) -> str:
-        """`package.module:Name` or `file.py:Name` of a name; UserError if packages differ about it."""
+        """`package.module:Name` or `file.py:Name` of a name; UserError if several packages register it."""
         if name in self._own:
             return self._own[name]
         sources = self._offered.get(name, ())
@@ -204,21 +205,21 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def _place(error: BaseException) -> str:
-    """Which line of which file was run last as modules were loaded. Bad syntax says so itself."""
+    """File and line of the import that failed. The message of a SyntaxError already contains them."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
     return f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines and not isinstance(error, SyntaxError) else ""
 
 
 @cache
 def _of_file(file: Path) -> ModuleType:
-    """The module that a Python file is. FileNotFoundError if there is none."""
+    """Import a Python file as a module. Raises FileNotFoundError."""
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
     name = f"orgthink_plugin_{file.stem}_{abs(hash(file)):x}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -228,20 +229,20 @@ def _of_file(file: Path) -> ModuleType:
 
 
 COMMANDS: Registry[Any] = Registry("command", "orgthink.commands", {})
-"""Commands that installed packages add to `orgthink`: dataclasses that are called."""
+"""Commands that installed packages add to `orgthink`: callable dataclasses."""
 
 DEFAULTS: Registry[str] = Registry("default", "orgthink.defaults", {})
-"""What is meant where nothing is named: a plug-in may offer a `model`, a `task` and a `recipe`."""
+"""Defaults of a plug-in: a `model`, a `task` and a `recipe`."""
 
 DEMO = (
     "the demo models and tasks are a package of their own: pip install orgthink-pocket "
     "(in a checkout: pip install ./pocket)"
 )
-"""How to get the models that the project trained itself."""
+"""How to install the demo models."""
 
 
 def default(what: str, option: str) -> str:
-    """What a plug-in offers as the default model, task or recipe; UserError that names the option if none does."""
+    """The default model, task or recipe of a plug-in; UserError, with the option to use, if there is none."""
     if what not in DEFAULTS:
         raise UserError(f"no {what} is named: give {option}; {DEMO}")
     return DEFAULTS[what]

@@ -1,10 +1,10 @@
-"""A run is a folder: what decides the result, and what happened, appended as it happens.
+"""A run folder: the settings that determine the result, and the episodes, appended as they end.
 
-    config.json      everything that decides the result; never changes
-    episodes.jsonl   one episode a line, appended when it ends; a torn last line does not count
-    failed.jsonl     episodes that an engine broke, moved here when the run is resumed and they are done again
+    config.json      everything that determines the result; never changes
+    episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
+    failed.jsonl     episodes that an engine failed, moved here when the run is resumed and they are run again
     metrics.jsonl    one line of numbers a step, for plots of the run itself
-    summary.json     what the episodes say; computed again at will
+    summary.json     measures of the episodes; can be computed again
     view.html        pictures of it
 
 This is the file boundary: here, and only here, pydantic validates what is read. `python -m orgthink.store`
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READABLE = (1, SCHEMA_VERSION)
-"""Versions that can be read. In version 1 a problem also had `terse`, its wording for the pocket models."""
+"""Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
@@ -69,7 +69,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
-        known = absolute(plain(settings))  # it is read from wherever it is resumed
+        known = absolute(plain(settings))  # the run may be resumed from another folder
         config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         folder = cls(path, config)
         folder.write_json("config.json", config)
@@ -78,7 +78,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open a run folder; UserError if it is none, or of another version."""
+        """Open a run folder; UserError if it is not one, or of another version."""
         file = path / "config.json"
         if not path.is_dir():
             raise UserError(f"no run folder at {path}")
@@ -100,7 +100,7 @@ class RunFolder:
         return self.path / "episodes.jsonl"
 
     def settings(self, kind: str, cls: type[T]) -> T:
-        """What decides the result; UserError if the run is of another kind, or they do not describe a `cls`."""
+        """The settings of the run; UserError if it is of another kind, or if they do not describe a `cls`."""
         if self.config["kind"] != kind:
             raise UserError(f"{self.path} holds a run of kind {self.config['kind']}, not {kind}")
         return typed(cls, self.config["settings"], self.path / "config.json")
@@ -109,52 +109,62 @@ class RunFolder:
         """In the order they ended; UserError at a corrupt line, by its number."""
         return (line.episode for line in _lines(self.episodes_file))
 
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """The lines of metrics.jsonl; UserError at a corrupt one. A torn last line does not count."""
+        file = self.path / "metrics.jsonl"
+        for number, raw in enumerate(file.read_bytes().splitlines(keepends=True) if file.exists() else (), 1):
+            try:
+                if raw.endswith(b"\n"):
+                    yield json.loads(raw)
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{file}, line {number}: {error}") from error
+
     @contextmanager
     def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
-        """Open the run for appending; only one process may. Cuts off a torn last line.
+        """Open the run for appending, by one process at a time. An incomplete last line is removed.
 
-        Episodes that `redo` names move to failed.jsonl, so that they can be done again. `None`: episodes are not read,
-        for who rewinds them.
+        Episodes for which `redo` is true move to failed.jsonl and can be run again. With `None` no episodes are read.
         """
         with (self.path / "config.json").open("rb") as locked:
             _lock(locked, self.path)
-            kept = [] if redo is None else self._settle(redo)
+            episodes = [] if redo is None else self._settle(redo)
             with _appending(self.episodes_file) as file, _appending(self.path / "metrics.jsonl") as metrics:
-                yield Journal(kept, file, metrics)
+                yield Journal(episodes, file, metrics)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file all at once: a reader sees the old one or the new one."""
+        """Write a JSON file atomically: a reader sees the old one or the new one."""
         self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def write(self, name: str, text: str) -> Path:
-        """Write a text file all at once."""
+        """Write a text file atomically."""
         write_whole(self.path / name, text.encode())
         return self.path / name
 
     def _settle(self, redo: Callable[[Episode], bool]) -> list[Episode]:
-        """Leave only whole lines of episodes that stay, and return those."""
-        lines = list(_lines(self.episodes_file))
-        kept = [line for line in lines if not redo(line.episode)]
-        if len(kept) < len(lines):
+        """Remove an incomplete last line and the episodes to redo; return the others."""
+        lines, failed = list[_EpisodeLine](), list[_EpisodeLine]()
+        for line in _lines(self.episodes_file):
+            (failed if redo(line.episode) else lines).append(line)
+        if failed:
             with _appending(self.path / "failed.jsonl") as file:
-                _append(file, b"".join(line.raw for line in lines if redo(line.episode)))
-            write_whole(self.episodes_file, b"".join(line.raw for line in kept))
+                _append(file, b"".join(line.raw for line in failed))
+            write_whole(self.episodes_file, b"".join(line.raw for line in lines))
         elif self.episodes_file.exists():
             os.truncate(self.episodes_file, sum(len(line.raw) for line in lines))
-        return [line.episode for line in kept]
+        return [line.episode for line in lines]
 
 
 class Journal:
     """A run folder open for appending."""
 
-    def __init__(self, kept: list[Episode], file: BinaryIO, metrics: BinaryIO) -> None:
-        self.kept = kept
-        """What was in it when it was opened."""
+    def __init__(self, episodes: list[Episode], file: BinaryIO, metrics: BinaryIO) -> None:
+        self.episodes = episodes
+        """Episodes in the folder when it was opened."""
         self._file, self._metrics = file, metrics
 
     def append(self, *episodes: Episode) -> None:
-        """Add episodes; when this returns all of them are on the disk. Nothing is added, and OSError raised, if they do
-        not fit; ValueError if one could not be read again: a log-probability that is no number, say."""
+        """Add episodes and write them to the disk before returning. OSError if they cannot be written; ValueError if
+        one could not be read again, such as one with a log-probability that is not a number. Then nothing is added."""
         lines = []
         for episode in episodes:
             lines.append(dump(episode))
@@ -170,9 +180,9 @@ class Journal:
         return os.fstat(self._file.fileno()).st_size
 
     def rewind(self, lines: int, size: int | None = None) -> None:
-        """Leave only so many lines of metrics.jsonl, and bytes of episodes.jsonl; `None`: all of those."""
-        kept = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
-        self._metrics.truncate(sum(len(line) for line in kept if line.endswith(b"\n")))
+        """Shorten metrics.jsonl to so many lines and episodes.jsonl to `size` bytes; `None` leaves it."""
+        first = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
+        self._metrics.truncate(sum(len(line) for line in first if line.endswith(b"\n")))
         if size is not None:
             self._file.truncate(min(size, self.size))
 
@@ -188,7 +198,7 @@ def dated(name: str) -> Path:
 
 
 def require_vacant(path: Path, *, overwrite: bool = False) -> None:
-    """UserError unless a run can be made there: the folder is new or empty, or a run to be overwritten."""
+    """UserError unless the folder is new, empty, or a run to be overwritten."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path} is a file: choose another folder")
     if not path.is_dir() or all(entry.name.startswith(".") for entry in path.iterdir()):
@@ -201,14 +211,14 @@ def require_vacant(path: Path, *, overwrite: bool = False) -> None:
 
 
 def load(line: bytes) -> Episode:
-    """An episode from a line of episodes.jsonl; ValueError says what is wrong."""
+    """Parse a line of episodes.jsonl. Raises ValueError."""
     episode = _adapter(Episode).validate_json(line)
     _require_version(episode.schema_version, "the line")
     return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
 
 
 def dump(episode: Episode) -> bytes:
-    """The line of an episode, with its newline. Half a surrogate pair, which JSON cannot hold, becomes `?`."""
+    """The line of an episode, with its newline. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
     unset = {"step"} if episode.step is None else None
     try:
         return _adapter(Episode).dump_json(episode, exclude=unset) + b"\n"
@@ -218,12 +228,12 @@ def dump(episode: Episode) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A dataclass as JSON values."""
+    """The JSON values of a dataclass."""
     return _adapter(type(value)).dump_python(value, mode="json")
 
 
 def typed(cls: type[T], data: Any, source: object) -> T:
-    """JSON values as a dataclass; UserError that names the source."""
+    """The dataclass of JSON values; UserError that names the source."""
     try:
         return _adapter(cls).validate_python(data)
     except ValueError as error:
@@ -232,19 +242,19 @@ def typed(cls: type[T], data: Any, source: object) -> T:
 
 @dataclass(frozen=True, slots=True)
 class ByKind:
-    """Marks a field that holds a dataclass of any class in a registry: in JSON its `kind` names the class."""
+    """Marks a field that holds a dataclass of any class in a registry. In JSON `kind` names the class."""
 
     registry: Registry[Any]
-    """Whose classes."""
+    """Registry of the classes."""
     first: str | None = None
-    """Kind of values that do not say theirs: files from when there was only one."""
+    """Kind of values without a `kind`, in files from a time with only one class."""
 
     def class_of(self, value: Mapping[str, Any]) -> type:
-        """The class of JSON values; UserError if there is none."""
+        """The class that JSON values name; UserError if it is unknown."""
         return self.registry.named(str(value.get("kind", self.first)))
 
     def read(self, value: Any) -> Any:
-        """The object of JSON values, of which a name alone may be given. UserError for what it does not have."""
+        """The object of JSON values; a string is a `kind` with default settings. UserError for an unknown setting."""
         value = {"kind": value} if isinstance(value, str) else value
         if not isinstance(value, Mapping):
             raise ValueError(f"name a {self.registry.kind}, or give its settings and its kind")
@@ -259,15 +269,15 @@ class ByKind:
 
 
 def class_by_kind(registry: Registry[Any], first: str | None = None) -> Any:
-    """The annotation of a field that holds a dataclass of any class in a registry, as `ByKind` says."""
+    """The annotation of a field that holds a dataclass of any class in a registry: see `ByKind`."""
     from pydantic import PlainSerializer, PlainValidator
 
     kind = ByKind(registry, first)
     return Annotated[Any, kind, PlainValidator(kind.read), PlainSerializer(kind.write)]
 
 
-def moved(settings: Any, places: Mapping[str, str]) -> Any:
-    """JSON values of settings with those that go by a former name put where they belong: name → `part.name`."""
+def migrate_settings(settings: Any, places: Mapping[str, str]) -> Any:
+    """JSON values of settings with former names replaced. `places` maps a former name to its new `part.name`."""
     if not (isinstance(settings, Mapping) and places.keys() & settings.keys()):
         return settings
     found = {name: value for name, value in settings.items() if name not in places}
@@ -290,7 +300,7 @@ def episode_schema() -> dict[str, Any]:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file under a temporary name and rename it."""
+    """Write a file atomically: under a temporary name, which is then renamed."""
     temporary = file.with_name(f".{file.name}.tmp")
     try:
         with temporary.open("wb") as stream:
@@ -303,20 +313,20 @@ def write_whole(file: Path, content: bytes) -> None:
         raise
 
 
-class _Line(NamedTuple):
+class _EpisodeLine(NamedTuple):
     raw: bytes
     episode: Episode
 
 
-def _lines(file: Path) -> Iterator[_Line]:
+def _lines(file: Path) -> Iterator[_EpisodeLine]:
     if not file.exists():
         return
     with file.open("rb") as stream:
         for number, raw in enumerate(stream, 1):
             if not raw.endswith(b"\n"):
-                return  # torn: the writer died in the middle of it
+                return  # incomplete: the writer was killed
             try:
-                yield _Line(raw, load(raw))
+                yield _EpisodeLine(raw, load(raw))
             except ValueError as error:
                 raise UserError(f"{file}, line {number}: not an episode: {_first(error)}") from error
 
@@ -326,7 +336,7 @@ def _appending(file: Path) -> BinaryIO:
 
 
 def _append(file: BinaryIO, content: bytes) -> None:
-    """All of it on the disk, or none."""
+    """Write all of the content to the disk, or nothing."""
     size = os.fstat(file.fileno()).st_size
     left = memoryview(content)
     try:
@@ -351,7 +361,7 @@ def _require_version(version: object, source: object) -> None:
 
 
 def _name_corpus(settings: Any) -> None:
-    """Name the corpus that managers of version 1 searched where their settings name none: the `ledger`."""
+    """Add the corpus `ledger` to settings of version 1 that name no corpus: it was the only one then."""
     if isinstance(settings, dict):
         if settings.get("organization") in ("paramanager", "tool-use") and isinstance(settings.get("settings"), dict):
             suite = settings["settings"].setdefault("suite", {})
@@ -362,7 +372,7 @@ def _name_corpus(settings: Any) -> None:
 
 
 def _first(error: ValueError) -> str:
-    """The first complaint of a pydantic error, or the message of another, on one line."""
+    """The first message of a pydantic error, or the message of another error, on one line."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):

@@ -1,4 +1,4 @@
-"""Files of rows: parquet, a JSON object a line, or a JSON list. pyarrow is imported only for parquet."""
+"""Files of rows: parquet, JSON lines, or a JSON list. pyarrow is imported only for parquet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def has_parquet() -> bool:
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
-    """The rows of a file: of `.parquet` only these columns, as far as it has them, else JSON values as they are.
+    """The rows of a file: of `.parquet` those of these columns that it has, else all JSON values.
 
     UserError that names the file, and the row (the first is 1) that is not JSON.
     """
@@ -37,10 +37,10 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
 
 
 def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path, types: Mapping[str, str] | None = None) -> bytes:
-    """A parquet table, to be written to the file. `types` are the columns and pyarrow's names of their types; without
-    them both follow from the rows.
+    """The bytes of a parquet table for `file`. `types` maps each column to pyarrow's name of its type; by default both
+    are inferred from the rows.
 
-    UserError that names the file without pyarrow, or for values that a table cannot hold.
+    UserError with the name of the file if pyarrow is missing or a value does not fit its type.
     """
     arrow, parquet = _pyarrow(file)
     fields = None if types is None else [(name, arrow.type_for_alias(kind)) for name, kind in types.items()]
@@ -72,7 +72,7 @@ def _json(text: bytes, place: str) -> Any:
 
 
 def _pyarrow(file: Path) -> tuple[Any, Any]:
-    """pyarrow and its module for parquet; UserError that names the file without them."""
+    """pyarrow and its module for parquet; UserError with the name of the file if they are missing."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.episode import Message, Origin, Sampling, Span
 
 Rule = Callable[[str], str]
@@ -40,8 +40,8 @@ class RuleEngine:
             words = re.findall(r"\s*\S+", self._rule(context.text))
             for n, word in enumerate(words, 1):
                 await asyncio.sleep(self._seconds)
-                length = Finish.LENGTH if n >= sampling.max_tokens else None
-                yield Chunk((word,), finish=Finish.EOS if n == len(words) else length)
+                length = FinishReason.LENGTH if n >= sampling.max_tokens else None
+                yield Chunk((word,), finish=FinishReason.EOS if n == len(words) else length)
                 if length:
                     return
         finally:

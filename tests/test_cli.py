@@ -16,10 +16,12 @@ from pathlib import Path
 
 import pytest
 from models import tiny_model
+from registered import register
 from rule_engine import Rule, RuleEngine, countdown, failing
-from small import TASK, TASK_OF_ONE
+from small import ONE, TASK
+from small import SMALL as SMALL_TASK
 from small_recipes import RECIPE
-from terse import TERSE
+from terse import STYLE, TERSE
 
 import orgthink.engines.opening
 from orgthink import engines, registry
@@ -31,8 +33,10 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec, evaluate, resolve
 from orgthink.grammar.asyncthink import DIALECT
+from orgthink.organizations.prompts import STYLES
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder
+from orgthink.tasks import TASKS
 
 HERE = Path(__file__).parent
 ROWS = HERE / "data" / "deepscaler.jsonl"
@@ -40,7 +44,7 @@ PRICES = str(HERE / "data" / "prices")
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
 MODELS = ("toy", "toy-async", "toy-roles", "toy-mars", "toy-tools")
 MANAGER = {
-    "prompts": TERSE,
+    "prompts": "terse",
     "organizations": {
         "paramanager": {
             "pool": {"mars": "arithmetic", "tools": "code"},
@@ -57,7 +61,7 @@ MANAGER = {
 }
 """What a manager is made for; none of its own organizations has a worker."""
 SHIPPED = {
-    "prompts": TERSE,
+    "prompts": "terse",
     "organizations": {name: {"suite": {"corpus": PRICES}} for name in ("paramanager", "tool-use")},
 }
 """What every model of these tests is made for that a package offers."""
@@ -70,15 +74,23 @@ def made_for(folder: Path, said: object) -> Path:
     return folder
 
 
+def offer(patch: pytest.MonkeyPatch) -> None:
+    register(patch, STYLES, terse=STYLE)
+    register(patch, TASKS, **{task.name: task for task in (SMALL_TASK, ONE)})
+
+
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], RuleEngine]:
-    """A package's models, of which `toy` is the default. Their engine follows a rule; give it another at will."""
+    """As if a package offered models, of which `toy` is the default, tasks and a style. Their engine follows a rule;
+    give it another at will. The terminal is wide."""
+    monkeypatch.setenv("COLUMNS", "400")
+    offer(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     folders = {name: made_for(tmp_path / "models" / name, SHIPPED) for name in MODELS}
     monkeypatch.setattr(engines, "MODELS", folders)
     for module in (engines, registry):
-        monkeypatch.setattr(module, "DEFAULTS", {"model": "toy", "task": TASK})
+        monkeypatch.setattr(module, "DEFAULTS", {"model": "toy", "task": "countdown-small"})
 
     def use(rule: Rule) -> RuleEngine:
         engine = RuleEngine(rule)
@@ -96,17 +108,19 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Rule], Rul
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("finished") / "run"
-    organizations = {name: OrganizationSpec(name, {"prompts": TERSE}) for name in Eval().organizations}
+    organizations = {name: OrganizationSpec(name, {"prompts": "terse"}) for name in Eval().organizations}
     plan = Evaluation(
-        TASK,
+        "countdown-small",
         organizations,
         n=3,
         engine=EngineSpec("toy"),
         sampling=Sampling(64, seed=0),
         limits=Limits(2, agent_tokens=64),
     )
-    given = orgthink.engines.opening.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
-    asyncio.run(evaluate(resolve(plan), given, RunFolder.create(path, "eval", plan)))
+    with pytest.MonkeyPatch.context() as patch:
+        offer(patch)
+        given = orgthink.engines.opening.Engines({spec: RuleEngine(countdown) for spec in resolve(plan).specs})
+        asyncio.run(evaluate(resolve(plan), given, RunFolder.create(path, "eval", plan)))
     return path
 
 
@@ -128,12 +142,12 @@ def test_eval_prints_a_table_with_its_conditions(toy, capsys: pytest.CaptureFixt
     assert main([*SMALL, "--organizations", "sequential", "asyncthink", "--out", "run", "--seed", "4"]) == 0
     assert engine.closed
     out, err = capsys.readouterr()
-    header, *rows, conditions = out.splitlines()
+    header, _, *rows, _, conditions = out.splitlines()
     assert header.split()[:5] == ["organization", "n", "all", "correct", "%"]
     assert [row.split()[:2] for row in rows] == [["sequential", "3"], ["asyncthink", "3"]]
     assert all("[" in row for row in rows)
     for words in (
-        f"3 test problems of {TASK}",
+        "3 test problems of countdown-small",
         "seed 4",
         "model toy",
         "temperature 1",
@@ -170,7 +184,7 @@ def test_settings_go_to_the_organizations_by_label(toy):
     assert (plain.name, plain.overflow, plain.tolerant) == ("asyncthink", "queue", False)
     assert (kind.name, kind.overflow, kind.tolerant) == ("kind", "queue", True)
     assert (sequential.dialect.join, plain.dialect.join) == ("<WAIT{}>", DIALECT.join)
-    assert {plain.prompts, kind.prompts, sequential.prompts} == {TERSE}
+    assert {plain.prompts, kind.prompts, sequential.prompts} == {"terse"}
 
 
 def test_roles_have_models_of_their_own(toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -279,9 +293,9 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
 
 def test_the_solver_alone_stands_beside_the_system(toy, capsys: pytest.CaptureFixture[str]):
     """Here nobody passes a solution on: whoever is asked, verifier included, solves the problem."""
-    argv = [*SMALL, "--task", TASK_OF_ONE, "--set", "rounds=1"]
+    argv = [*SMALL, "--task", "countdown-small-one", "--set", "rounds=1"]
     assert main([*argv, "--organizations", "sequential", "verifier_corrector", "--out", "both"]) == 0
-    header, sequential, corrected = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()[:3])
+    header, _, sequential, corrected = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()[:4])
     place = header.index("solver %")
     assert header[place - 1] == "all correct %"
     assert sequential[place] == "–" and corrected[place] == corrected[place - 1] == sequential[place - 1]
@@ -407,9 +421,9 @@ def test_a_model_is_used_as_it_was_made_for(toy):
     ).plan()
     whole, alone, few = (how.named(label) for label, how in plan.organizations.items())
     assert (whole.prompts, dict(whole.pool), whole.rounds, whole.calls) == (
-        TERSE, {"mars": "arithmetic", "tools": "code"}, 3, 2
+        "terse", {"mars": "arithmetic", "tools": "code"}, 3, 2
     )  # fmt: skip
-    assert (few.rounds, few.calls, alone.prompts) == (1, 2, TERSE)
+    assert (few.rounds, few.calls, alone.prompts) == (1, 2, "terse")
     assert backed(plan) == {"mars": ("toy-mars", 100), "tools": ("toy-tools", 90)}
     assert backed(Eval(model=model, organizations=("sequential",)).plan()) == {}, "nobody here has such a role"
     assert backed(Eval(model=model, organizations=("asyncthink",)).plan()) == {"worker": ("toy-async", 80)}
@@ -521,7 +535,7 @@ def test_view_writes_a_page_and_a_perfetto_trace(run: Path, capsys: pytest.Captu
     assert main(["view", str(run), "--out", "page.html", "--perfetto", "trace.json"]) == 0
     page = Path("page.html").read_text()
     assert page.lstrip().startswith("<!")
-    assert f"3 test problems of {TASK}" in page
+    assert "3 test problems of countdown-small" in page
     assert "64 tokens an agent" in page
     assert json.loads(Path("trace.json").read_text())["traceEvents"]
 
@@ -760,10 +774,10 @@ def test_which_engine_the_words_mean(toy, tmp_path: Path, monkeypatch: pytest.Mo
     assert engine_spec("models/toy") == EngineSpec(str(folder.resolve()))
     assert engine_spec("vllm:models/toy") == EngineSpec(f"vllm:{folder.resolve()}")
     assert engine_spec("vllm:toy").folder == folder
-    assert {engine_spec(name).prompts for name in ("toy", "vllm:toy", "models/toy")} == {TERSE}
+    assert {engine_spec(name).prompts for name in ("toy", "vllm:toy", "models/toy")} == {"terse"}
     served = engine_spec("toy", "http://here/v1")
     assert (served.url, served.folder, served.prompts) == ("http://here/v1", None, "paper")
-    assert engine_spec(None, "http://here/v1", "toy").prompts == TERSE
+    assert engine_spec(None, "http://here/v1", "toy").prompts == "terse"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
     assert engine_spec("big-model") == EngineSpec("big-model", "http://there/v1")
     assert engine_spec().url is None
@@ -773,6 +787,7 @@ CHILD = """
 import resource, sys
 import orgthink.engines.opening
 from orgthink.cli import main
+from registered import register
 from rule_engine import RuleEngine, countdown
 
 async def open_engine(spec):
@@ -861,7 +876,8 @@ def _ends(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
 
 
 def _untimed(table: str) -> list[str]:
-    return [line[: table.index("seconds")] for line in table.splitlines()]
+    """Its columns up to the tokens, which stand before the seconds."""
+    return [line[: table.index("tokens") + len("tokens")] for line in table.splitlines()]
 
 
 def _at_request(number: int, rule: Rule) -> Rule:

@@ -24,11 +24,11 @@ from orgthink.evaluation import (
     Evaluation,
     OrganizationSpec,
     RoleSpec,
-    broken,
     distinct,
-    lost,
+    engine_failed,
+    failed_agents,
+    failure_message,
     resolve,
-    trouble,
 )
 from orgthink.evaluation import evaluate as evaluate_resolved
 from orgthink.measure.summary import summarise
@@ -75,7 +75,7 @@ async def test_every_job_becomes_one_graded_episode(tmp_path: Path):
     what = plan(samples=2)
     folder = new(tmp_path, what)
     episodes = await evaluate(what, RuleEngine(countdown), folder)
-    assert [e.id for e in episodes] == [*resolve(what).jobs]
+    assert [e.id for e in episodes] == [*resolve(what).planned]
     assert len({e.id for e in episodes}) == 4 * 3 * 2
     assert sorted(e.id for e in folder.episodes()) == sorted(e.id for e in episodes)
     for e in episodes:
@@ -111,8 +111,8 @@ async def test_no_answer_is_wrong_and_an_engine_error_is_not(tmp_path: Path):
     assert {(e.stop, e.grade) for e in fault} == {(StopReason.FORMAT, Grade(0, 4))}
     gone = await evaluate(what, RuleEngine(failing), new(tmp_path / "gone", what))
     assert {e.grade for e in gone} == {None}
-    assert all(map(broken, gone))
-    assert trouble(gone[0]) == "the server is gone"
+    assert all(map(engine_failed, gone))
+    assert failure_message(gone[0]) == "the server is gone"
 
 
 def refusing(error: EngineError) -> Callable[[str], str]:
@@ -135,9 +135,9 @@ async def test_an_engine_that_left_nothing_or_is_not_there_says_nothing_about_th
 ):
     what = only(organization)
     episodes = await evaluate(what, RuleEngine(refusing(error)), new(tmp_path, what))
-    assert all(map(broken, episodes))
+    assert all(map(engine_failed, episodes))
     assert {e.grade for e in episodes} == {None}
-    assert trouble(episodes[0]) == "gone"
+    assert failure_message(episodes[0]) == "gone"
 
 
 async def test_an_engine_error_in_a_worker_is_a_result_and_is_not_done_again(tmp_path: Path):
@@ -146,9 +146,9 @@ async def test_an_engine_error_in_a_worker_is_a_result_and_is_not_done_again(tmp
     folder = new(tmp_path, what)
     episodes = await evaluate(what, engine, folder)
     for episode in episodes:
-        (worker,) = lost(episode)
+        (worker,) = failed_agents(episode)
         assert (worker.role, worker.status, episode.answer is None) == ("worker", Status.ERROR, False)
-        assert not broken(episode) and episode.grade is not None
+        assert not engine_failed(episode) and episode.grade is not None
     asked = engine.requests
     again = await evaluate(what, engine, RunFolder.open(folder.path))
     assert engine.requests == asked and again == episodes
@@ -165,14 +165,14 @@ def test_a_missing_answer_is_the_engines_only_if_nothing_came_after_its_failure(
         child = Trace("manager/1", "agent", "manager", (), stop=StopReason.ERROR, status=Status.ERROR, model="small")
         return replace(Episode("x", problem, "x", 2, (root, child)), **changes)
 
-    assert broken(attempted(2)) and broken(attempted(0, code=True))
-    assert not broken(attempted(3)), "it went on, and found no answer"
+    assert engine_failed(attempted(2)) and engine_failed(attempted(0, code=True))
+    assert not engine_failed(attempted(3)), "it went on, and found no answer"
     for code in (False, True):
-        assert not broken(attempted(2, code=code, answer="7"))
-        assert broken(attempted(2, code=code, answer="7", stop=StopReason.ERROR))
+        assert not engine_failed(attempted(2, code=code, answer="7"))
+        assert engine_failed(attempted(2, code=code, answer="7", stop=StopReason.ERROR))
     root, child = attempted(2).traces
-    assert not broken(attempted(2, traces=(replace(root, edges=()), child))), "nobody waited for it"
-    assert not broken(attempted(2, traces=(root, replace(child, model=None)))), "a tool is no engine"
+    assert not engine_failed(attempted(2, traces=(replace(root, edges=()), child))), "nobody waited for it"
+    assert not engine_failed(attempted(2, traces=(root, replace(child, model=None)))), "a tool is no engine"
 
 
 async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
@@ -183,17 +183,17 @@ async def test_resuming_redoes_only_what_is_missing_or_broken(tmp_path: Path):
 
     folder = new(tmp_path, what)
     first = await evaluate(what, RuleEngine(rule), folder)
-    assert sum(map(broken, first)) == 2
+    assert sum(map(engine_failed, first)) == 2
     lines = folder.episodes_file.read_bytes().splitlines(keepends=True)
     folder.episodes_file.write_bytes(b"".join(lines[:-1]) + lines[-1][:30])
     engine = RuleEngine(countdown)
     again = await evaluate(what, engine, RunFolder.open(folder.path))
     assert engine.requests == 3
-    assert [e.id for e in again] == [*resolve(what).jobs]
-    assert not any(map(broken, again))
+    assert [e.id for e in again] == [*resolve(what).planned]
+    assert not any(map(engine_failed, again))
     assert len(list(folder.episodes())) == 6
     assert len((folder.path / "failed.jsonl").read_bytes().splitlines()) == 2
-    untouched = [e for e in first if not broken(e) and e != first[-1]]
+    untouched = [e for e in first if not engine_failed(e) and e != first[-1]]
     assert [e for e in again if e in untouched] == untouched
     assert json.loads((folder.path / "summary.json").read_text())["sequential"]["n"] == 6
 
@@ -228,7 +228,7 @@ async def test_two_settings_of_one_organization_fit_one_run(tmp_path: Path):
     )
     engine = RuleEngine(lambda text: countdown(text) if "not done" in text else " <JOIN-3>")
     episodes = await evaluate(what, engine, new(tmp_path, what))
-    assert [e.id for e in episodes] == [*resolve(what).jobs]
+    assert [e.id for e in episodes] == [*resolve(what).planned]
     stops = {(e.organization, e.stop) for e in episodes}
     assert stops == {("strict", StopReason.FORMAT), ("kind", StopReason.DONE)}
     assert list(summarise(episodes)) == ["strict", "kind"]

@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from orgthink.errors import ToolError
-from orgthink.http import Patience, Reply, Server, complaint, retry_after, server_url
+from orgthink.http import HttpClient, HttpResponse, RetryPolicy, complaint, retry_after, server_url
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:
@@ -20,13 +20,13 @@ def test_retry_after_is_seconds_or_a_date() -> None:
 
 
 def test_delays_grow_to_a_bound_and_end() -> None:
-    patience = Patience(attempts=8, first_delay=1, longest_delay=5)
-    delays = [patience.delay(n) or 0 for n in range(1, 8)]
+    retry_policy = RetryPolicy(attempts=8, first_delay=1, longest_delay=5)
+    delays = [retry_policy.delay(n) or 0 for n in range(1, 8)]
     bounds = [1, 2, 4, 5, 5, 5, 5]
     assert all(bound / 2 <= delay <= bound for delay, bound in zip(delays, bounds, strict=True))
-    assert patience.delay(8) is None
-    assert patience.delay(1, asked=3) == 3
-    assert patience.delay(1, asked=6) is None
+    assert retry_policy.delay(8) is None
+    assert retry_policy.delay(1, retry_after=3) == 3
+    assert retry_policy.delay(1, retry_after=6) is None
 
 
 @pytest.mark.parametrize("text", ["", "localhost:8000", "ftp://secret@host", "http://", "http://secret:port"])
@@ -37,7 +37,7 @@ def test_what_is_no_url_is_said_without_it(text: str) -> None:
 
 
 def test_the_query_of_a_url_is_sent_and_not_shown() -> None:
-    server = Server(server_url("http://me:secret@host/v1/?version=7"), failure=ToolError)
+    server = HttpClient(server_url("http://me:secret@host/v1/?version=7"), failure=ToolError)
     assert str(server._place("models")) == "http://me:secret@host/v1/models?version=7"
     assert server.name == "http://host/v1"
 
@@ -54,5 +54,5 @@ def test_the_query_of_a_url_is_sent_and_not_shown() -> None:
 )
 def test_complaints_are_one_line(body: str, said: str) -> None:
     assert complaint(body) == said
-    server = Server(server_url("http://host"), failure=ToolError, key="[[[")
-    assert "[[[" not in server.answered(Reply(500, body.encode()))
+    server = HttpClient(server_url("http://host"), failure=ToolError, key="[[[")
+    assert "[[[" not in server.answered(HttpResponse(500, body.encode()))

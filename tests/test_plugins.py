@@ -142,6 +142,7 @@ def test_all_that_has_a_name_comes_from_outside(by, python, model, tmp_path):
     if file:
         job = training_of(RunFolder.open(tmp_path / "trained")).job
         assert job.settings.credit.size == 2, "in another process, in another working directory"
+    assert list(RunFolder.open(tmp_path / "trained").episodes()), "the record of the step"
     (line,) = map(json.loads, (tmp_path / "trained" / "metrics.jsonl").read_text().splitlines())
     assert line["reward"] == line["characters"] / 2 > 0 and line["answer_length"] > 0 and line["gradient_norm"] > 0
 

@@ -122,7 +122,7 @@ def test_episodes_are_rewound_to_what_was_there_without_being_read(tmp_path: Pat
     with folder.episodes_file.open("ab") as file:
         file.write(tail)
     with folder.journal(redo=None) as journal:
-        assert journal.kept == []
+        assert journal.episodes == []
         journal.rewind(0)
         assert folder.episodes_file.read_bytes().endswith(tail), "only those that are named go"
         journal.rewind(0, size)
@@ -191,7 +191,7 @@ def test_a_torn_last_line_does_not_count_and_is_cut_off(tmp_path: Path):
         folder.episodes_file.write_bytes(whole + store.dump(episode(2))[:cut])
         assert len(list(folder.episodes())) == 2
         with folder.journal() as journal:
-            assert len(journal.kept) == 2
+            assert len(journal.episodes) == 2
             assert folder.episodes_file.read_bytes() == whole
     with folder.journal() as journal:
         journal.append(episode(2))
@@ -224,7 +224,7 @@ def test_an_episode_of_another_version_is_refused(tmp_path: Path):
 def test_episodes_to_be_done_again_move_away(tmp_path: Path):
     folder = new(tmp_path / "run", 4)
     with folder.journal(redo=lambda e: e.problem.id in ("p1", "p2")) as journal:
-        assert [e.problem.id for e in journal.kept] == ["p0", "p3"]
+        assert [e.problem.id for e in journal.episodes] == ["p0", "p3"]
         journal.append(episode(1, answer="second try"))
     assert [e.problem.id for e in folder.episodes()] == ["p0", "p3", "p1"]
     moved = [store.load(line) for line in (folder.path / "failed.jsonl").read_bytes().splitlines()]

@@ -27,20 +27,20 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
 def figure5(rows: Rows) -> Figure:
     """Share of attempts with at least a correct solutions, a bar a method."""
     figure, axes = plt.subplots(figsize=(6.4, 3.4))
-    shown = [row for row in rows if row["method"] in COLOURS]
-    for i, row in enumerate(shown):
+    selected = [row for row in rows if row["method"] in COLOURS]
+    for i, row in enumerate(selected):
         shares = row["at_least"]
-        at = [a + (i - (len(shown) - 1) / 2) * 0.26 for a in range(1, len(shares) + 1)]
+        at = [a + (i - (len(selected) - 1) / 2) * 0.26 for a in range(1, len(shares) + 1)]
         means = [100 * share["mean"] for share in shares]
         spread = [
             [100 * (share["mean"] - share["low"]) for share in shares],
             [100 * (share["high"] - share["mean"]) for share in shares],
         ]
         axes.bar(at, means, 0.24, yerr=spread, capsize=2, color=_colour(row["method"]), label=row["method"])
-    most = max(len(row["at_least"]) for row in shown)
+    most = max(len(row["at_least"]) for row in selected)
     axes.set_xticks(range(1, most + 1), [f"≥ {a}" for a in range(1, most + 1)])
     axes.set(xlabel="different correct solutions", ylabel="% of attempts", ylim=(0, 100))
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(shown))
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(selected))
     return figure
 
 

@@ -51,9 +51,9 @@ _TABLE3 = (_METHOD, _ALL, titled("accuracy R_A %", percent("accuracy")), _RATIO,
 _TABLE4 = (_METHOD, _ALL, _PATH, _FORKS, _RATIO, _TOKENS, _ERRORS)
 
 
-def _conditions(told: Mapping[str, Any]) -> str:
+def _conditions(facts: Mapping[str, Any]) -> str:
     return (
-        f"{told['n']} held-out problems of `{told['task']}` (table 4: `sudoku`), {told['seeds']} sampling seeds, "
-        f"T = {told['temperature']:g}, c = {told['capacity']}, {told['budget']} tokens an agent where no other budget "
-        f"is named. {circumstances(told)}{trainings(told['models'])}"
+        f"{facts['n']} held-out problems of `{facts['task']}` (table 4: `sudoku`), {facts['seeds']} sampling seeds, "
+        f"T = {facts['temperature']:g}, c = {facts['capacity']}, {facts['budget']} tokens an agent where no other "
+        f"budget is named. {circumstances(facts)}{trainings(facts['models'])}"
     )

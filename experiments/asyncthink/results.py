@@ -106,9 +106,9 @@ def _point(method: str, run: str, budget: int, episodes: Iterable[Episode], work
 
 def _trajectories(lab: Laboratory) -> list[Row]:
     without = "-concurrency reward"
-    shown = {"asyncthink": runs.ASYNCTHINK, without: runs.ABLATIONS[without]}
-    lines = {run: metrics(lab.runs / run) for run in shown.values()}
-    return [told for method, run in shown.items() for told in tables.trajectory(method, run, lines[run])]
+    compared = {"asyncthink": runs.ASYNCTHINK, without: runs.ABLATIONS[without]}
+    lines = {run: metrics(lab.runs / run) for run in compared.values()}
+    return [line for method, run in compared.items() for line in tables.trajectory(method, run, lines[run])]
 
 
 def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:

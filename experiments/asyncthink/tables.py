@@ -183,8 +183,8 @@ def parity(ours: Point, baselines: Mapping[str, Point]) -> list[Row]:
     rows = [row(ours)]
     for method, point in baselines.items():
         shorter = ratio(_means(ours, _steps), _means(point, _steps))
-        told = {"method": method, "reached": point.all_correct >= ours.all_correct, "ratio": asdict(shorter)}
-        rows.append({**row(point, ours), **told})
+        comparison = {"method": method, "reached": point.all_correct >= ours.all_correct, "ratio": asdict(shorter)}
+        rows.append({**row(point, ours), **comparison})
     return rows
 
 

@@ -71,12 +71,12 @@ _SAMPLING = (
 )
 
 
-def _conditions(told: Mapping[str, Any]) -> str:
-    budgets = ", ".join(f"{tokens} tokens an agent on `{task}`" for task, tokens in told["budgets"].items())
-    averaged = ", ".join(f"{min(n, told['n'])} of `{task}`" for task, n in told["averaged"].items())
+def _conditions(facts: Mapping[str, Any]) -> str:
+    budgets = ", ".join(f"{tokens} tokens an agent on `{task}`" for task, tokens in facts["budgets"].items())
+    averaged = ", ".join(f"{min(n, facts['n'])} of `{task}`" for task, n in facts["averaged"].items())
     return (
-        f"Held-out problems, table 1: {averaged}, {told['samples']} samples each; the others: "
-        f"{told['n']} of `{told['task']}`, {told['seeds']} samples each. T = {told['temperature']:g}, {budgets}, "
-        f"{told['passes']} pass accepts, {told['rounds']} verifications at most. "
-        f"{circumstances(told)}{trainings(told['models'])}"
+        f"Held-out problems, table 1: {averaged}, {facts['samples']} samples each; the others: "
+        f"{facts['n']} of `{facts['task']}`, {facts['seeds']} samples each. T = {facts['temperature']:g}, {budgets}, "
+        f"{facts['passes']} pass accepts, {facts['rounds']} verifications at most. "
+        f"{circumstances(facts)}{trainings(facts['models'])}"
     )

@@ -47,13 +47,13 @@ async def collect(lab: Laboratory) -> dict[str, Any]:
         ],
         **await _figure4(lab),
         "figure5": [
-            told
+            line
             for strategy, recipe in runs.STRATEGIES.items()
             for run in lab.trainings(recipe)
-            for told in tables.verifying(strategy, run, metrics(lab.runs / run))
+            for line in tables.verifying(strategy, run, metrics(lab.runs / run))
         ],
         "figure6": [
-            told for method, run in runs.PARTS.items() for told in tables.lengths(method, run, metrics(lab.runs / run))
+            line for method, run in runs.PARTS.items() for line in tables.lengths(method, run, metrics(lab.runs / run))
         ],
     }
 

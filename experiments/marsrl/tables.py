@@ -163,14 +163,14 @@ def solved_by(solver: str, point: Point) -> Row:
 def strategy(point: Point, own: Point, base: Point) -> Row:
     """A training of figure 4: on the base's solutions, and `own` with its own solver.
 
-    `same_solutions` is the share of the base's solutions that it was really shown.
+    `same_solutions` is the share of the base's solutions that it really received.
     """
     written = {(attempt.problem, attempt.sample): attempt.solution for attempt in base.attempts}
-    shown = [written[attempt.problem, attempt.sample] == attempt.solution for attempt in point.attempts]
+    same = [written[attempt.problem, attempt.sample] == attempt.solution for attempt in point.attempts]
     found = {name: proportion(measure(point)) for name, measure in VERIFICATION.items()}
     found |= {"own_solver": proportion(_solver(own)), "own_system": proportion(_system(own))}
-    told = {"method": point.method, "model": point.model, "seed": point.seed}
-    return {**told, **as_json(found), "same_solutions": sum(shown) / len(shown)}
+    labels = {"method": point.method, "model": point.model, "seed": point.seed}
+    return {**labels, **as_json(found), "same_solutions": sum(same) / len(same)}
 
 
 def comparison(first: Sequence[Point], second: Sequence[Point]) -> Row:
@@ -195,8 +195,8 @@ def comparison(first: Sequence[Point], second: Sequence[Point]) -> Row:
 def verifying(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Figure 5: how a verifier did over training, from a run's metrics.jsonl, on what its strategy showed it."""
     names = ("accuracy", "recall", "false_alarms", "judged_wrong_solutions")
-    told = {"method": method, "model": run, "seed": recipe_of(run)[1] or 0}
-    return [{**told, "step": line["step"], **{name: line["verifier"].get(name) for name in names}} for line in lines]
+    labels = {"method": method, "model": run, "seed": recipe_of(run)[1] or 0}
+    return [{**labels, "step": line["step"], **{name: line["verifier"].get(name) for name in names}} for line in lines]
 
 
 def lengths(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -16,7 +16,7 @@ from experiments.paramanager.plan import AGENT_TOKENS, CAPACITY, CONCURRENCY, TA
 from experiments.shared.runs import is_last, model_folder, run_orgthink
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, broken
+from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, engine_failed
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, plain
 
@@ -32,7 +32,7 @@ def plan(model: EngineSpec) -> Evaluation:
     organization = Setting(runs.REHEARSED, faults=FAULTS).organized()
     return Evaluation(
         task=f"{TASK}@0/2",
-        organizations={name: _told(name, organization)},
+        organizations={name: _with_all_settings(name, organization)},
         n=192,
         engine=model,
         sampling=replace(sampled(TOKENS[name]), temperature=TEMPERATURE),
@@ -54,14 +54,14 @@ def collect_missing(folder: Path) -> None:
             raise UserError(f"{path} was collected otherwise than the recipe says: move it away")
     else:
         found = RunFolder.create(path, "eval", wanted)
-    if sum(not broken(episode) for episode in found.episodes()) < wanted.n * wanted.samples:
+    if sum(not engine_failed(episode) for episode in found.episodes()) < wanted.n * wanted.samples:
         run_orgthink("eval", "--resume", str(path))
 
 
 def retained(folder: Path) -> dict[str, Any]:
     """How many trajectories SFT learned from, and why it left out the others."""
-    told = json.loads((folder / runs.SFT / "trajectories.json").read_text())
-    return {"retained": len(told["ids"]), "left_out": told["left_out"]}
+    selection = json.loads((folder / runs.SFT / "trajectories.json").read_text())
+    return {"retained": len(selection["ids"]), "left_out": selection["left_out"]}
 
 
 def _decisive(collection: Evaluation) -> Evaluation:
@@ -70,11 +70,11 @@ def _decisive(collection: Evaluation) -> Evaluation:
     return replace(
         collection,
         engine=EngineSpec(runs.REHEARSED) if rehearsed else collection.engine,
-        organizations={label: _told(label, spec) for label, spec in collection.organizations.items()},
+        organizations={label: _with_all_settings(label, spec) for label, spec in collection.organizations.items()},
         concurrency=1,
     )
 
 
-def _told(label: str, spec: OrganizationSpec) -> OrganizationSpec:
-    """With all settings told, as `orgthink eval` tells them."""
+def _with_all_settings(label: str, spec: OrganizationSpec) -> OrganizationSpec:
+    """The organization with all its settings, as `orgthink eval` records them."""
     return replace(spec, settings=plain(spec.named(label)))

@@ -77,8 +77,8 @@ class Setting:
         return "-".join((self.organization, *others))
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """Models that are asked; each is a role of its own name."""
+    def pool_models(self) -> tuple[str, ...]:
+        """Models of the pool; each is a role of the same name."""
         return tuple(runs.POOLS[self.pool]) if self.organization == "paramanager" else ()
 
     def organized(self) -> OrganizationSpec:
@@ -98,7 +98,7 @@ class Setting:
             n=min(design.n, design.timed) if self.alone else design.n,
             engine=spec(self.model),
             sampling=sampled(TOKENS[self.organization]),
-            roles={name: RoleSpec(spec(name), sampled(AGENT_TOKENS)) for name in self.asked},
+            roles={name: RoleSpec(spec(name), sampled(AGENT_TOKENS)) for name in self.pool_models},
             limits=Limits(CAPACITY, agent_tokens=None),
             samples=1 if self.alone else design.seeds,
             concurrency=1 if self.alone else CONCURRENCY,
@@ -182,5 +182,5 @@ class Laboratory(laboratory.Laboratory[Design]):
 
     def ready(self, setting: Setting) -> bool:
         """Whether everything that it evaluates is trained."""
-        names = (setting.model, *setting.asked)
+        names = (setting.model, *setting.pool_models)
         return all(self.shipped(name) or finished(self.runs / name) for name in names)

@@ -101,13 +101,13 @@ def _share(shares: Mapping[str, Any], name: str) -> str:
     return f"{100 * shares[name]['mean']:.1f}" if name in shares else "–"
 
 
-def _conditions(told: Mapping[str, Any]) -> str:
-    tokens = ", ".join(f"{tokens} {who}" for who, tokens in told["tokens"].items())
+def _conditions(facts: Mapping[str, Any]) -> str:
+    tokens = ", ".join(f"{tokens} {who}" for who, tokens in facts["tokens"].items())
     return (
-        f"{told['n']} held-out problems of `{told['task']}`, an equal share each, {told['seeds']} samples of each; "
-        f"seconds: the first {min(told['n'], told['timed'])} of them, one at a time. T = {told['temperature']:g}, "
-        f"c = {told['capacity']}; tokens of a reply: {tokens}. {_learned(told['trajectories'])}"
-        f"{circumstances(told)}{trainings(told['models'])}"
+        f"{facts['n']} held-out problems of `{facts['task']}`, an equal share each, {facts['seeds']} samples of each; "
+        f"seconds: the first {min(facts['n'], facts['timed'])} of them, one at a time. T = {facts['temperature']:g}, "
+        f"c = {facts['capacity']}; tokens of a reply: {tokens}. {_learned(facts['trajectories'])}"
+        f"{circumstances(facts)}{trainings(facts['models'])}"
     )
 
 

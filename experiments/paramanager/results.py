@@ -54,7 +54,7 @@ async def collect(lab: Laboratory) -> dict[str, Any]:
         "table6": [
             tables.target(cost, await _point(lab, "paramanager", Setting(run))) for cost, run in runs.COSTS.items()
         ],
-        "robustness": [told for method in plan.ROBUST for told in await _robustness(lab, method)],
+        "robustness": [line for method in plan.ROBUST for line in await _robustness(lab, method)],
         "comparison": [tables.comparison(ours, theirs) for theirs in (*baselines, *others, plainer)],
         "figure3": _over_training(lab, {"paramanager": runs.PARAMANAGER, "no-sft": runs.NO_SFT}, tables.COLLAPSE),
         "figure4": _over_training(lab, {"paramanager": runs.PARAMANAGER}, tables.EFFICIENCY),
@@ -94,12 +94,12 @@ async def _robustness(lab: Laboratory, method: str) -> list[Row]:
     return tables.robust({rate: await _point(lab, method, setting) for rate, setting in settings.items()})
 
 
-def _over_training(lab: Laboratory, shown: Mapping[str, str], names: tuple[str, ...]) -> list[Row]:
+def _over_training(lab: Laboratory, runs_of_methods: Mapping[str, str], names: tuple[str, ...]) -> list[Row]:
     """Numbers of some runs' metrics.jsonl, by method."""
     return [
-        told
-        for method, run in shown.items()
-        for told in tables.over_training(method, run, metrics(lab.runs / run), names)
+        line
+        for method, run in runs_of_methods.items()
+        for line in tables.over_training(method, run, metrics(lab.runs / run), names)
     ]
 
 

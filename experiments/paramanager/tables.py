@@ -208,5 +208,5 @@ DIVERSITY = ("all_correct", "unique_tools", "calls_per_round", "diversity_reward
 
 def over_training(method: str, run: str, lines: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[Row]:
     """Figures 3, 4 and 6: some of the numbers of a run's metrics.jsonl, step by step; `None` where a step has none."""
-    told = {"method": method, "model": run}
-    return [{**told, "step": line["step"], **{name: line.get(name) for name in names}} for line in lines]
+    labels = {"method": method, "model": run}
+    return [{**labels, "step": line["step"], **{name: line.get(name) for name in names}} for line in lines]

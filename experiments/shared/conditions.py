@@ -17,7 +17,7 @@ from orgthink.provenance import commit, provenance
 
 def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: Iterable[str]) -> dict[str, Any]:
     """For results.json; `trained` are the runs that went in."""
-    asked = f"python -m experiments.{recipe}.results {' '.join(sys.argv[1:])}"
+    own_command = f"python -m experiments.{recipe}.results {' '.join(sys.argv[1:])}"
     return {
         "hardware": hardware(),
         "models": {run: runs.described(options.runs / run) for run in trained},
@@ -25,7 +25,7 @@ def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: 
         "commit": commit(),
         "versions": provenance()["versions"],
         "evaluation_seconds": round(sum(lab.seconds.values())),
-        "command": f"make results-{recipe}" if options == type(options)() else asked,
+        "command": f"make results-{recipe}" if options == type(options)() else own_command,
     }
 
 

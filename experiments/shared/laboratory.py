@@ -17,7 +17,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, broken, evaluate, resolve, trouble
+from orgthink.evaluation import Evaluation, engine_failed, evaluate, failure_message, resolve
 from orgthink.store import RunFolder, plain
 
 Design = TypeVar("Design")
@@ -82,15 +82,17 @@ class Laboratory(Generic[Design]):
         folder = RunFolder.open(path) if path.is_dir() else RunFolder.create(path, "eval", plan)
         found = list(folder.episodes())
         wanted = plan.n * plan.samples
-        if len(found) < wanted or any(map(broken, found)):
+        if len(found) < wanted or any(map(engine_failed, found)):
             print(f"{path.name}: {wanted - len(found)} episodes …", end=" ", flush=True)
             engines = self._engines if plan.concurrency > 1 else self._timed
             resolved, began = await resolve(plan).opened(engines), time.perf_counter()
             found = await evaluate(resolved, engines, folder)
             print(f"{time.perf_counter() - began:.0f} s", flush=True)
-        failed = [episode for episode in found if broken(episode)]
+        failed = [episode for episode in found if engine_failed(episode)]
         if failed:
-            raise UserError(f"{len(failed)} episodes of {path} failed ({trouble(failed[0])}): run the command again")
+            raise UserError(
+                f"{len(failed)} episodes of {path} failed ({failure_message(failed[0])}): run the command again"
+            )
         self.seconds[path] = took(path)
         return found
 

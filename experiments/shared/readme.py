@@ -53,13 +53,13 @@ def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> 
     return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
 
 
-def circumstances(told: Mapping[str, Any]) -> str:
+def circumstances(facts: Mapping[str, Any]) -> str:
     """Machine, time, commit and command."""
-    machine = told["hardware"]
+    machine = facts["hardware"]
     return (
         f"{machine['cpu']}, {machine['cores']} cores; the evaluations took "
-        f"{told['evaluation_seconds'] / 60:.0f} minutes. Commit {told['commit']}. `{told['command']}`. 95 % intervals "
-        "over problems."
+        f"{facts['evaluation_seconds'] / 60:.0f} minutes. Commit {facts['commit']}. `{facts['command']}`. 95 % "
+        "intervals over problems."
     )
 
 

@@ -143,7 +143,9 @@ def test_by_our_estimates_it_fits(script: Script, tmp_path: Path):
         actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
         split = int(told.get(f"{actor}.fsdp_config.ulysses_sequence_parallel_size", 1))
         pack = split * int(told[f"{actor}.ppo_max_token_len_per_gpu"])
-        assert pack >= launch.room(job) and split * int(told[f"{rollout}.log_prob_max_token_len_per_gpu"]) >= pack
+        assert (
+            pack >= launch.max_context(job) and split * int(told[f"{rollout}.log_prob_max_token_len_per_gpu"]) >= pack
+        )
         share, tensor = told[f"{rollout}.gpu_memory_utilization"], told[f"{rollout}.tensor_model_parallel_size"]
         assumed = [f"pack={pack}", f"split={split}", f"tensor={tensor}", f"share={share}"]
         gpus = placement.nodes * placement.gpus

@@ -43,12 +43,12 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.measure import Measure
     from orgthink.cli.names import List
     from orgthink.cli.run import Run
-    from orgthink.cli.size import Size
     from orgthink.cli.synth import Synth
     from orgthink.cli.train import Train
     from orgthink.cli.view import View
     from orgthink.errors import UserError
     from orgthink.registry import COMMANDS, DEMO
+    from orgthink.scale.sizing.command import Size
 
     verbs: dict[str, Callable[..., Callable[[], int]]] = {
         "run": Run,

@@ -18,7 +18,16 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import Evaluation, Resolved, broken, evaluate, lost, require_planned, resolve, trouble
+from orgthink.evaluation import (
+    Evaluation,
+    Resolved,
+    engine_failed,
+    evaluate,
+    failed_agents,
+    failure_message,
+    require_planned,
+    resolve,
+)
 from orgthink.registry import default
 from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.tasks.task import Split
@@ -102,8 +111,8 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         require_vacant(target, overwrite=overwrite)
     else:
         episodes = list(target.episodes())
-        require_planned(resolved.jobs, target, episodes)
-        if len(episodes) == len(resolved.jobs) and not any(map(broken, episodes)):
+        require_planned(resolved.planned, target, episodes)
+        if len(episodes) == len(resolved.planned) and not any(map(engine_failed, episodes)):
             return report(resolved, target, episodes)
     async with Engines() as engines:
         resolved = await resolved.opened(engines)
@@ -115,19 +124,20 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
 
 
 async def _evaluate(resolved: Resolved, engines: Engines, folder: RunFolder, stop: asyncio.Event) -> list[Episode]:
-    with written(folder), progress(len(resolved.jobs)) as ended:
+    with written(folder), progress(len(resolved.planned)) as ended:
         return await evaluate(resolved, engines, folder, stop=stop, progress=ended)
 
 
 def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> int:
     """Print the table, and how to go on if something is missing; return the exit code."""
-    total = len(resolved.jobs)
+    total = len(resolved.planned)
     if episodes:
         print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
-    failed = [episode for episode in episodes if broken(episode)]
-    others = [episode for episode in episodes if lost(episode) and not broken(episode)]
+    failed = [episode for episode in episodes if engine_failed(episode)]
+    others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]
     if others:
-        why = f"{len(others)} of {total} episodes went on without an agent whose engine failed ({trouble(others[0])})"
+        failure = failure_message(others[0])
+        why = f"{len(others)} of {total} episodes went on without an agent whose engine failed ({failure})"
         print(f"orgthink: {why}", file=sys.stderr)
-    why = f"episodes failed ({trouble(failed[0])})" if failed else ""
+    why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
     return exit_code(folder, len(episodes), total, "episodes", len(failed), why)

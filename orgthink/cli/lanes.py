@@ -32,16 +32,16 @@ def lanes() -> Iterator[Watcher]:
 
 
 class Story:
-    """One line an event; what an agent said in between stands before its next event."""
+    """One line an event; the text of an agent stands before its next event."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
 
     def watch(self, kind: str, agent: Agent, text: str) -> None:
         if kind == "text":
-            self._said[agent.id] = self._said.get(agent.id, "") + text
+            self._pending[agent.id] = self._pending.get(agent.id, "") + text
             return
-        for line in self._said.pop(agent.id, "").strip().splitlines():
+        for line in self._pending.pop(agent.id, "").strip().splitlines():
             self._line(agent, f"│ {line.strip()}")
         self._line(agent, f"{_WORDS[kind]} {text}".rstrip())
 
@@ -53,11 +53,11 @@ class Story:
 class _Lane:
     steps: int = 0
     state: str = "queued"
-    said: str = ""
+    tail: str = ""
 
 
 class Picture:
-    """A lane for each agent: its steps, what it does, and the end of what it said."""
+    """A lane for each agent: its steps, what it does, and the end of its text."""
 
     def __init__(self, width: int) -> None:
         self._lanes: dict[str, _Lane] = {}
@@ -70,7 +70,7 @@ class Picture:
             case "start":
                 lane.state = "thinks"
             case "text":
-                lane.state, lane.said = "thinks", (lane.said + text)[-4 * self._width :]
+                lane.state, lane.tail = "thinks", (lane.tail + text)[-4 * self._width :]
             case "fork":
                 self._lanes.setdefault(f"{agent.id}/{text}", _Lane())
             case "join":
@@ -83,6 +83,6 @@ class Picture:
         for header in ("agent", "steps", "", "says"):
             table.add_column(header, justify="right" if header == "steps" else "left", no_wrap=True)
         for name, lane in self._lanes.items():
-            said = " ".join(lane.said.split())[-self._width :]
-            table.add_row(name, str(lane.steps), Text(lane.state), Text(said))
+            tail = " ".join(lane.tail.split())[-self._width :]
+            table.add_row(name, str(lane.steps), Text(lane.state), Text(tail))
         return table

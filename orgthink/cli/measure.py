@@ -1,16 +1,24 @@
-"""`orgthink measure`: the measures of texts that did not come from us."""
+"""`orgthink measure`: the measures of texts that did not come from us, and of stored runs."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.table import conditions, print_table
 from orgthink.errors import UserError
+from orgthink.evaluation import Evaluation, resolve
+from orgthink.measure.summary import summarise
+from orgthink.store import RunFolder
+
+if TYPE_CHECKING:
+    from orgthink.training.rl import Optimization
 
 
 @dataclass(frozen=True)
@@ -19,14 +27,29 @@ class Measure:
 
     FILE holds one JSON object: {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>returned</JOIN-1> …",
     "workers": {"1": ["… <RETURN>r</RETURN>"]}}. Tokens are words, each tag counting as one.
+
+    A run folder is measured again from its episodes, without a model; of a training, each recorded step is rewarded
+    again, and the table is that of the last one.
     """
 
-    file: Annotated[Positional[Path], arg(metavar="FILE")]
-    """JSON file; `-` is standard input."""
+    file: Annotated[Positional[Path], arg(metavar="FILE|DIR")]
+    """JSON file, `-` for standard input, or a run folder."""
     json: bool = False
     """Print one JSON object."""
 
     def __call__(self) -> int:
+        return self._run() if self.file.is_dir() else self._text()
+
+    def _run(self) -> int:
+        folder = RunFolder.open(self.file)
+        measured = _training(folder, quiet=self.json) if folder.config["kind"] == "train" else _evaluation(folder)
+        if self.json:
+            print(json.dumps(measured))
+        else:
+            print_table(measured["summary"], conditions(folder))
+        return 0
+
+    def _text(self) -> int:
         from orgthink.measure.text import measure_text
 
         name = "standard input" if str(self.file) == "-" else str(self.file)
@@ -44,6 +67,34 @@ class Measure:
             for key, value in measures.items():
                 print(f"{key:<{width}}  {_show(value)}")
         return 0
+
+
+def _evaluation(folder: RunFolder) -> dict[str, Any]:
+    """The summary, computed again."""
+    if folder.config["kind"] != "eval":
+        return {"summary": summarise(folder.episodes())}
+    resolved = resolve(folder.settings("eval", Evaluation))
+    return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
+
+
+def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
+    """The metrics of each recorded step, computed again, and the summary of the last one."""
+    from orgthink.recipes.registry import training_of
+
+    settings: Optimization = training_of(folder).job.settings
+    lines = {line["step"]: line for line in folder.metrics()}
+    steps: dict[int, dict[str, Any]] = {}
+    last = []
+    for step, group in groupby(folder.episodes(), lambda episode: episode.step):
+        if step not in lines:
+            break  # the run ended before it had written the metrics of the step
+        last = list(group)
+        steps[step] = settings.measure(last)
+        if not quiet:
+            print(f"step {step}/{settings.steps}  {settings.progress_text({**lines[step], **steps[step]})}", flush=True)
+    if not steps:
+        raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
+    return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
 
 
 def _show(value: object) -> str:

@@ -51,8 +51,8 @@ class List:
             print(f"{kind} ({_registry(where).group})")
             found = list(_lines(where))
             width = max((len(name) for name, _ in found), default=0)
-            for name, told in found:
-                print(f"  {name:<{width}}  {told}")
+            for name, summary in found:
+                print(f"  {name:<{width}}  {summary}")
         return 0
 
 
@@ -65,12 +65,12 @@ def _registry(where: str) -> Registry[object]:
 
 
 def _lines(where: str) -> Iterator[tuple[str, str]]:
-    """Names, and what is told of them."""
+    """Names and their one-line descriptions."""
     if where.endswith("MORE_TOOLS"):
         from orgthink.tools.toolbox import TOOLS
 
         yield from ((name, "Of the suite of ParaManager (Table 7).  [orgthink]") for name in TOOLS)
-    for name, source in _registry(where).sources():
+    for name, source in _registry(where).registrations():
         yield name, f"{summary(source.target) or source.target}  [{source.package}]"
 
 

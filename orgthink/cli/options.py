@@ -15,9 +15,9 @@ from tyro.conf import arg
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import OrganizationSpec, RoleSpec, crowded, require_roles, require_sampling
+from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import organized, partners
+from orgthink.presets import organization_settings, partner_models
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -72,8 +72,8 @@ class Options:
 
     def served(self, model: str) -> EngineSpec:
         """Of `MODEL` or `MODEL@URL`; those without a server of their own have that of the options."""
-        told = SERVED.fullmatch(model)
-        return engine_spec(*told.groups()) if told else engine_spec(model, self.url)
+        found = SERVED.fullmatch(model)
+        return engine_spec(*found.groups()) if found else engine_spec(model, self.url)
 
     def sampling(self) -> Sampling:
         sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed)
@@ -101,7 +101,7 @@ class Options:
             if setting in settings[role]:
                 raise UserError(f"--sampling {given}: {place} is {settings[role][setting]} already; give it once")
             settings[role][setting] = value
-        for role, partner in partners(organizations, self.spec(), engines).items():
+        for role, partner in partner_models(organizations, self.spec(), engines).items():
             if role not in engines:
                 engines[role] = engine_spec(partner.model)
             settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
@@ -123,7 +123,7 @@ class Options:
     def organize(
         self, named: tuple[str, ...], own: Mapping[str, EngineSpec] | None = None
     ) -> dict[str, OrganizationSpec]:
-        """Organizations by label, from `NAME` or `LABEL=NAME`, as these options set them; all their settings told.
+        """Organizations by label, from `NAME` or `LABEL=NAME`, as these options set them, with all their settings.
 
         `own` are engines that some have to themselves. Settings that no option names are those of the model's preset.
         """
@@ -141,7 +141,7 @@ class Options:
         for label in own:
             pick("organization", label, classes)
         settings = {
-            label: organized(name, own.get(label) or self.spec(), prompts=self.prompts)
+            label: organization_settings(name, own.get(label) or self.spec(), prompts=self.prompts)
             for label, name in classes.items()
         }
         for given in self.set:
@@ -173,7 +173,7 @@ def _known(name: str) -> list[str]:
 def warn(organizations: Iterable[Organization], capacity: int) -> None:
     """Say on stderr whose agents will wait for each other."""
     for organization in organizations:
-        if line := crowded(organization, capacity):
+        if line := pool_warning(organization, capacity):
             print(f"orgthink: {line}", file=sys.stderr)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from orgthink.episode import Episode
-from orgthink.evaluation import trouble
+from orgthink.evaluation import failure_message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,5 +64,5 @@ def _lines(total: int) -> Iterator[Callable[[Episode, int], None]]:
 def describe(episode: Episode) -> str:
     """What came of an episode, in a few words."""
     grade = episode.grade
-    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {trouble(episode)}"
+    result = f"{grade.correct} of {grade.required}" if grade is not None else f"failed: {failure_message(episode)}"
     return f"{episode.organization}  {episode.problem.id}  {result}"

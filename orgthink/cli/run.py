@@ -14,7 +14,7 @@ from orgthink.cli.options import Options, warn
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.evaluation import broken, distinct, grade, require_chance, trouble
+from orgthink.evaluation import distinct, engine_failed, failure_message, grade, require_sampling_noise
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.registry import default
@@ -47,7 +47,7 @@ class Run(Options):
         ((label, how),) = organized.items()
         organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
         others = self.backed(organized)
-        require_chance(organization, sampling, limits.capacity, others)
+        require_sampling_noise(organization, sampling, limits.capacity, others)
         warn([organization], limits.capacity)
         async with Engines() as engines:
             own = Backing(await engines.get(spec), sampling)
@@ -86,6 +86,6 @@ def tell(episode: Episode) -> int:
         facts.insert(0, f"{episode.grade.correct} of {episode.grade.required} right")
     facts += [f"{fault.kind} by {fault.agent}" for fault in episode.format_faults]
     print(", ".join(facts))
-    if broken(episode):
-        print(f"orgthink: {trouble(episode)}", file=sys.stderr)
-    return int(broken(episode))
+    if engine_failed(episode):
+        print(f"orgthink: {failure_message(episode)}", file=sys.stderr)
+    return int(engine_failed(episode))

@@ -15,7 +15,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import trouble
+from orgthink.evaluation import failure_message
 from orgthink.registry import default
 from orgthink.store import RunFolder, dated, require_vacant
 
@@ -132,7 +132,7 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
     else:
         teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
     with written(folder):
-        return await synthesise(plan, teach, folder, stop=stop, progress=_heard)
+        return await synthesise(plan, teach, folder, stop=stop, progress=_report)
 
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
@@ -148,13 +148,13 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         print("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         print(f"dropped {count:>6}  {reason}")
-    why = f"requests failed ({trouble(harvest.failed[0])})" if harvest.failed else ""
+    why = f"requests failed ({failure_message(harvest.failed[0])})" if harvest.failed else ""
     return exit_code(folder, harvest.done, total, "problems", len(harvest.failed), why)
 
 
-def _heard(harvest: Harvest) -> None:
+def _report(harvest: Harvest) -> None:
     """A line on standard error every so often."""
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:
-        counts = f"kept {len(harvest.kept)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+        counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
         print(f"{done}/{total}  {counts}", file=sys.stderr, flush=True)

@@ -14,9 +14,9 @@ from orgthink.store import RunFolder
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
     """To standard output, as wide as the terminal; 120 columns where there is none."""
     header, rows = cells(summary)
-    told = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
+    settings = "; ".join(value if name == "problems" else f"{name} {value}" for name, value in conditions.items())
     unit = "; cost in units" if "cost" in header else ""
-    caption = f"{told}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
+    caption = f"{settings}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
     width = shutil.get_terminal_size((120, 24)).columns
     for line in (*lay_out(header, rows, width), "", *textwrap.wrap(caption, width, break_on_hyphens=False)):
         print(line)
@@ -47,11 +47,11 @@ def _turned(columns: Sequence[Sequence[str]]) -> list[str]:
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Columns two spaces apart: the first is flush left, the others flush right. A rule stands below the first line."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = [
+    text = [
         "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]).rstrip()
         for line in lines
     ]
-    return [shown[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *shown[1:]]
+    return [text[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *text[1:]]
 
 
 def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

@@ -106,8 +106,8 @@ class Train:
         from orgthink.recipes import registry as recipes
 
         job = recipes.RECIPES.named(self.named_recipe)
-        told = {"steps": self.steps, "seed": self.seed}
-        settings = [f"{name}={value}" for name, value in told.items() if value is not None]
+        given = {"steps": self.steps, "seed": self.seed}
+        settings = [f"{name}={value}" for name, value in given.items() if value is not None]
         with user_input():
             own = {name: value for name, value in self._own().items() if value is not None}
             return recipes.adjusted(job, own, (*settings, *self.set))
@@ -152,9 +152,9 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
 
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
-            bar.update(task, completed=step, says=settings.told(line))
-            if not console.is_terminal and (step % settings.told_every == 0 or step == steps):
-                print(f"step {step}/{steps}  {settings.told(line)}", flush=True)
+            bar.update(task, completed=step, says=settings.progress_text(line))
+            if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
+                print(f"step {step}/{steps}  {settings.progress_text(line)}", flush=True)
 
         try:
             yield report

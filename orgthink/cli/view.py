@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +20,16 @@ from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
 from orgthink.store import RunFolder, write_whole
 
+MOST_EPISODES = 2_000
+"""Of a training on one page, unless a single step has more."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """Write a run as one self-contained HTML page; it opens in any browser, without a server."""
+    """Write a run as one self-contained HTML page; it opens in any browser, without a server.
+
+    Episodes of a training are grouped by step.
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     """Run folder."""
@@ -31,6 +39,8 @@ class View:
     """Also write a trace for ui.perfetto.dev."""
     episode: str | None = None
     """Id of the only episode to show; without it all are."""
+    step: int | None = None
+    """The only step of a training to show; without it the last ones, as many as a page can hold."""
 
     def __call__(self) -> int:
         with registered_only():  # whoever made the folder, none of their code is run
@@ -38,7 +48,7 @@ class View:
 
     def _view(self) -> int:
         folder = RunFolder.open(self.folder)
-        episodes = list(folder.episodes())
+        episodes = list(folder.episodes()) if folder.config["kind"] != "train" else self._of_training(folder)
         if self.episode is not None:
             episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
         print(page(folder, episodes, self.out))
@@ -48,6 +58,22 @@ class View:
             write_whole(self.perfetto, json.dumps(trace(episodes)).encode())
             print(self.perfetto)
         return 0
+
+    def _of_training(self, folder: RunFolder) -> list[Episode]:
+        """The episodes of the steps to show, grouped by step. UserError if there are none."""
+        steps, groups = 0, list[list[Episode]]()
+        for step, group in groupby(folder.episodes(), lambda episode: episode.step):
+            steps += 1
+            if self.step in (None, step):
+                groups.append([replace(episode, organization=f"step {step}") for episode in group])
+            while len(groups) > 1 and sum(map(len, groups)) > MOST_EPISODES:
+                groups.pop(0)
+        if not groups:
+            known = f" of step {self.step}: it has {steps} others" if steps else ": only rollouts are recorded"
+            raise UserError(f"{folder.path} has no episodes{known}")
+        if self.step is None and len(groups) < steps:
+            print(f"orgthink: the last {len(groups)} of {steps} steps; others with --step N", file=sys.stderr)
+        return [episode for group in groups for episode in group]
 
 
 def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:

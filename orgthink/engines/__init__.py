@@ -1,10 +1,10 @@
-"""Engines, by what a model is called on the command line. Only the engine that is asked for is imported.
+"""Opens engines by the name of a model on the command line. Only the engine in use is imported.
 
 NAME            a model that an installed package ships, on the local engine
 FOLDER          a Hugging Face model folder, on the local engine
 vllm:FOLDER     the same on vLLM, in this process
-ENGINE:REST     whatever an engine of an installed package makes of the rest; `file.py:open:REST` is one as well
-NAME            with a URL: whatever the server there calls by that name
+ENGINE:REST     an engine of an installed package, which interprets the rest; `file.py:open:REST` works as well
+NAME            with a URL: the server's model of that name
 """
 
 from __future__ import annotations
@@ -27,98 +27,94 @@ MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
 ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
     "engine", "orgthink.engines", {"local": "orgthink.engines:open_local", "vllm": "orgthink.engines:open_vllm"}
 )
-"""Engines of this process: `await open(rest, threaded=…)` with what stands behind the name and its colon. UserError for
-what cannot be opened. If they sample for training, they are `Updatable` and get the model's folder and the recipe's
-`sampler_settings`."""
+"""Engines of this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
+UserError if it cannot open it. An engine that samples for training is `Updatable`; it gets the model's folder and the
+recipe's `sampler_settings`."""
 
 OF_FOLDERS = ("local", "vllm")
-"""Engines that open model folders and nothing else."""
+"""Engines that open only model folders."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """Which engine, as a run folder remembers it. `engine_spec` makes one that is sure to mean something."""
+    """Which engine, as stored in a run folder. `engine_spec` makes a valid one."""
 
     model: str | None = None
-    """A shipped model, a folder, an engine's name before one of these or what else it opens, or a server's name for a
-    model; `None`: its only one."""
+    """A shipped model, a folder, `ENGINE:REST`, or the name of a server's model; `None`: the server's only model."""
     url: str | None = None
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     tokenizer: str | None = None
-    """Model folder whose tokenizer lets ids go to the server and come back."""
+    """Model folder with the tokenizer for token ids in requests to the server."""
 
     @property
     def engine(self) -> str | None:
-        """Which engine of this process; `None`: a server's."""
-        return None if self.url is not None else _divided(self.model or "")[0]
+        """Name of the engine in this process; `None` for a server."""
+        return None if self.url is not None else _split_engine(self.model or "")[0]
 
     @property
     def folder(self) -> Path | None:
-        """Where the model's files lie on this machine; `None` if they do not."""
+        """Local folder of the model; `None` without one."""
         if self.url is not None:
             return None if self.tokenizer is None else Path(self.tokenizer)
-        engine, rest = _divided(self.model or "")
+        engine, rest = _split_engine(self.model or "")
         if _is_shipped(rest):
             return MODELS[rest]
         return Path(rest) if engine in OF_FOLDERS or (rest and Path(rest).is_dir()) else None
 
     @property
-    def made_for(self) -> dict[str, Any]:
-        """What its folder's `orgthink.json` says that the model was made for; empty without one, UserError if it cannot
-        be read."""
+    def preset_values(self) -> dict[str, Any]:
+        """Content of the folder's `orgthink.json`: presets of the model. Empty without the file, UserError if it is
+        invalid."""
         file = None if self.folder is None else self.folder / "orgthink.json"
         if file is None or not file.is_file():
             return {}
         try:
-            said = json.loads(file.read_bytes())
+            values = json.loads(file.read_bytes())
         except (ValueError, RecursionError) as error:
             raise UserError(f"{file} cannot be read: {error}") from error
-        if not isinstance(said, dict):
+        if not isinstance(values, dict):
             raise UserError(f'{file} holds no JSON object, such as {{"prompts": "paper"}}')
-        if code := next(references(said), None):
+        if code := next(references(values), None):
             raise UserError(f"{file} names code, {code}: a model may name what is installed, and nothing else")
-        return said
+        return values
 
     @property
     def prompts(self) -> str:
-        """The prompt style that the model was made for; `paper` unless its folder says otherwise."""
-        return self.made_for.get("prompts", "paper")
+        """The prompt style of the model's preset; `paper` by default."""
+        return self.preset_values.get("prompts", "paper")
 
 
 def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str | None = None) -> EngineSpec:
-    """What the words on the command line mean; UserError if there is no such model.
+    """The engine that options of the command line name; UserError if there is no such model.
 
-    Without a URL, OPENAI_BASE_URL names the server of every model that does not lie here.
+    Without a URL, OPENAI_BASE_URL names the server of every model that is not local.
     """
     if tokenizer is not None:
         tokenizer = str(_folder(tokenizer))
-    engine, rest = _divided(model or "")
-    here = model is not None and (engine != "local" or rest != model or _is_shipped(rest) or Path(rest).is_dir())
-    unnamed = model is None and "model" in DEFAULTS
-    url = url or (None if here or unnamed else os.environ.get("OPENAI_BASE_URL"))
+    engine, rest = _split_engine(model or "")
+    is_local = model is not None and (engine != "local" or rest != model or _is_shipped(rest) or Path(rest).is_dir())
+    has_default = model is None and "model" in DEFAULTS
+    url = url or (None if is_local or has_default else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
         return EngineSpec(model, url, tokenizer)
     if tokenizer is not None:
         raise UserError("--tokenizer goes with a server's --url: a model folder has its own")
     name = default("model", "--model MODEL, or a server's --url") if model is None else model
-    engine, rest = _divided(name)
+    engine, rest = _split_engine(name)
     if engine not in OF_FOLDERS:
         return EngineSpec(name)
-    return EngineSpec(_known(rest) if engine == "local" else f"{engine}:{_known(rest)}")
+    folder = rest if _is_shipped(rest) else str(_folder(rest))
+    return EngineSpec(folder if engine == "local" else f"{engine}:{folder}")
 
 
-def _divided(model: str) -> tuple[str, str]:
-    """The engine that a model names, the local one if it names none, and what that is to open."""
+def _split_engine(model: str) -> tuple[str, str]:
+    """Split `ENGINE:REST`; the engine is `local` if the model names none."""
     engine, colon, rest = model.partition(":")
     return split_reference(model) or ((engine, rest) if colon and engine in ENGINES else ("local", model))
 
 
-def _known(name: str) -> str:
-    """A shipped model's name, or the full path of a folder."""
-    return name if _is_shipped(name) else str(_folder(name))
-
-
 def _folder(name: str) -> Path:
+    """The folder of a model; UserError if there is none."""
     if _is_shipped(name):
         return MODELS[name]
     if Path(name).is_dir():
@@ -130,9 +126,9 @@ def _folder(name: str) -> Path:
 
 
 async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 128) -> Engine:
-    """Open the engine. A local one decodes at most `slots` requests at once, in a thread or else on the event loop.
+    """Open an engine. A local one decodes at most `slots` requests at once, in a thread or else on the event loop.
 
-    UserError if the folder holds no usable model, EngineUnavailable if there is no such engine.
+    UserError if the folder holds no usable model, EngineUnavailable if the engine cannot be opened.
     """
     if spec.url is not None:
         from orgthink.engines.endpoint import EndpointEngine
@@ -144,7 +140,7 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
             with user_input():
                 tokenizer = Tokenizer(spec.folder)
         return await EndpointEngine.open(spec.url, spec.model, tokenizer=tokenizer)
-    engine, rest = _divided(spec.model or "")
+    engine, rest = _split_engine(spec.model or "")
     try:
         with user_input():
             name = str(spec.folder) if engine in OF_FOLDERS else rest
@@ -155,14 +151,14 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
 
 
 async def open_local(rest: str, *, threaded: bool = True, slots: int = 128) -> Engine:
-    """A model folder, decoded in this process by PyTorch."""
+    """Open a model folder with PyTorch, in this process."""
     from orgthink.engines.local.engine import LocalEngine
 
     return LocalEngine.open(Path(rest), slots=slots, threaded=threaded)
 
 
 async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Engine:
-    """A model folder on vLLM, in this process; it always decodes in threads of its own."""
+    """Open a model folder with vLLM, in this process; it always decodes in a thread of its own."""
     from orgthink.engines.vllm import VllmEngine
 
     return await VllmEngine.open(Path(rest), **settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -12,21 +12,15 @@ from typing import Any, Literal, TypeVar
 import httpx2
 
 from orgthink.engines import native_calls, wire
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
-from orgthink.engines.fields import Fields
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
-from orgthink.http import Patience, Reply, Server, read, server_url
+from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-def from_environment(environ: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
-    """`OPENAI_BASE_URL` and `OPENAI_API_KEY`, where set."""
-    return environ.get("OPENAI_BASE_URL") or None, environ.get("OPENAI_API_KEY") or None
 
 
 class EndpointEngine:
@@ -41,28 +35,28 @@ class EndpointEngine:
         *,
         api_key: str | None = None,
         tokenizer: Tokenizer | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         concurrency: int = 64,
     ) -> None:
-        """Use `open`, which finds out what the server can do."""
+        """Use `open`, which detects the features of the server."""
         self.model = ""
         self.mode = Mode.CHAT
         self.models: dict[str, int | None] = {}
-        """Models of the server and the tokens of their contexts, as far as it tells."""
+        """Models of the server and their context lengths in tokens, where it gives them."""
         self.native_calls = False
         self._key, self._tokenizer = api_key or "", tokenizer
         self._keeps_stops = False
-        """Whether the server can leave a stop text in its answer. Those that cut it off are not told any."""
-        self._fields = Fields()
+        """Whether the server can keep a stop text in its output. Other servers get no stop texts."""
+        self._fields = wire.SupportedFields()
         try:
             base = server_url(url)
-            self._server = Server(
+            self._server = HttpClient(
                 base if base.path.strip("/") else base.copy_with(path="/v1"),
                 failure=EngineError,
                 unreachable=EngineUnavailable,
                 refusal=self._refusal,
                 key=self._key,
-                patience=patience,
+                retry_policy=retry_policy,
                 requests=concurrency,
             )
         except ValueError as error:
@@ -71,7 +65,7 @@ class EndpointEngine:
 
     @property
     def retries(self) -> int:
-        """Requests that were made again."""
+        """Repeated requests."""
         return self._server.retries
 
     @classmethod
@@ -83,19 +77,19 @@ class EndpointEngine:
         api_key: str | None = None,
         mode: Literal["auto", "tokens", "completions", "chat"] = "auto",
         tokenizer: Tokenizer | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         concurrency: int = 64,
     ) -> EndpointEngine:
-        """Ask the server for its models, and for one token in each mode that may do, until one does.
+        """Ask the server for its models, then for one token in each possible mode until one works.
 
-        `model` may be left out where the server has one; `api_key` is `OPENAI_API_KEY` by default. `tokens` mode needs
-        the model's tokenizer, ValueError without; `auto` takes it where it can, else `chat`, else `completions`.
-        At most `concurrency` streams are open at once, others wait. EngineUnavailable says in a line what to do.
+        `model` is optional if the server has only one; `api_key` is `OPENAI_API_KEY` by default. Mode `tokens` needs
+        the model's tokenizer, ValueError without it; `auto` prefers `tokens`, then `chat`, then `completions`. At most
+        `concurrency` streams are open at once; others wait. EngineUnavailable says what to do, on one line.
         """
         if mode == "tokens" and tokenizer is None:
             raise ValueError("mode tokens needs the tokenizer of the model: give its folder")
-        key = api_key or from_environment()[1]
-        engine = cls(url, api_key=key, tokenizer=tokenizer, patience=patience, concurrency=concurrency)
+        key = api_key or os.environ.get("OPENAI_API_KEY")
+        engine = cls(url, api_key=key, tokenizer=tokenizer, retry_policy=retry_policy, concurrency=concurrency)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(engine.aclose)
             try:
@@ -108,7 +102,7 @@ class EndpointEngine:
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
-        """By ids and the chat template in `tokens` mode; else just the texts, counted in words."""
+        """With ids and the chat template in `tokens` mode; otherwise only the texts, with their number of words."""
         if self._tokenizer is not None and self.mode is not Mode.CHAT:
             span = self._tokenizer.prompt(messages)
             return span if self.mode is Mode.TOKENS else replace(span, token_ids=None)
@@ -119,20 +113,23 @@ class EndpointEngine:
         return text, self._tokenizer.encode(text) if self.mode is Mode.TOKENS and self._tokenizer else None
 
     def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
-        """By the chat template in `tokens` and `completions` mode; a server that chats makes turns itself."""
+        """By the chat template in `tokens` and `completions` mode; in `chat` mode the server applies its own."""
         if self._tokenizer is None or self.mode is Mode.CHAT:
             return text, None
         if self.mode is Mode.TOKENS:
             return self._tokenizer.turn(text, context)
-        return self._tokenizer.turn(text)[0], None  # what ended the reply is no text
+        return self._tokenizer.turn(text)[0], None  # the end of the reply is not part of the text
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        if self.mode is Mode.TOKENS and (room := self.models.get(self.model)):
-            left = room - len(context.token_ids)
+        if self.mode is Mode.TOKENS and (max_context := self.models.get(self.model)):
+            prompt = len(context.token_ids)
+            left = max_context - prompt
             if left < 1:
                 if len(context.spans) == 1:
-                    raise EngineError(f"the prompt of {room - left} tokens does not fit the model's context of {room}")
-                yield Chunk((), (), (), Finish.LENGTH)
+                    raise EngineError(
+                        f"the prompt of {prompt} tokens does not fit the model's context of {max_context}"
+                    )
+                yield Chunk((), (), (), FinishReason.LENGTH)
                 return
             sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
         body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops, tools=self.native_calls)
@@ -141,7 +138,7 @@ class EndpointEngine:
         async with aclosing(self._answer(body)) as answer:
             try:
                 async for event in answer:
-                    if last is not None:  # the count comes after the end
+                    if last is not None:  # the number of tokens follows the end
                         last = replace(last, tokens=event.tokens or last.tokens)
                         continue
                     chunk = reader.chunk(event)
@@ -162,7 +159,7 @@ class EndpointEngine:
         await self._server.aclose()
 
     async def _choose(self, model: str | None) -> str:
-        """The model to use, after a look at those the server has."""
+        """The model to use, checked against the server's list."""
         reply = await self._server.request("GET", "models", reconnect=False)
         if reply.status == 200:
             self.models = wire.models(reply.text)
@@ -176,11 +173,11 @@ class EndpointEngine:
             raise EngineUnavailable(f"{self.url} has no model {model!r}: {self._offer()}")
         return model
 
-    async def _probe(self, wanted: str) -> Mode:
-        """The first mode in which the server gives a token."""
+    async def _probe(self, requested: str) -> Mode:
+        """The first mode in which the server returns a token."""
         auto = [*([Mode.TOKENS] if self._tokenizer else []), Mode.CHAT, Mode.COMPLETIONS]
         refusal: EngineError | None = None
-        for mode in auto if wanted == "auto" else [Mode(wanted)]:
+        for mode in auto if requested == "auto" else [Mode(requested)]:
             ids = self._tokenizer.encode("Hi") if self._tokenizer else None
             context = Context((Message("user", "Hi"),), [Span(Origin.PROMPT, "Hi", 1, ids)])
             body = wire.request(mode, self.model, context, Sampling(1), stops=False) | {"stream": False}
@@ -190,7 +187,7 @@ class EndpointEngine:
                 refusal = refusal or self._refusal(reply)
                 continue
             choice = wire.choice(reply.text)
-            self._keeps_stops = "stop_reason" in choice  # vLLM's sign: it takes include_stop_str_in_output
+            self._keeps_stops = "stop_reason" in choice  # only vLLM sends it, and takes include_stop_str_in_output
             if mode is Mode.CHAT:
                 self.native_calls = await self._takes_tools(body, reply)
             if mode is not Mode.TOKENS or choice.get("token_ids"):
@@ -199,36 +196,38 @@ class EndpointEngine:
         assert refusal is not None
         raise refusal
 
-    async def _takes_tools(self, body: dict[str, Any], without: Reply) -> bool:
-        """Whether the server takes tools, and counts more tokens in the prompt then: some just leave them out."""
+    async def _takes_tools(self, body: dict[str, Any], without: HttpResponse) -> bool:
+        """Whether the server accepts tools and the prompt becomes longer with them: some servers ignore tools."""
         try:
             reply = await self._try(Mode.CHAT, body | native_calls.offer((native_calls.NOOP,)))
-        except EngineError:  # llama.cpp's way to refuse them is to fail
+        except EngineError:  # llama.cpp refuses tools with a server error
             return False
         tokens = [wire.prompt_tokens(each.text) for each in (without, reply)]
         return reply.status == 200 and (None in tokens or tokens[0] != tokens[1])
 
-    async def _try(self, mode: Mode, body: dict[str, Any]) -> Reply:
-        """A plain request, without the fields that turn out not to be taken."""
+    async def _try(self, mode: Mode, body: dict[str, Any]) -> HttpResponse:
+        """A request without streaming, repeated without the fields that the server refuses."""
         while True:
             sent = self._fields.fit(body)
             reply = await self._server.request("POST", mode.path, sent, reconnect=False)
-            if not self._fields.learn(reply.status, reply.text, sent):
+            if not self._fields.learn(reply, sent):
                 return reply
 
-    async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[wire.Event]:
-        """Events of an answer. The request is made again where that may help, as long as none has come."""
+    async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[wire.StreamEvent]:
+        """Events of a response. Before the first event a failed request is repeated where that may help."""
         async with AsyncExitStack() as stack:
             events = await self._server.persist(lambda: self._begin(stack, body))
             try:
                 async for event in events:
-                    if event.data.strip() != "[DONE]":  # the last; reading on lets the connection be used again
+                    if (
+                        event.data.strip() != "[DONE]"
+                    ):  # the last event; reading to the end lets the connection be reused
                         yield wire.event(event.data)
             except httpx2.RequestError as error:
                 raise self._server.broken(error) from error
 
     async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> AsyncIterator[httpx2.ServerSentEvent]:
-        """Events of an answer that has begun; the stack closes it."""
+        """Events of a response that has begun; the stack closes it."""
         while True:
             sent = self._fields.fit(body)
             async with AsyncExitStack() as trial:
@@ -240,19 +239,19 @@ class EndpointEngine:
                     stack.push_async_exit(trial.pop_all())
                     return _chained(first, events)
                 reply = await read(response)
-            if not self._fields.learn(reply.status, reply.text, sent):
+            if not self._fields.learn(reply, sent):
                 raise self._server.refused(reply)
 
-    def _refusal(self, reply: Reply) -> EngineError:
-        said = self._server.complaint(reply)
+    def _refusal(self, reply: HttpResponse) -> EngineError:
+        message = self._server.complaint(reply)
         match reply.status:
             case 401 | 403 if self._key:
-                return EngineUnavailable(f"{self.url} refuses the API key: {said}")
+                return EngineUnavailable(f"{self.url} refuses the API key: {message}")
             case 401 | 403:
                 return EngineUnavailable(f"{self.url} asks for an API key: set OPENAI_API_KEY")
             case 404:
                 offer = f"; it has {self._offer()}" if self.models else ""
-                return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {said}{offer}")
+                return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {message}{offer}")
             case _:
                 return EngineError(self._server.answered(reply))
 
@@ -261,7 +260,7 @@ class EndpointEngine:
 
 
 async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The first, which has been taken already, and the others."""
+    """The first item, which was read already, and the others."""
     if first is not None:
         yield first
     async for other in others:

@@ -1,4 +1,4 @@
-"""Where tokens come from: one protocol, so that nothing else knows which engine it has."""
+"""The protocol of engines, which sample tokens. Other modules know only this protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Finish(StrEnum):
+class FinishReason(StrEnum):
     """Why a stream ended."""
 
     STOP = "stop"
@@ -33,10 +33,10 @@ class Chunk:
     pieces: tuple[str, ...]
     """Text of each token; a token that ends inside a character has an empty piece."""
     token_ids: tuple[int, ...] | None = None
-    """One for each piece; `None` where the engine does not tell."""
+    """One for each piece; `None` where the engine gives none."""
     logprobs: tuple[float, ...] | None = None
-    """One for each piece, under the distribution that was sampled from; `None` where unknown."""
-    finish: Finish | None = None
+    """One for each piece, under the sampling distribution; `None` where unknown."""
+    finish: FinishReason | None = None
     """Set on the last chunk."""
     policy_version: str | None = None
     """Weights that sampled these tokens."""
@@ -45,19 +45,19 @@ class Chunk:
 
 
 Tools = tuple[Mapping[str, Any], ...]
-"""What a model may call, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
+"""Tools of a model, each as `{"name", "description", "parameters"}` with a JSON Schema of the parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an agent has seen so far, for engines that take ids, text or messages."""
+    """The context of an agent, for engines that take ids, text or messages."""
 
     messages: tuple[Message, ...]
     """The prompt as turns."""
     spans: list[Span] = field(default_factory=list)
-    """The prompt span, then what was sampled and injected. Read only for engines."""
+    """The prompt span, then sampled and injected spans. Read only for engines."""
     tools: Tools = ()
-    """What it may call natively; only engines that have native calls look at it."""
+    """Tools to offer natively; only engines with native calls use them."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -75,7 +75,7 @@ class Context:
 
     @property
     def turns(self) -> list[Message]:
-        """As a conversation: what was sampled is the assistant's, what was injected the user's."""
+        """The context as a conversation: sampled text belongs to the assistant, injected text to the user."""
         turns = list(self.messages)
         for span in self.spans[1:]:
             role = "assistant" if span.origin is Origin.SAMPLED else "user"
@@ -92,8 +92,8 @@ class Engine(Protocol):
     model: str
     """Name of the model, for the record."""
     native_calls: bool
-    """Whether it tells the model of a context's tools itself, and says the model's calls as text. Else the prompt has
-    to name the tools, and how they are called."""
+    """Whether the engine offers the tools of a context itself and returns the model's calls as text. Otherwise the
+    prompt must describe the tools and how to call them."""
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of these turns, as the model will see it."""
@@ -104,20 +104,20 @@ class Engine(Protocol):
         ...
 
     def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
-        """The same for text that is the user's next turn, after a reply: with what ends the reply's turn, unless the
-        model said that itself, and with what begins the next reply. Engines that know no turns put just the text."""
+        """The same for the user's next turn, after a reply: with the text that ends the reply's turn, unless the model
+        sampled that itself, and with the text that begins the next reply. Engines without turns add only the text."""
         ...
 
     def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        """Decode on from the context. Closing the generator aborts the request: when `aclose` has returned,
-        no further token is sampled for it.
+        """Continue the context. Closing the generator aborts the request: when `aclose` has returned, no further token
+        is sampled for it.
 
         Raises EngineError.
         """
         ...
 
     async def aclose(self) -> None:
-        """Release what the engine holds; streams under way end with EngineError."""
+        """Release all resources; open streams end with EngineError."""
         ...
 
 
@@ -125,9 +125,9 @@ class Updatable(Engine, Protocol):
     """An engine whose weights a trainer can change while it runs."""
 
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
-        """Decode on with other weights, under Hugging Face names, from the next step on.
+        """Replace the weights, given under Hugging Face names, from the next step on.
 
-        Chunks name the version that sampled them; nothing that was computed with older weights is used any more:
-        what streams under way have seen is read again. Raises ValueError if the weights do not fit.
+        Chunks name the version that sampled them. Nothing computed with older weights is used afterwards: the contexts
+        of open streams are read again. Raises ValueError if the weights do not fit.
         """
         ...

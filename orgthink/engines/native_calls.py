@@ -1,6 +1,6 @@
-"""Native tool calls of chat endpoints ↔ the text in which all that is above an engine reads and writes them.
+"""Native tool calls of chat endpoints ↔ the text form of calls, which all other modules use.
 
-That text has the default tags: who reads others offers no tools and lists them in the prompt.
+The text has the default tags. An organization with other tags offers no native tools and lists them in the prompt.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
 
 NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "object", "properties": {}}}
-"""A tool to be offered where only the answer to the offer matters."""
+"""A tool for testing whether a server accepts tools."""
 
 
 def offer(tools: Tools) -> dict[str, Any]:
-    """Fields of a request that let the model call tools, several at once."""
+    """Fields of a request that offer tools and allow parallel calls."""
     return {"tools": [{"type": "function", "function": dict(tool)} for tool in tools], "parallel_tool_calls": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What one event of an answer adds to a call."""
+    """The part of a call in one event of a response."""
 
     index: int | None
-    """Place of the call; `None` where the server does not tell."""
+    """Index of the call; `None` where the server gives none."""
     id: str | None
-    """Of the call; on its first fragment, if at all."""
+    """Id of the call, on its first fragment, if the server gives one."""
     name: str
-    """Of the tool, or a part of it."""
+    """Name of the tool, or a part of it."""
     arguments: str
-    """The next characters of their JSON."""
+    """The next characters of the JSON arguments."""
 
 
 def fragments(raw: Any) -> tuple[Fragment, ...]:
-    """The `tool_calls` of an event; raises what a value of another shape raises."""
+    """The `tool_calls` of an event. Raises TypeError or AttributeError for another shape."""
     return tuple(_fragment(each, each.get("function") or {}) for each in raw or ())
 
 
@@ -51,27 +51,27 @@ def _fragment(raw: dict[str, Any], function: dict[str, Any]) -> Fragment:
 
 @dataclass(slots=True)
 class _Call:
-    """A call in the making."""
+    """A call that is not complete yet."""
 
     index: int | None
     id: str | None
     name: str = ""
     arguments: str = ""
 
-    def takes(self, fragment: Fragment) -> bool:
-        """Whether a fragment goes on with this call, the last of its index. Servers that give no index, or the same one
-        to every call, begin each with an id or a name of its own."""
+    def continued_by(self, fragment: Fragment) -> bool:
+        """Whether a fragment continues this call, the last one of its index. Servers that give no index, or the same
+        index to all calls, begin each call with a new id or name."""
         if fragment.id is not None and self.id is not None:
             return fragment.id == self.id
         return fragment.index is not None or not fragment.name
 
 
-def spoken(parts: Iterable[Fragment]) -> str:
-    """The calls as text. Arguments that are no JSON stay as they came, so that the grammar tells what is wrong."""
+def calls_text(parts: Iterable[Fragment]) -> str:
+    """The text form of the calls. Invalid JSON stays as it is, so that the grammar reports the error."""
     calls: list[_Call] = []
     for part in parts:
         call = next((call for call in reversed(calls) if part.index in (call.index, None)), None)
-        if call is None or not call.takes(part):
+        if call is None or not call.continued_by(part):
             calls.append(call := _Call(part.index, part.id))
         if part.name != call.name:  # some servers repeat it
             call.name += part.name
@@ -84,13 +84,13 @@ def _text(call: _Call) -> str:
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)
-    for tag in (*TAGS.reasoning, *TAGS.call, THOUGHT):  # quoted, it is none: not even in a broken call
+    for tag in (*TAGS.reasoning, *TAGS.call, THOUGHT):  # quoted tags must not be read as tags, even in an invalid call
         text = text.replace(tag, "\\u003c" + tag[1:])
     return f"{TAGS.call[0]}\n{text}\n{TAGS.call[1]}\n"
 
 
 def messages(turns: Sequence[Message]) -> list[dict[str, Any]]:
-    """A conversation as a request has it: calls and responses natively where they match one to one, else as text."""
+    """The messages of a request: calls and responses are native where they match one to one, else text."""
     sent: list[dict[str, Any]] = []
     calls = 0
     skip = False
@@ -105,33 +105,33 @@ def messages(turns: Sequence[Message]) -> list[dict[str, Any]]:
     return sent
 
 
-def _exchange(reply: Message, said: Message, before: int) -> list[dict[str, Any]] | None:
-    """A reply that calls tools, what these said, and what else was said; `None` if that is not what the turns are."""
-    if (reply.role, said.role) != ("assistant", "user"):
+def _exchange(reply: Message, responses: Message, before: int) -> list[dict[str, Any]] | None:
+    """Native messages of a reply with calls and of the turn with their responses; `None` if the turns are others."""
+    if (reply.role, responses.role) != ("assistant", "user"):
         return None
     bodies, thoughts = _cut(reply.content, TAGS.call)
-    values, rest = _cut(said.content, TAGS.response)
+    values, rest = _cut(responses.content, TAGS.response)
     calls = [call for call in map(read_call, bodies) if isinstance(call, ToolCall)]
-    names = [response.name for response in read_responses(said.content)]
-    # The grammar has the last word: a call that a thought mentions is none.
+    names = [response.name for response in read_responses(responses.content)]
+    # The grammar decides: a call within the thoughts is not a call.
     if not calls or list(read_reply(reply.content).calls) != calls or [call.name for call in calls] != names:
         return None
     if len(bodies) != len(calls) or len(values) != len(calls):
         return None
-    ids = [f"call{before + i:05d}" for i in range(len(calls))]  # nine letters and digits: some servers ask for these
-    made = [_made(name, call) for name, call in zip(ids, calls, strict=True)]
-    assistant = {"role": "assistant", "content": thoughts.strip() or None, "tool_calls": made}
+    ids = [f"call{before + i:05d}" for i in range(len(calls))]  # some servers require nine letters and digits
+    native = [_native(name, call) for name, call in zip(ids, calls, strict=True)]
+    assistant = {"role": "assistant", "content": thoughts.strip() or None, "tool_calls": native}
     tools = [{"role": "tool", "tool_call_id": i, "content": v.strip()} for i, v in zip(ids, values, strict=True)]
     return [assistant, *tools, *([{"role": "user", "content": rest.strip()}] if rest.strip() else [])]
 
 
-def _made(name: str, call: ToolCall) -> dict[str, Any]:
+def _native(name: str, call: ToolCall) -> dict[str, Any]:
     arguments = json.dumps(call.arguments, ensure_ascii=False)
     return {"id": name, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _cut(text: str, pair: tuple[str, str]) -> tuple[list[str], str]:
-    """What stands in the elements of these tags, and the text around them."""
+    """The contents of the elements with these tags, and the text outside of them."""
     first, *pieces = text.split(pair[0])
     elements = [piece.partition(pair[1]) for piece in pieces]
     return [body for body, _, _ in elements], first + "".join(rest for _, _, rest in elements)

@@ -1,8 +1,8 @@
 """A scripted engine: deterministic and strict, for tests, documentation and demos.
 
-A script is a list of turns. Each request takes the first unused turn that fits it; a request that none
-fits raises `UnexpectedRequest`, a script that is not used up raises `UnconsumedTurns`. Time passes on the
-event loop, so under `run_virtual` it costs nothing.
+A script is a list of turns. Each request takes the first unused turn that fits. A request without a fitting turn raises
+`UnexpectedRequest`; unused turns at the end raise `UnconsumedTurns`. Time passes on the event loop, so it costs nothing
+under `run_virtual`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.episode import Message, Origin, Sampling, Span
 
 _PIECE = re.compile(r"\s*(?:</?[A-Z]+-?\d*>|[^\s<]+|<)|\s+")
@@ -23,25 +23,25 @@ class UnexpectedRequest(AssertionError):
 
 
 class UnconsumedTurns(AssertionError):
-    """The script has turns that nobody asked for."""
+    """Turns of the script were not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model says to one request."""
+    """The model's output for one request."""
 
     says: str
-    """Text; a tag or a word, with the space before it, is a token."""
+    """Text; each tag or word, with the space before it, is a token."""
     when: str = ""
-    """Fits requests whose context contains this text."""
+    """The turn fits requests whose context contains this text."""
     seconds: float = 1.0
-    """Per token; the first comes after as many."""
+    """Seconds for each token, the first one included."""
     fails: str | None = None
-    """After the text, an EngineError with this message."""
+    """Message of an EngineError after the text."""
     hangs: bool = False
-    """After the text, nothing more, for ever."""
+    """Whether the stream hangs after the text."""
     slow_cleanup: float = 0.0
-    """Seconds that aborting takes: a badly behaved engine."""
+    """Seconds that an abort takes."""
 
 
 def pieces(text: str) -> list[str]:
@@ -50,7 +50,7 @@ def pieces(text: str) -> list[str]:
 
 
 class ScriptedEngine:
-    """Says what its script says. `sampled` logs the time and text of every token."""
+    """Samples the turns of its script. `sampled` logs the time and text of every token."""
 
     native_calls = False
 
@@ -73,14 +73,14 @@ class ScriptedEngine:
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         turn = self._next(context.text)
-        said = ""
+        text = ""
         tokens = pieces(turn.says)
         try:
             for n, piece in enumerate(tokens, 1):
                 await asyncio.sleep(turn.seconds)
                 self.sampled.append((asyncio.get_running_loop().time(), piece))
-                said += piece
-                finish = self._finish(said, n, sampling, last=n == len(tokens) and not (turn.fails or turn.hangs))
+                text += piece
+                finish = self._finish(text, n, sampling, last=n == len(tokens) and not (turn.fails or turn.hangs))
                 yield Chunk((piece,), self._encode(piece), (0.0,), finish, "script")
                 if finish is not None:
                     return
@@ -88,7 +88,7 @@ class ScriptedEngine:
                 await asyncio.Event().wait()
             if turn.fails is not None:
                 raise EngineError(turn.fails)
-            yield Chunk((), (), (), Finish.EOS, "script")
+            yield Chunk((), (), (), FinishReason.EOS, "script")
         finally:
             if turn.slow_cleanup:
                 await asyncio.sleep(turn.slow_cleanup)
@@ -104,12 +104,12 @@ class ScriptedEngine:
                 return self._turns.pop(i)
         raise UnexpectedRequest(f"no turn fits: …{text[-200:]!r}")
 
-    def _finish(self, said: str, n: int, sampling: Sampling, *, last: bool) -> Finish | None:
-        if any(stop in said for stop in sampling.stop):
-            return Finish.STOP
+    def _finish(self, text: str, n: int, sampling: Sampling, *, last: bool) -> FinishReason | None:
+        if any(stop in text for stop in sampling.stop):
+            return FinishReason.STOP
         if last:
-            return Finish.EOS
-        return Finish.LENGTH if n >= sampling.max_tokens else None
+            return FinishReason.EOS
+        return FinishReason.LENGTH if n >= sampling.max_tokens else None
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return tuple(self._ids.setdefault(piece, len(self._ids)) for piece in pieces(text))

@@ -1,4 +1,4 @@
-"""Seeds of what is sampled in parts."""
+"""Seeds of a text that is sampled in several requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ GAMMA = 0x9E3779B97F4A7C15
 """Step of splitmix64."""
 
 
-def ahead(seed: int, count: int) -> int:
-    """The seed whose first number is the `count`-th of this one: what was sampled in parts draws as if in one go, on
-    engines where a draw depends on the seed and the number of tokens before (`local`)."""
+def advance_seed(seed: int, count: int) -> int:
+    """The seed whose first random number is number `count` of this seed. A text sampled in several requests then has
+    the same tokens as in one request, on engines whose draws depend only on the seed and the position (`local`)."""
     return (seed + count * GAMMA) % 2**64

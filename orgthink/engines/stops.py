@@ -1,4 +1,4 @@
-"""Stop texts: where in a stream of pieces the first of them is complete."""
+"""Stop texts: finds where the first one is complete in a stream of pieces."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class StopFinder:
-    """Reads one stream; however the text is cut into pieces, the place found is the same."""
+    """Reads one stream. The result does not depend on how the text is cut into pieces."""
 
     def __init__(self, stops: Iterable[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
         self._last = {stop[-1] for stop in self._stops}
-        self._keep = max((len(stop) for stop in self._stops), default=1) - 1
+        self._tail_length = max((len(stop) for stop in self._stops), default=1) - 1
         self._tail = ""
 
     def feed(self, piece: str) -> int | None:
@@ -25,24 +25,24 @@ class StopFinder:
             ends = [start + len(stop) for stop in self._stops if (start := text.find(stop)) >= 0]
             if ends:
                 return min(ends) - before
-        self._tail = text[-self._keep :] if self._keep else ""
+        self._tail = text[-self._tail_length :] if self._tail_length else ""
         return None
 
 
 class StopTokens:
-    """For engines that see ids: recognizes the token that completes a stop text, mostly without decoding."""
+    """For engines with ids: finds the token that completes a stop text, in most cases without decoding."""
 
     def __init__(self, tokenizer: Tokenizer, texts: tuple[str, ...]) -> None:
         ends = {text[-1] for text in texts} | {"\ufffd"}
         self.may_end = {i for i, text in enumerate(tokenizer.texts) if texts and not ends.isdisjoint(text)}
-        """Ids that can complete one: all others need no look at the text."""
+        """Ids that can complete a stop text; for all others the text is not decoded."""
         self._tokenizer, self._texts = tokenizer, texts
         self._single = {tokenizer.id_of(text) for text in texts}
         self._window = 4 * max(map(len, texts), default=0)
-        """A stop text has at most as many tokens: one for each byte."""
+        """Most tokens of a stop text: one for each byte."""
 
     def hit(self, sampled: list[int]) -> bool:
-        """Whether the last token, one of `may_end`, completes one."""
+        """Whether the last token, one of `may_end`, completes a stop text."""
         if sampled[-1] in self._single:
             return True
         tail = self._tokenizer.decode(sampled[-self._window :])

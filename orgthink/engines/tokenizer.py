@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 _REPLY, _TEXT = "\ue000", "\ue001"
-"""Stand for a reply and for what is said next where the chat template is asked what it puts between: for private use,
-so no template looks for them."""
+"""Stand for a reply and for the next message, to find the text that the chat template puts between them. Templates do
+not use these private-use characters."""
 
 
 class Tokenizer:
@@ -33,14 +33,14 @@ class Tokenizer:
             raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # the library raises nothing more special
+        except Exception as error:  # the library raises a bare Exception
             raise ValueError(f"{folder / 'tokenizer.json'} cannot be read: {error}") from error
         self._template, self._marks = _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
-        """Ids at which a text ends."""
+        """Ids that end a text."""
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a text as it stands in the middle of a context: nothing is put before or after it."""
+        """Ids of a text within a context: no special tokens are added."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -49,17 +49,17 @@ class Tokenizer:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The text of each id alone; `\ufffd` stands for bytes that are no character by themselves."""
+        """The text of each id alone; `\ufffd` stands for bytes that are not a complete character."""
         size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         return self._tokenizer.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
-        """The prompt span of some turns: by the chat template, or else just their texts.
+        """The prompt span of some turns: by the chat template, or else only their texts.
 
-        A text that spells special tokens does not get them from a template, which alone begins and ends turns.
+        Only the template adds special tokens: the name of one within a message is encoded as plain text.
         """
-        said = "".join(message.content for message in messages)
-        quoted = [token for token in self._special if token in said]
+        contents = "".join(message.content for message in messages)
+        quoted = [token for token in self._special if token in contents]
         if self._template is None:
             text = "\n\n".join(message.content for message in messages)
             ids = self.encode(text)
@@ -67,32 +67,36 @@ class Tokenizer:
             text = self._render(messages)
             ids = self.encode(text)
         else:
-            text, ids = self._quoting(messages, _stand_ins(quoted, said))
+            text, ids = self._quoting(messages, _stand_ins(quoted, contents))
         return Span(Origin.PROMPT, text, len(ids), ids)
 
     def turn(self, text: str, context: Context | None = None) -> tuple[str, tuple[int, ...]]:
-        """What stands between a reply and the next one if the user says `text` in between: by the chat template, or
-        else just the text.
+        """The text between a reply and the next one for the user's message `text`: by the chat template, or else only
+        the message.
 
-        A reply that came to its end has the token that ends its turn: with the `context` it is not put a second time.
-        A text that spells special tokens does not get them: only the template begins and ends turns.
+        With a `context` whose reply already sampled the token that ends its turn, that token is not added again. The
+        name of a special token within the message is encoded as plain text.
         """
         if self._template is None:
             return text, self.encode(text)
         before, after = self._frame
         between = self._between(text)
-        shown = between[len(before) : len(between) - len(after)]  # some templates strip it
+        message = between[len(before) : len(between) - len(after)]  # some templates strip it
         end = self._end(context)
         before = before.partition(end)[2] if end and end in before else before
-        if any(token in shown for token in self._special):
-            ids = (*self.encode(before), *self._plain.encode(shown, add_special_tokens=False).ids, *self.encode(after))
+        if any(token in message for token in self._special):
+            ids = (
+                *self.encode(before),
+                *self._plain.encode(message, add_special_tokens=False).ids,
+                *self.encode(after),
+            )
         else:
-            ids = self.encode(before + shown + after)
-        return before + shown + after, ids
+            ids = self.encode(before + message + after)
+        return before + message + after, ids
 
     def pieces(self, context: Context | None = None) -> PieceStream:
-        """A decoder for one stream of sampled ids. If the context ends with sampled ones they are gone on from: the
-        last of them may have ended inside a character."""
+        """A decoder for one stream of sampled ids. It first reads the sampled ids at the end of the context, because
+        they may end inside a character."""
         stream = PieceStream(self._tokenizer)
         if context is not None and context.spans and context.spans[-1].origin is Origin.SAMPLED:
             for token_id in context.spans[-1].token_ids or ():
@@ -109,7 +113,7 @@ class Tokenizer:
         return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
 
     def _quoting(self, messages: tuple[Message, ...], stand_ins: dict[str, str]) -> tuple[str, tuple[int, ...]]:
-        """Text and ids of turns that spell special tokens: each has a stand-in while the template is at work."""
+        """Text and ids of turns that contain names of special tokens, which are replaced while the template runs."""
         tokens = sorted(self._special, key=len, reverse=True)
         special = re.compile(f"({'|'.join(map(re.escape, tokens))})")
         back = str.maketrans({mark: token for token, mark in stand_ins.items()})
@@ -117,28 +121,28 @@ class Tokenizer:
         turns = tuple(replace(message, content=text) for message, text in zip(messages, hidden, strict=True))
         text, ids, live = "", [], ""
         for part in special.split(self._render(turns)):
-            shown = part.translate(back)
-            text += shown
-            if shown == part:
+            original = part.translate(back)
+            text += original
+            if original == part:
                 live += part
             else:
-                ids += [*self.encode(live), *self._plain.encode(shown, add_special_tokens=False).ids]
+                ids += [*self.encode(live), *self._plain.encode(original, add_special_tokens=False).ids]
                 live = ""
         return text, (*ids, *self.encode(live))
 
     def _between(self, text: str) -> str:
-        """What the template puts after a reply, up to the next one."""
+        """The text of the template from the end of a reply to the beginning of the next one."""
         turns = (Message("user", "?"), Message("assistant", _REPLY), Message("user", text))
         return self._render(turns).partition(_REPLY)[2]
 
     @cached_property
     def _frame(self) -> tuple[str, str]:
-        """Of this, what stands before the user's text and what after it."""
+        """The parts of `_between` before and after the user's message."""
         before, _, after = self._between(_TEXT).partition(_TEXT)
         return before, after
 
     def _end(self, context: Context | None) -> str:
-        """The token with which the last reply came to its end; empty if it did not."""
+        """The token that ended the last reply; empty without one."""
         last = context.spans[-1] if context is not None and context.spans else None
         if last is None or last.origin is not Origin.SAMPLED or not last.token_ids:
             return ""
@@ -151,16 +155,31 @@ class Tokenizer:
 
     @cached_property
     def _plain(self) -> tokenizers.Tokenizer:
-        """Reads the text of a special token as any other text."""
+        """A tokenizer that encodes the name of a special token as plain text."""
         plain = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
         plain.encode_special_tokens = True
         return plain
 
 
 def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
-    """A character for each token, for private use, that does not stand in the text."""
+    """A private-use character for each token that does not occur in the text."""
     free = (mark for mark in map(chr, range(0xF0000, 0x110000)) if mark not in text)
     return {token: next(free) for token in tokens}
+
+
+class TokenIds:
+    """Prompts, injections and turns of an engine that reads ids, by its tokenizer."""
+
+    _tokenizer: Tokenizer
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        return self._tokenizer.prompt(messages)
+
+    def injection(self, text: str) -> tuple[str, tuple[int, ...]]:
+        return text, self._tokenizer.encode(text)
+
+    def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...]]:
+        return self._tokenizer.turn(text, context)
 
 
 class PieceStream:
@@ -186,7 +205,7 @@ def _chat_template(folder: Path) -> Any:
 
 
 def _marks(folder: Path) -> dict[str, str]:
-    """Texts of the tokens that templates name: at the beginning and the end of a text."""
+    """Texts of the tokens for the beginning and the end of a text, which templates use."""
     config = _json(folder / "tokenizer_config.json")
     found = {name: config.get(name) for name in ("bos_token", "eos_token")}
     return {name: mark["content"] if isinstance(mark, dict) else mark for name, mark in found.items() if mark}

@@ -1,7 +1,7 @@
 """vLLM in this process, token in and token out, on a GPU or a CPU.
 
-One thread owns the engine: it is built, stepped, told and closed there, so an abort and an update of the weights
-fall between two tokens. Streams are asyncio queues that the thread fills, once a step.
+One thread owns the engine: it builds, steps, updates and closes it, so an abort or an update of the weights happens
+between two tokens. Streams are asyncio queues that the thread fills once per step.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.stops import StopFinder
-from orgthink.engines.token_ids import TokenIds
-from orgthink.engines.tokenizer import PieceStream, Tokenizer
+from orgthink.engines.tokenizer import PieceStream, TokenIds, Tokenizer
 from orgthink.episode import Sampling
 
 if TYPE_CHECKING:
@@ -38,11 +37,11 @@ _ENVIRONMENT = {
 }
 _ALWAYS = {
     "enable_prefix_caching": True,
-    # Log-probabilities after temperature and top-p: those of the distribution that was sampled from.
+    # Log-probabilities after temperature and top-p: those of the sampling distribution.
     "logprobs_mode": "processed_logprobs",
-    # Asynchronous scheduling decodes a token ahead, also past an abort and with the weights of before.
+    # Asynchronous scheduling decodes one token too many after an abort, or with old weights after an update.
     "async_scheduling": False,
-    # Ids go in and out; stop texts are found here, in the text of exactly those ids.
+    # vLLM reads and returns ids only; this module finds stop texts in their text.
     "skip_tokenizer_init": True,
     "disable_log_stats": True,
     "use_tqdm_on_load": False,
@@ -50,17 +49,17 @@ _ALWAYS = {
 _ON_CPU = {
     "dtype": "float32",
     "enforce_eager": True,
-    # The smallest that vLLM's CPU attention takes; its default of 128 keeps short prompts from being reused.
+    # The smallest size of vLLM's CPU attention; with its default of 128 short prompts are not reused.
     "block_size": 32,
     "max_num_seqs": 128,
-    # A prompt read in parts winds its seed's generator back, which those of CPUs refuse: the engine would fail.
+    # Chunked prefill rewinds the random generator of a seeded request, which fails on CPUs.
     "enable_chunked_prefill": False,
-    # Else vLLM claims a fixed share of all memory, and fails if that is not free.
+    # By default vLLM claims a fixed share of the whole memory, and fails if that is not free.
     "kv_cache_memory_bytes": 1 << 30,
 }
 
 _process = threading.Lock()
-"""Held by the engine of this process: vLLM keeps its state in module globals, which two would overwrite."""
+"""Held by the only engine of this process: vLLM keeps state in module globals."""
 
 
 class VllmEngine(TokenIds):
@@ -76,18 +75,18 @@ class VllmEngine(TokenIds):
         self.policy_version = version
         """Weights that sample now."""
         self.sampled_tokens = 0
-        """Tokens drawn, as far as they were asked for."""
+        """Sampled tokens."""
         self.computed_prompt_tokens = 0
-        """Prompt tokens that requests made the model read."""
+        """Prompt tokens that the model read."""
         self.reused_prompt_tokens = 0
-        """Prompt tokens that the prefix cache had."""
+        """Prompt tokens from the prefix cache."""
         self._tokenizer, self._weights = tokenizer, weights
         self._numbers = itertools.count()
         self._live: dict[str, _Request] = {}
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._error: EngineError | None = None
-        """Why it takes no more requests."""
+        """Set when the engine accepts no more requests."""
         ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(build, ready), name="vllm", daemon=True)
         self._thread.start()
@@ -95,8 +94,8 @@ class VllmEngine(TokenIds):
 
     @classmethod
     async def open(cls, folder: Path, *, version: str | None = None, **engine_args: Any) -> VllmEngine:
-        """Open a model folder; takes seconds. `version` names its weights, by default as the folder is called.
-        `engine_args` are vLLM's `EngineArgs` and win over the defaults here.
+        """Open a model folder; takes seconds. `version` names its weights; the default is the folder's name.
+        `engine_args` are vLLM's `EngineArgs` and override the defaults here.
 
         ValueError if the folder has no tokenizer; EngineUnavailable if vLLM is missing or cannot open the model.
         """
@@ -123,10 +122,11 @@ class VllmEngine(TokenIds):
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids
-        if len(ids) >= self._room:
+        if len(ids) >= self._max_context:
             if len(context.spans) == 1:
-                raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {self._room}")
-            yield Chunk((), (), (), Finish.LENGTH, self.policy_version)
+                limit = f"the model's context of {self._max_context}"
+                raise EngineError(f"the prompt of {len(ids)} tokens does not fit {limit}")
+            yield Chunk((), (), (), FinishReason.LENGTH, self.policy_version)
             return
         request = _Request(f"{next(self._numbers)}", ids, sampling, self._tokenizer.pieces(context))
         try:
@@ -139,14 +139,14 @@ class VllmEngine(TokenIds):
                 yield chunk
         finally:
             if not request.ended:
-                with suppress(EngineError):  # closed: nothing decodes any more
+                with suppress(EngineError):  # the engine is closed
                     await self._call(lambda: self._abort(request))
 
     async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:
-        """Decode on with other weights, under Hugging Face names; what was computed with the old ones is forgotten.
+        """Replace the weights, given under Hugging Face names, and drop all caches of the old ones.
 
-        Requests under way go on with them: each chunk names the version that sampled it. ValueError if some are
-        missing. EngineError if they do not fit; the engine is then closed, for its weights are of no version.
+        Active requests continue with the new weights; each chunk names the version that sampled it. ValueError if
+        weights are missing. EngineError if they do not fit: the engine is then closed, its weights are undefined.
         """
         missing = self._weights - weights.keys()
         if missing:
@@ -160,7 +160,7 @@ class VllmEngine(TokenIds):
         await asyncio.to_thread(self._thread.join)
 
     async def _call(self, work: Callable[[], T]) -> T:
-        """Have the engine's thread do something between two steps. Cancelling the caller does not undo it."""
+        """Run a function on the engine's thread between two steps. Cancelling the caller does not undo it."""
         future: Future[T] = Future()
         with self._lock:
             if self._error is not None:
@@ -168,7 +168,7 @@ class VllmEngine(TokenIds):
             self._calls.put((work, future))
         return await asyncio.shield(asyncio.wrap_future(future))
 
-    # What follows runs in the engine's thread.
+    # The methods below run in the engine's thread.
 
     def _run(self, build: Callable[[], Any], ready: Future[None]) -> None:
         if not _process.acquire(blocking=False):
@@ -176,21 +176,21 @@ class VllmEngine(TokenIds):
             return
         try:
             self._engine = build()
-            self._room = self._engine.model_config.max_model_len
+            self._max_context = self._engine.model_config.max_model_len
         except Exception as error:
             _process.release()
             ready.set_exception(error)
             return
         ready.set_result(None)
         try:
-            while self._obey():
-                self._deal(self._engine.step())
+            while self._run_calls():
+                self._distribute(self._engine.step())
             self._end(EngineError("the engine was closed"))
         except Exception as error:
             self._end(EngineError(f"vLLM failed: {_line(error)}"))
 
-    def _obey(self) -> bool:
-        """Do what was asked, and wait for more if no request is live. False once asked to close."""
+    def _run_calls(self) -> bool:
+        """Run the posted functions; wait for one if no request is active. False when the engine is to be closed."""
         while True:
             try:
                 call = self._calls.get(block=not self._live)
@@ -203,7 +203,7 @@ class VllmEngine(TokenIds):
                 future.set_result(work())
             except Exception as error:
                 future.set_exception(error if isinstance(error, EngineError) else EngineError(_line(error)))
-                if isinstance(error, _Broken):
+                if isinstance(error, _FatalError):
                     raise
 
     def _add(self, request: _Request) -> None:
@@ -228,9 +228,9 @@ class VllmEngine(TokenIds):
         if self._live.pop(request.id, None) is not None:
             self._engine.abort_request([request.id])
 
-    def _deal(self, outputs: list[Any]) -> None:
-        """Hand the tokens of one step to their streams, and end the requests that said a stop text."""
-        dealt: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Chunk | EngineError]]] = {}
+    def _distribute(self, outputs: list[Any]) -> None:
+        """Give the tokens of one step to their streams, and end the requests that completed a stop text."""
+        delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Chunk | EngineError]]] = {}
         for output in outputs:
             request = self._live.get(output.request_id)
             if request is None:
@@ -245,8 +245,8 @@ class VllmEngine(TokenIds):
                 del self._live[request.id]
                 if not output.finished:
                     self._engine.abort_request([request.id])
-            dealt.setdefault(request.loop, []).append((request, chunk))
-        for loop, chunks in dealt.items():
+            delivered.setdefault(request.loop, []).append((request, chunk))
+        for loop, chunks in delivered.items():
             _deliver(loop, chunks)
 
     def _update(self, state: Mapping[str, torch.Tensor], version: str) -> None:
@@ -255,11 +255,11 @@ class VllmEngine(TokenIds):
             self._engine.collective_rpc(_tie_head)
             self._engine.reset_prefix_cache(reset_running_requests=True)
         except Exception as error:
-            raise _Broken(f"the weights of version {version} do not load: {_line(error)}") from error
+            raise _FatalError(f"the weights of version {version} do not load: {_line(error)}") from error
         self.policy_version = version
 
     def _end(self, error: EngineError) -> None:
-        """Take nothing more, and tell all who wait."""
+        """Accept no more requests, and fail all waiting ones."""
         with self._lock:
             self._error = error
         while not self._calls.empty():
@@ -277,20 +277,20 @@ class VllmEngine(TokenIds):
 
 
 def _tie_head(worker: Any) -> None:
-    """Pack a head that shares the embedding anew: on a CPU it has a copy, which a reload leaves as it was."""
+    """Pack a head that shares the embedding again: on a CPU it is a copy, which a reload does not update."""
     model = worker.get_model()
     if model.config.tie_word_embeddings:
         model.lm_head.weight = model.model.embed_tokens.weight
         model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
 
 
-class _Broken(EngineError):
-    """The engine cannot go on after this."""
+class _FatalError(EngineError):
+    """The engine cannot continue after this error."""
 
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """A stream, seen from both threads."""
+    """A stream, shared by both threads."""
 
     id: str
     ids: list[int]
@@ -299,12 +299,12 @@ class _Request:
     pieces: PieceStream
     """Decodes what is sampled."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    """Where its consumer runs."""
+    """Event loop of its consumer."""
     chunks: asyncio.Queue[Chunk | EngineError] = field(default_factory=asyncio.Queue)
     ended: bool = False
-    """Its consumer has had the last chunk."""
+    """Whether its consumer has received the last chunk."""
     counted: bool = False
-    """Its prompt is in the engine's counters."""
+    """Whether the counters include its prompt."""
     stops: StopFinder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -323,11 +323,11 @@ class _Request:
                 break
         ids = tuple(output.token_ids[: len(pieces)])
         logprobs = tuple(found[i].logprob for i, found in zip(ids, output.logprobs or (), strict=False))
-        finish = Finish.LENGTH if output.finish_reason == "length" else None
+        finish = FinishReason.LENGTH if output.finish_reason == "length" else None
         if stopped:
-            finish = Finish.STOP
+            finish = FinishReason.STOP
         elif output.finish_reason == "stop":
-            finish = Finish.EOS
+            finish = FinishReason.EOS
             pieces[-1] = ""  # sampled, but no text
         return Chunk(tuple(pieces), ids, logprobs, finish, version)
 
@@ -337,17 +337,17 @@ def _deliver(loop: asyncio.AbstractEventLoop, chunks: list[tuple[_Request, Chunk
         for request, chunk in chunks:
             request.chunks.put_nowait(chunk)
 
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
+    with suppress(RuntimeError):  # the loop is closed: there is no consumer
         loop.call_soon_threadsafe(put)
 
 
 def _names(folder: Path) -> frozenset[str]:
-    """Of all weights in the folder."""
+    """Names of all weights in the folder."""
     from safetensors import safe_open
 
     return frozenset().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
 
 
 def _line(error: Exception) -> str:
-    """What an exception says, on one line."""
+    """The first line of an exception's message."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from orgthink.engines import native_calls
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
-from orgthink.http import complaint
+from orgthink.http import HttpResponse, complaint
+
+log = logging.getLogger(__name__)
 
 MOST_STOPS = 4
-"""Stop texts that a request may name, by OpenAI's rules and vLLM's. At the others the client hangs up."""
+"""Most stop texts in a request, by the limits of OpenAI and vLLM. At others the client closes the connection."""
+
+
+OPTIONAL_FIELDS = frozenset(
+    {"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs", "parallel_tool_calls"}
+)
+"""Fields of a request that are left out if the server refuses them."""
 
 
 class Mode(StrEnum):
-    """How a context is put to a server."""
+    """How a context is sent to a server."""
 
     TOKENS = "tokens"
-    """As ids, to `/completions`; ids come back. vLLM and its like."""
+    """As ids, to `/completions`, which returns ids: vLLM and compatible servers."""
     COMPLETIONS = "completions"
     """As text, to `/completions`."""
     CHAT = "chat"
-    """As turns, to `/chat/completions`: what is injected arrives as the next turn of the user."""
+    """As turns, to `/chat/completions`: injected text becomes the next turn of the user."""
 
     @property
     def path(self) -> str:
@@ -37,8 +46,8 @@ class Mode(StrEnum):
 def request(
     mode: Mode, model: str, context: Context, sampling: Sampling, *, stops: bool, tools: bool = False
 ) -> dict[str, Any]:
-    """The body of a request. `stops`: name stop texts, to a server that leaves them in its answer. `tools`: offer the
-    context's, to a server that has native calls."""
+    """The body of a request. `stops`: send stop texts, to a server that keeps them in its output. `tools`: offer the
+    tools of the context, to a server with native calls."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": sampling.max_tokens,
@@ -50,7 +59,7 @@ def request(
     }
     match mode:
         case Mode.TOKENS:
-            # Tags may be special tokens, which are text to us.
+            # Tags may be special tokens; here they are text.
             body |= {"prompt": context.token_ids, "skip_special_tokens": False, "spaces_between_special_tokens": False}
         case Mode.COMPLETIONS:
             body |= {"prompt": context.text, "stream_options": {"include_usage": True}}
@@ -66,40 +75,66 @@ def request(
     return body
 
 
+class SupportedFields:
+    """Remembers which fields of requests a server refuses."""
+
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+
+    def fit(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body without the refused fields."""
+        fit = {name: value for name, value in body.items() if name not in self._refused}
+        if "max_tokens" in self._refused:
+            fit["max_completion_tokens"] = body["max_tokens"]
+        return fit
+
+    def learn(self, response: HttpResponse, sent: dict[str, Any]) -> bool:
+        """Whether the server refused a request because of optional fields. They are left out from now on."""
+        if response.status not in (400, 403, 422):
+            return False
+        refused = {name for name in OPTIONAL_FIELDS if name in response.text and name in sent}
+        if "max_completion_tokens" in response.text and "max_tokens" in sent:
+            refused.add("max_tokens")
+        if refused - self._refused:
+            log.info("the server takes no %s", ", ".join(sorted(refused)))
+        self._refused |= refused
+        return bool(refused)
+
+
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One event of an answer."""
+class StreamEvent:
+    """One event of a streamed response."""
 
     pieces: tuple[str, ...] = ()
-    """Its text, by token if the server told the tokens, else as one piece."""
+    """Its text: a piece for each token if the server gives tokens, else one piece."""
     token_ids: tuple[int, ...] | None = None
-    """Of all its tokens; `None` where the server does not tell."""
+    """Ids of its tokens; `None` where the server gives none."""
     logprobs: tuple[float, ...] | None = None
     """One for each piece, before temperature and top-p on most servers; `None` where unknown."""
-    finish: Finish | None = None
+    finish: FinishReason | None = None
     """Set on the last event with text."""
     tokens: int | None = None
-    """Tokens of the whole answer by the server's count, on the last event of all."""
+    """Tokens of the whole response by the server's count, on the very last event."""
     calls: tuple[native_calls.Fragment, ...] = ()
-    """What it adds to native calls."""
+    """Its parts of native calls."""
 
 
-def event(data: str) -> Event:
-    """Read an event; EngineError if it is none, or tells of a failure."""
+def event(data: str) -> StreamEvent:
+    """Parse an event; EngineError if it is malformed or reports a failure."""
     try:
         raw = json.loads(data)
         if "error" in raw:
             raise EngineError(f"the server failed: {complaint(data)}")
         usage = (raw.get("usage") or {}).get("completion_tokens")
         if not raw["choices"]:
-            return Event(tokens=usage)
+            return StreamEvent(tokens=usage)
         choice = raw["choices"][0]
         delta = choice if "text" in choice else choice["delta"]
         text = delta["text"] if "text" in choice else delta.get("content")
         tokens, logprobs = _logprobs(choice.get("logprobs"))
         ids = choice.get("token_ids")
         known = len(tokens) if tokens else len(ids or ())
-        return Event(
+        return StreamEvent(
             _cut(text or "", tokens, known),
             tuple(ids) if ids is not None and len(ids) == known else None,
             logprobs if tokens else None,
@@ -112,13 +147,13 @@ def event(data: str) -> Event:
 
 
 def check_stream(host: str, kind: str | None) -> None:
-    """EngineError if an answer of this content type is not a stream of events."""
+    """EngineError if a response of this content type is not a stream of events."""
     if not (kind or "").startswith("text/event-stream"):
         raise EngineError(f"{host} does not stream: it sent {kind or 'nothing'}")
 
 
 def models(body: str) -> dict[str, int | None]:
-    """Names in a list of models, and their contexts in tokens where told; empty if it is no list."""
+    """Models of a server and, if given, their context lengths in tokens; empty if the body is not a list of models."""
     try:
         return {model["id"]: model.get("max_model_len") for model in json.loads(body)["data"]}
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -126,7 +161,7 @@ def models(body: str) -> dict[str, int | None]:
 
 
 def prompt_tokens(body: str) -> int | None:
-    """Tokens of the prompt, where an answer without streaming tells them."""
+    """Tokens of the prompt in a response without streaming; `None` if they are not given."""
     try:
         return json.loads(body)["usage"]["prompt_tokens"]
     except (ValueError, KeyError, TypeError):
@@ -134,7 +169,7 @@ def prompt_tokens(body: str) -> int | None:
 
 
 def choice(body: str) -> dict[str, Any]:
-    """What a request without streaming brought; empty if it is nothing of the kind."""
+    """The choice in a response without streaming; empty if there is none."""
     try:
         found = json.loads(body)["choices"][0]
     except (ValueError, KeyError, IndexError, TypeError):
@@ -143,14 +178,15 @@ def choice(body: str) -> dict[str, Any]:
 
 
 def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
-    """Text by token. Where the tokens' texts do not add up (part of a character), all of it goes to the last one."""
+    """The text of each token. If the texts of the tokens do not add up to it (part of a character), the last token gets
+    all of it."""
     if known == 0:
         return (text,) if text else ()
     return tuple(tokens) if "".join(tokens) == text else ("",) * (known - 1) + (text,)
 
 
 def _logprobs(raw: dict[str, Any] | None) -> tuple[list[str], tuple[float, ...] | None]:
-    """Texts and log-probabilities of the tokens, of a chat or a completion; all `None` if one is no number."""
+    """Texts and log-probabilities of the tokens of a chat or completion; `None` if a log-probability is not finite."""
     if not raw:
         return [], None
     if "content" in raw:
@@ -161,38 +197,37 @@ def _logprobs(raw: dict[str, Any] | None) -> tuple[list[str], tuple[float, ...] 
     return tokens, logprobs if all(p is not None and math.isfinite(p) for p in logprobs) else None
 
 
-def _finish(choice: dict[str, Any]) -> Finish | None:
+def _finish(choice: dict[str, Any]) -> FinishReason | None:
     match choice.get("finish_reason"):
         case None:
             return None
         case "length":
-            return Finish.LENGTH
+            return FinishReason.LENGTH
         case "stop":
-            return Finish.STOP if choice.get("stop_reason") is not None else Finish.EOS
+            return FinishReason.STOP if choice.get("stop_reason") is not None else FinishReason.EOS
         case "tool_calls":
-            return Finish.EOS
+            return FinishReason.EOS
         case other:
             raise EngineError(f"the server ended the answer: {other}")
 
 
 class Reader:
-    """Turns the events of one answer into chunks, up to the token that completes a stop text.
+    """Turns the events of one response into chunks, up to the token that completes a stop text.
 
-    Native calls become text at the end, whatever has been said of them by then.
+    Native calls become text when the response ends.
     """
 
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
-        """`tokenizer` in `tokens` mode, where the text is that of the ids."""
+        """`tokenizer` in `tokens` mode, where it decodes the ids."""
         self.read = 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
         self._calls: list[native_calls.Fragment] = []
-        self._said = "\n"
-        """The last text."""
-        # Servers give log-probabilities from before temperature and top-p; these are the same only so.
+        self._last_text = "\n"
+        # Servers give log-probabilities before temperature and top-p; they are exact only with these settings.
         self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
 
-    def chunk(self, event: Event) -> Chunk:
+    def chunk(self, event: StreamEvent) -> Chunk:
         if event.calls or self._calls:
             event = self._with_calls(event)
         pieces, finish = event.pieces, event.finish
@@ -201,27 +236,27 @@ class Reader:
             if event.token_ids is None:
                 raise EngineError("the server gives no token ids any more")
             pieces = tuple(self._pieces.piece(token_id) for token_id in event.token_ids)
-            if pieces and finish is Finish.EOS:
+            if pieces and finish is FinishReason.EOS:
                 pieces = (*pieces[:-1], "")  # sampled, but no text
         tokens_known = event.token_ids is not None or event.logprobs is not None
         for i, piece in enumerate(pieces):
             end = self._stops.feed(piece)
             if end is not None:
                 pieces = (*pieces[:i], piece if tokens_known else piece[:end])
-                finish = Finish.STOP
+                finish = FinishReason.STOP
                 break
         self.read += len(pieces)
-        self._said = "".join(pieces) or self._said
+        self._last_text = "".join(pieces) or self._last_text
         n = len(pieces)
         return Chunk(pieces, event.token_ids and event.token_ids[:n], logprobs and logprobs[:n], finish)
 
-    def _with_calls(self, event: Event) -> Event:
-        """The last event with the text of all calls. A fragment whose tokens are not told counts as one, as a piece of
-        text does; in place of the first there is that text."""
+    def _with_calls(self, event: StreamEvent) -> StreamEvent:
+        """The last event with the text of all calls. A fragment counts as one token; the text of the calls stands in
+        place of the first one."""
         pieces = event.pieces or ("",) * bool(event.calls and self._calls)
         self._calls += event.calls
         if event.finish is None:
             return replace(event, pieces=pieces)
-        within_line = not ("".join(pieces) or self._said).endswith("\n")
-        text = "\n" * within_line + native_calls.spoken(self._calls)
+        within_line = not ("".join(pieces) or self._last_text).endswith("\n")
+        text = "\n" * within_line + native_calls.calls_text(self._calls)
         return replace(event, pieces=(*pieces, text), token_ids=None, logprobs=None)

@@ -1,4 +1,4 @@
-"""What agents say that the runtime acts on, and the scanner's contract. No I/O."""
+"""Actions in the text of agents, which the runtime executes, and the protocol of scanners. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Give a sub-query to a worker and go on."""
+    """Give a sub-query to a worker and continue."""
 
     key: str
     """Identifier of the sub-query."""
@@ -39,14 +39,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What a worker hands back; decoding ends."""
+    """The result of a worker; decoding ends."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A tag that closes nothing, or an element that another tag or the end cut off, as written."""
+    """A closing tag without an opening one, or an element that another tag or the end cut off, as written."""
 
     text: str
 
@@ -55,7 +55,7 @@ Action = Think | Fork | Join | Answer | Return | Malformed
 
 
 class Event(NamedTuple):
-    """An action and where it ends in the text that was fed."""
+    """An action and its end in the text that was fed."""
 
     action: Action
     end: int
@@ -63,10 +63,10 @@ class Event(NamedTuple):
 
 
 class Scanner(Protocol):
-    """Reads a stream of text. However the text is cut into pieces, the events are the same."""
+    """Reads a stream of text. The events do not depend on how the text is cut into pieces."""
 
     stops: tuple[str, ...]
-    """Texts at which an engine should stop: after them the runtime, not the model, goes on."""
+    """Stop texts for the engine: after them the runtime continues, not the model."""
 
     def feed(self, text: str) -> list[Event]:
         """Events completed by this piece of text."""

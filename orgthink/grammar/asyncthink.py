@@ -20,10 +20,10 @@ from orgthink.errors import UserError
 from orgthink.grammar.actions import Action, Answer, Event, Fork, Join, Malformed, Return, Think
 
 STOP_KEYS = range(1, 17)
-"""Keys whose Join tag engines are told to stop at; the runtime stops at every other key itself."""
+"""Keys whose Join tags are stop texts of the engine. The runtime itself stops at every other key."""
 
 _DIGITS = 9
-"""Of a key, at most."""
+"""Most digits of a key."""
 _PLAIN = re.compile(r"<[^<>{}]+>")
 _KEYED = re.compile(r"<[^<>{}]*\{\}[^<>{}]*>")
 _NUMBER = re.compile(r"(-*([0-9]|\{\}))+")
@@ -31,13 +31,13 @@ _NUMBER = re.compile(r"(-*([0-9]|\{\}))+")
 
 @dataclass(frozen=True)
 class Dialect:
-    """The spelling of the tags: `<…>`, with `{}` for the key in those of Fork and Join. Reading also accepts a keyed
-    tag without its hyphen. No two tags that one agent reads may differ in numbers alone."""
+    """The tags: `<…>`, with `{}` for the key in the tags of Fork and Join. The scanner also accepts a keyed tag without
+    its hyphen. Two tags of one role may not differ only in numbers."""
 
     fork: tuple[str, str] = ("<FORK-{}>", "</FORK-{}>")
     join: str = "<JOIN-{}>"
     joined: tuple[str, str] = ("", "</JOIN-{}>")
-    """What stands before, which may be nothing, and after the text that a Join injects."""
+    """Text before (it may be empty) and after the text that a Join injects."""
     answer: tuple[str, str] = ("<ANSWER>", "</ANSWER>")
     returns: tuple[str, str] = ("<RETURN>", "</RETURN>")
 
@@ -47,10 +47,10 @@ class Dialect:
         for tags, form, written in ((keyed, _KEYED, "<NAME-{}>"), (plain, _PLAIN, "<NAME>")):
             for tag in tags:
                 if not form.fullmatch(tag):
-                    raise UserError(f"{tag!r} is no tag that can be read there: write it as {written}")
+                    raise UserError(f"{tag!r} is not a valid tag: write it as {written}")
         for tags in ((*keyed, *self.answer), (*keyed, *self.returns)):
             if len({_NUMBER.sub("{}", tag) for tag in tags}) < len(tags):
-                raise UserError(f"two of the tags are alike, or differ in numbers alone: {' '.join(tags)}")
+                raise UserError(f"two of the tags are equal, or differ only in numbers: {' '.join(tags)}")
 
     @cached_property
     def patterns(self) -> dict[str, str]:
@@ -71,7 +71,7 @@ class Dialect:
 
     @cached_property
     def longest(self) -> int:
-        """Characters of the longest tag: a `<` this far back that is still open is text, not the start of a tag."""
+        """Characters of the longest tag. A `<` without `>` in so many characters does not begin a tag."""
         tags = (*self.fork, self.join, *self.joined, *self.answer, *self.returns)
         return max(len(tag.replace("{}", "9" * _DIGITS)) for tag in tags)
 
@@ -99,7 +99,7 @@ class Dialect:
                 return f"{self.returns[0]}{text}{self.returns[1]}"
 
     def injection(self, key: str, returned: str) -> str:
-        """What a Join appends to the organizer's context."""
+        """The text that a Join appends to the organizer's context."""
         return f"{self.joined[0].format(key)} {returned} {self.joined[1].format(key)}"
 
 
@@ -109,21 +109,21 @@ _CLOSES = {"fork": "fork_end", "answer": "answer_end", "return": "return_end"}
 
 
 class AsyncThinkScanner:
-    """Incremental reader of one role's stream. Think text is reported whole, before what follows it.
+    """Incremental reader of one role's stream. Think text is reported as a whole, before the next action.
 
-    A tag starts with `<`. Inside an element any tag but its own end cuts it off: the element is `Malformed` and the
-    tag is read on its own, so a Join cannot hide in a sub-query.
+    A tag starts with `<`. Within an element any tag except its own closing tag ends it: the element is `Malformed` and
+    the tag is read by itself, so a Join within a sub-query is still seen.
     """
 
     def __init__(self, *names: str, dialect: Dialect = DIALECT) -> None:
-        """`names` are those of the elements this role may use: fork, join, answer, return."""
+        """`names` are the elements of this role: fork, join, answer, return."""
         ends = {"join": "join_end", **_CLOSES}
         self._dialect = dialect
         self._tags = dialect.compile([*names, *(ends[name] for name in names)])
         self._text: list[str] = []
-        """Read, but not yet part of an event: think text, or an open element's tag and body."""
+        """Text that was read but is not part of an event yet: think text, or an open element's tag and body."""
         self._tail = ""
-        """Not yet read: may be the start of a tag."""
+        """Text that was not read yet, because it may be the start of a tag."""
         self._end = 0
         """Characters read."""
         self._open: re.Match[str] | None = None
@@ -166,7 +166,7 @@ class AsyncThinkScanner:
             self._end += len(text)
 
     def _flush(self, events: list[Event]) -> None:
-        """Report the text so far: think text, or the remains of an element that was cut off."""
+        """Report the pending text: think text, or an element that was cut off."""
         text = "".join(self._text)
         if text:
             events.append(Event(Malformed(text) if self._open else Think(text), self._end))
@@ -206,22 +206,22 @@ def organizer_scanner(dialect: Dialect = DIALECT) -> AsyncThinkScanner:
 
 
 def worker_scanner(dialect: Dialect = DIALECT, *, forks: bool = False) -> AsyncThinkScanner:
-    """A worker's reader; `forks` for one that may organize workers of its own."""
+    """A worker's scanner; `forks` for a worker that may fork other workers."""
     return AsyncThinkScanner(*(("fork", "join") if forks else ()), "return", dialect=dialect)
 
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """Text between a Join and the end of what it brought, that end included."""
+    """The text that a Join injected, its closing tag included."""
 
     text: str
 
 
 def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
-    """Read an organizer's whole context, injected text included. `render` of every part gives it back.
+    """Parse an organizer's whole context, injected text included. The rendered parts together are the text again.
 
-    A Join brought what stands up to the next end of its own key. If the key is joined again before that end, or there
-    is no end, the Join brought nothing.
+    The text up to the next closing tag with the key of a Join was injected by it. If the key is joined again before
+    that tag, or if there is none, the Join injected nothing.
     """
     parts: list[Action | Injected] = []
     scanner, begin = organizer_scanner(dialect), 0
@@ -234,14 +234,14 @@ def read(text: str, dialect: Dialect = DIALECT) -> list[Action | Injected]:
 
 
 class _Joined(NamedTuple):
-    """Where injected text begins and ends."""
+    """Begin and end of an injected text."""
 
     join: int
     end: int
 
 
 def _joined(text: str, dialect: Dialect) -> Iterator[_Joined]:
-    """The injected texts, in order. What lies inside one is not read."""
+    """The injected texts, in order. Tags within an injected text are ignored."""
     ends: dict[str, list[re.Match[str]]] = defaultdict(list)
     joins: dict[str, list[re.Match[str]]] = defaultdict(list)
     for tag in reversed(list(dialect.compile(["join", "join_end"]).finditer(text))):
@@ -260,18 +260,18 @@ def _joined(text: str, dialect: Dialect) -> Iterator[_Joined]:
 
 
 class Keys:
-    """Which keys are taken, and so which actions are format errors (section 3.2 of the paper).
+    """Tracks the keys in use and finds actions that are format errors (section 3.2 of the paper).
 
-    A key is taken from its Fork until its Join, then free again. An action that is an error changes nothing.
+    A key is in use from its Fork until its Join. An invalid action changes nothing.
     """
 
     def __init__(self, capacity: int, *, queue: bool = False) -> None:
-        """`capacity` counts the organizer; with `queue` a Fork too many may wait instead of being an error."""
+        """`capacity` includes the organizer. With `queue` a Fork beyond the capacity waits and is no error."""
         self._workers, self._queue = capacity - 1, queue
         self.taken: set[str] = set()
 
     def check(self, action: Action) -> FormatError | None:
-        """Account for an action, or say what is wrong with it."""
+        """Apply an action; return its format error instead if it has one."""
         match action:
             case Fork(key):
                 if key in self.taken:

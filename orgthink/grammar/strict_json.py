@@ -1,7 +1,7 @@
-"""JSON as a model has to write it: strict when it is read, with errors that say how to repair them.
+"""Strict JSON for the output of models, with error messages that say how to repair it.
 
-Python's decoder takes `NaN`, the last of two equal keys, halves of surrogate pairs and any depth. Each of them would
-do its harm later: in a file, in a request, in code that recurses.
+Python's decoder accepts `NaN`, duplicate keys, halves of surrogate pairs and any depth. Each would cause errors later:
+in a file, in a request, in recursive code.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 DEPTH = 64
-"""Levels that a value may nest."""
+"""Most levels of nesting."""
 _EXCERPT = 24
-"""Characters shown on either side of an error."""
+"""Characters excerpt on either side of an error."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _HINTS = {
@@ -27,11 +26,11 @@ _HINTS = {
     "Extra data": "write one object, and nothing after it",
     "Unterminated string": r"end the string, and inside it write a quote as \" and a tag's < as \u003c",
 }
-"""What repairs an error, by how Python's decoder names it."""
+"""Hints for repair, by the beginning of the decoder's message."""
 
 
 def parse(text: str) -> Any:
-    """The value: keys that differ, finite numbers, whole characters. ValueError says what is wrong on one line."""
+    """Parse JSON with unique keys, finite numbers and complete characters. ValueError with a message on one line."""
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_int=_int, parse_constant=_float)
         if not _is_shallow(value):
@@ -46,28 +45,28 @@ def parse(text: str) -> Any:
 
 
 def dump(value: Any) -> str:
-    """On one line, with characters as they are but for halves of surrogate pairs, which no file can hold."""
+    """JSON on one line. Only halves of surrogate pairs are escaped, because UTF-8 cannot hold them."""
     return _SURROGATE.sub(lambda half: escaped(half[0]), _dumps(value))
 
 
 def escaped(character: str) -> str:
-    r"""How a string of JSON can write it: `\u003c`."""
+    r"""The JSON escape of a character, such as `\u003c`."""
     return f"\\u{ord(character):04x}"
 
 
 def kind(value: Any) -> str:
-    """What a value is, in the words of JSON."""
+    """The JSON type of a value, for messages."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return "an empty string" if value == "" else names.get(type(value), "a number")
 
 
-def shown(text: str) -> str:
-    """The text in quotes, on one line, cut where it is long."""
+def excerpt(text: str) -> str:
+    """The text in quotes, on one line, shortened if it is long."""
     return dump(_on_one_line(text if len(text) <= 2 * _EXCERPT else text[: 2 * _EXCERPT] + "…"))
 
 
 def _located(error: json.JSONDecodeError) -> str:
-    """What a decoder found, where, and what to do."""
+    """The message of a decoder error, with its place and a hint."""
     before = _on_one_line(error.doc[max(0, error.pos - _EXCERPT) : error.pos])
     after = _on_one_line(error.doc[error.pos : error.pos + _EXCERPT])
     place = f"after `{before}`, before `{after}`" if after else f"at the end, after `{before}`"
@@ -82,15 +81,9 @@ def _on_one_line(text: str) -> str:
 def _is_shallow(value: Any) -> bool:
     level = [value]
     for _ in range(DEPTH):
-        level = [child for node in level for child in _children(node)]
+        containers = [node for node in level if isinstance(node, dict | list)]
+        level = [child for node in containers for child in (node.values() if isinstance(node, dict) else node)]
     return not level
-
-
-def _children(node: Any) -> Iterator[Any]:
-    if isinstance(node, dict):
-        yield from node.values()
-    elif isinstance(node, list):
-        yield from node
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -98,22 +91,22 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(keys) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {shown(twice)} stands twice in one object: write it once")
+        raise ValueError(f"the key {excerpt(twice)} stands twice in one object: write it once")
     return keys
 
 
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{shown(text)} is not a finite number of JSON: write a number, a string or null")
+        raise ValueError(f"{excerpt(text)} is not a finite number of JSON: write a number, a string or null")
     return number
 
 
 def _int(text: str) -> int:
     try:
         return int(text)
-    except ValueError:  # Python's own limit
-        raise ValueError(f"the number {shown(text)} has too many digits: write it as a string") from None
+    except ValueError:  # beyond Python's limit of digits
+        raise ValueError(f"the number {excerpt(text)} has too many digits: write it as a string") from None
 
 
 def _dumps(value: Any) -> str:

@@ -1,18 +1,17 @@
-r"""A manager's reply ↔ its thoughts and its calls, and what comes back (Table 7 and Appendix F of ParaManager).
+r"""A manager's reply ↔ its reasoning and calls, and the responses to them (Table 7 and Appendix F of ParaManager).
 
     <reasoning> … </reasoning>
     <tool_call>
     {"name": "python", "arguments": {"code": "print(1)"}}
     </tool_call>
 
-An element begins at its opening tag and ends at the first closing tag of its own, wherever that stands; nothing inside
-it is an element, so what a call quotes or a thought mentions is never run. A string that holds the text of a tag has
-`\u003c` for its `<`, which is how it is rendered here. Each call is judged alone: one that cannot be read becomes a
-`BadCall`, its siblings stay as they are. Only one slip is mended: where a whole JSON value is followed by the next
-opening tag, the closing tag was forgotten, and the next call is its own again.
+An element begins at its opening tag and ends at its first closing tag. Elements do not nest, so a call that is quoted
+in another call or in the reasoning is never run. A tag within a string is written with `\u003c` for its `<`; rendering
+does so. Each call is parsed alone: an invalid one becomes a `BadCall` and does not affect the others. One error is
+repaired: if a complete JSON value is followed by the next opening tag, the missing closing tag is assumed.
 
-A model that thinks before it replies has not replied yet: what stands up to the last `</think>`, whether the text or
-its prompt began the thinking, is no part of the reply, and neither is a `<think>` that never ends.
+Thinking is not part of the reply: text up to the last `</think>` is ignored, whether the text or its prompt began the
+thinking, and so is the text after a `<think>` that never ends.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from typing import Any, NamedTuple
 
 from orgthink.errors import UserError
 from orgthink.grammar.solution import THINK, THOUGHT
-from orgthink.grammar.strict_json import dump, escaped, kind, parse, shown
+from orgthink.grammar.strict_json import dump, escaped, excerpt, kind, parse
 
 FINAL = "final_answer"
-"""The call that ends the rounds. It takes nothing, and is a call, but no tool."""
+"""The call that ends the rounds. It has no arguments and is not a tool."""
 
 _TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
 _TAG_LIKE = re.compile(r"<(?![\s\d=])")
-"""Where a tag may begin, of this grammar or another. `1 < 2`, `x<3` and `n<=4` stay as they are."""
+"""Possible beginning of a tag of any grammar. It does not match `1 < 2`, `x<3` and `n<=4`."""
 _NAME = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"\\]{1,64})"')
 
 
 class CallStatus(StrEnum):
-    """What became of a call: σ of section 3.1."""
+    """Status of a call: σ of section 3.1."""
 
     OK = "OK"
     PARSE_ERR = "PARSE_ERR"
@@ -49,10 +48,10 @@ class CallStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallTags:
-    """How the elements are marked: six different tags `<…>`, with neither a digit, a space nor a `=` after the `<`."""
+    """The tags of the elements: six different `<…>`, without a digit, space or `=` after the `<`."""
 
     reasoning: tuple[str, str] = ("<reasoning>", "</reasoning>")
-    """Around the thoughts."""
+    """Around the reasoning."""
     call: tuple[str, str] = ("<tool_call>", "</tool_call>")
     """Around each call."""
     response: tuple[str, str] = ("<tool_response>", "</tool_response>")
@@ -61,9 +60,9 @@ class CallTags:
     def __post_init__(self) -> None:
         wrong = next((tag for tag in self.all if not _TAG.fullmatch(tag)), None)
         if wrong is not None:
-            raise UserError(f"{wrong!r} is no tag: write it as <name> or </name>")
+            raise UserError(f"{wrong!r} is not a tag: write it as <name> or </name>")
         if len(set(self.all)) < len(self.all):
-            raise UserError(f"two of the tags are alike: {' '.join(self.all)}")
+            raise UserError(f"two of the tags are equal: {' '.join(self.all)}")
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -76,51 +75,51 @@ TAGS = CallTags()
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that can be read. Whether there is such a tool, and whether it takes this, is not the grammar's."""
+    """A valid call. The grammar does not check whether the tool exists and accepts the arguments."""
 
     name: str
-    """Of the tool."""
+    """Name of the tool."""
     arguments: dict[str, Any]
-    """By parameter."""
+    """Arguments by parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that cannot be read."""
+    """An invalid call."""
 
     text: str
-    """What stands between its tags."""
+    """Text between its tags."""
     problem: str
-    """What is wrong and where, on one line, so that the model can repair it."""
+    """The error and its place, on one line, so that the model can repair it."""
     name: str | None = None
-    """Of the tool, where it can still be made out."""
+    """Name of the tool, if it can be found."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What a manager wrote in a round."""
+class ManagerReply:
+    """A manager's text of one round."""
 
     reasoning: str | None
-    """Its thoughts; `None` without an element that holds them."""
+    """Its reasoning; `None` without that element."""
     calls: tuple[ToolCall | BadCall, ...]
-    """In the order of the text."""
+    """Calls in the order of the text."""
     well_formed: bool
-    """Fmt(y_t) of Eq. 12: the thoughts, then one call or more, all of them readable, and nothing else but space. What
-    was thought up to `</think>` does not count."""
+    """Fmt(y_t) of Eq. 12: the reasoning, then one or more calls, all valid, and nothing else except white space. Text
+    up to `</think>` does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a call came to."""
+    """The result of a call."""
 
     name: str
-    """Of the tool."""
+    """Name of the tool."""
     status: CallStatus
     """σ."""
     value: str
-    """What it returned, or what went wrong."""
+    """The returned value, or the error."""
     subtask: str | None = None
-    """What was asked, where the response repeats it."""
+    """The subtask, if the response repeats it."""
 
 
 class _Element(NamedTuple):
@@ -129,13 +128,13 @@ class _Element(NamedTuple):
     tag: str
     """Its opening tag."""
     body: str
-    """What stands between its tags."""
+    """Text between its tags."""
     closed: bool
-    """Whether its closing tag is there."""
+    """Whether it has a closing tag."""
 
 
-def read_reply(text: str, tags: CallTags = TAGS) -> Reply:
-    """The thoughts and calls of any text, in time linear in its length. Never raises."""
+def read_reply(text: str, tags: CallTags = TAGS) -> ManagerReply:
+    """Parse the reasoning and the calls of any text, in linear time. Never raises."""
     elements, outside = _elements(_reply(text, tags), tags)
     thoughts = [element.body.strip() for element in elements if element.tag == tags.reasoning[0]]
     calls = tuple(_judge(element, tags) for element in elements if element.tag == tags.call[0])
@@ -146,17 +145,16 @@ def read_reply(text: str, tags: CallTags = TAGS) -> Reply:
         and bool(calls)
         and all(isinstance(call, ToolCall) for call in calls)
     )
-    return Reply(thoughts[0] if thoughts else None, calls, well_formed)
+    return ManagerReply(thoughts[0] if thoughts else None, calls, well_formed)
 
 
 def read_call(text: str, tags: CallTags = TAGS) -> ToolCall | BadCall:
-    """The call in the JSON between two tags, or of a native `tool_calls` entry written like it. Never raises."""
+    """Parse the JSON of a call, as it stands between two tags. Never raises."""
     return _judge(_Element(tags.call[0], text, closed=True), tags)
 
 
 def render_reply(reasoning: str | None, calls: Iterable[ToolCall], tags: CallTags = TAGS) -> str:
-    """The text of a reply. Thoughts that hold their own closing tag or `</think>`, which no reply can say, get `&lt;`
-    for its `<`."""
+    """The text of a reply. A closing tag or `</think>` within the reasoning is written with `&lt;` for its `<`."""
     opening, closing = tags.reasoning
     thoughts = reasoning or ""
     for tag in (closing, THOUGHT):
@@ -166,7 +164,7 @@ def render_reply(reasoning: str | None, calls: Iterable[ToolCall], tags: CallTag
 
 
 def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
-    """The text of a call, which reads back as the same call."""
+    """The text of a call; parsing gives the same call."""
     text = dump({"name": call.name, "arguments": call.arguments})
     for tag in (*tags.all, THOUGHT):
         text = text.replace(tag, escaped("<") + tag[1:])
@@ -174,13 +172,13 @@ def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
 
 
 def render_responses(responses: Iterable[Response], tags: CallTags = TAGS) -> str:
-    """What the manager is shown. No value can close its element or look like a tag of any grammar."""
+    """The text of responses for the manager. A value can neither close its element nor look like a tag."""
     texts = [_TAG_LIKE.sub(lambda _: escaped("<"), dump(_fields(response))) for response in responses]
     return "".join(_wrap(text, tags.response) for text in texts)
 
 
 def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
-    """The responses in a text that `render_responses` wrote; whatever else stands in it is left out."""
+    """Parse responses that `render_responses` wrote; any other text is ignored."""
     opening, closing = tags.response
     bodies = [piece.partition(closing) for piece in text.split(opening)[1:]]
     found = [_response(body) for body, closed, _ in bodies if closed]
@@ -188,12 +186,12 @@ def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
 
 
 def _reply(text: str, tags: CallTags) -> str:
-    """What follows the thinking; all of it where thoughts are marked so in the reply itself."""
+    """The text after the thinking; the whole text if `</think>` is one of the tags."""
     return text if THOUGHT in tags.all else text.rpartition(THOUGHT)[2]
 
 
 def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
-    """The elements in order, and the text outside of them. Thoughts that are never closed are outside."""
+    """The elements in order, and the text outside of them. Reasoning without a closing tag is outside."""
     elements: list[_Element] = []
     outside: list[str] = []
     closings = dict((tags.reasoning, tags.call))
@@ -202,7 +200,7 @@ def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
     for mark in _marks(tags).finditer(text):
         if begin is None:
             if mark[0] == THINK and THINK not in tags.all:
-                break  # it thinks again, or was cut off in its thoughts
+                break  # new or unfinished thinking
             if mark[0] == tags.call[0] or (mark[0] == tags.reasoning[0] and mark.start() < last_thought):
                 outside.append(text[end : mark.start()])
                 begin, nested = mark, False
@@ -210,7 +208,7 @@ def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:
             elements.append(_Element(begin[0], text[begin.end() : mark.start()], closed=True))
             begin, end = None, mark.end()
         elif mark[0] == begin[0] == tags.call[0] and not nested:
-            nested = True  # only the first is looked at: to try each would take quadratic time
+            nested = True  # only the first is tried: trying each would take quadratic time
             body = text[begin.end() : mark.start()]
             if _is_json(body):
                 elements.append(_Element(begin[0], body, closed=False))
@@ -234,7 +232,7 @@ def _is_json(text: str) -> bool:
 
 
 def _judge(element: _Element, tags: CallTags) -> ToolCall | BadCall:
-    """A call, or what is wrong with it."""
+    """Parse a call."""
     text = element.body.strip()
     try:
         if not element.closed:
@@ -248,14 +246,14 @@ def _judge(element: _Element, tags: CallTags) -> ToolCall | BadCall:
 
 
 def _call(value: Any) -> ToolCall:
-    """The call that a JSON value is; ValueError says why it is none."""
+    """The call of a JSON value. Raises ValueError."""
     form = 'a call is one object {"name": …, "arguments": {…}}'
     if not isinstance(value, dict):
         raise ValueError(f"{form}, not {kind(value)}")
     missing = [key for key in ("name", "arguments") if key not in value]
     unknown = [key for key in value if key not in ("name", "arguments")]
     if missing or unknown:
-        wrong = [f'"{key}" is missing' for key in missing] + [f"{shown(key)} does not belong" for key in unknown[:3]]
+        wrong = [f'"{key}" is missing' for key in missing] + [f"{excerpt(key)} does not belong" for key in unknown[:3]]
         raise ValueError(f"{form}; {', '.join(wrong)}")
     name, arguments = value["name"], value["arguments"]
     if not isinstance(name, str) or not name:
@@ -266,8 +264,8 @@ def _call(value: Any) -> ToolCall:
 
 
 def _fields(response: Response) -> dict[str, str]:
-    asked = {} if response.subtask is None else {"subtask": response.subtask}
-    return {"name": response.name, **asked, "status": str(response.status), "value": response.value}
+    subtask = {} if response.subtask is None else {"subtask": response.subtask}
+    return {"name": response.name, **subtask, "status": str(response.status), "value": response.value}
 
 
 def _response(body: str) -> Response | None:

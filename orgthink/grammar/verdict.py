@@ -1,11 +1,11 @@
-"""A verifier's report ↔ its verdict on a solution and the findings that a corrector is shown.
+"""A verifier's report ↔ its verdict on a solution and its findings, which a corrector gets.
 
     … </think> **Final Verdict** … **List of Findings** … **Correctness**: Wrong
 
-The verdict is the last field of its name, and its value is exactly one of the words. Everything else (no field, "not
-correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. To look for a word
-anywhere in the text would take "Incorrect" for a pass. A report quotes the solution, which may hold a verdict of its
-own: a field without bold or heading counts only where the report ends.
+The verdict is the last field with this name, and its value is exactly one of the words. Everything else (no field, "not
+correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for a word
+anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field without
+bold or heading counts only at the end of the report.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orgthink.grammar.solution import after_thinking
 
 
 class Verdict(StrEnum):
-    """What a report says of a solution."""
+    """The judgement of a report on a solution."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -29,16 +29,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A verifier's text as the others see it."""
+    """A parsed report."""
 
     verdict: Verdict
     findings: str
-    """What stands after the thinking, without the lines that give a verdict."""
+    """The text after the thinking, without the lines of the verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictForm:
-    """How verdicts are spelled. Case does not matter."""
+    """Field and words of a verdict, ignoring case."""
 
     field: str
     """The name of the field, with or without its markdown."""
@@ -47,16 +47,16 @@ class VerdictForm:
     wrong: tuple[str, ...]
     """The words for a wrong one, in lower case."""
     lines: bool = True
-    """Whether the field begins a line, as in markdown; else the last field's value is the rest of the text."""
+    """Whether the field begins a line, as in markdown; otherwise the last field's value is the rest of the text."""
 
     def verdict(self, value: str) -> Verdict:
-        """What a field with this value says."""
+        """The verdict of a value."""
         if value in self.correct:
             return Verdict.CORRECT
         return Verdict.WRONG if value in self.wrong else Verdict.UNPARSED
 
     def decides(self, value: str) -> bool:
-        """Whether it says anything."""
+        """Whether a value is one of the words."""
         return self.verdict(value) is not Verdict.UNPARSED
 
 
@@ -65,19 +65,19 @@ MARKDOWN = VerdictForm("**Correctness**", ("correct",), ("wrong",))
 _BLANK = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace()) + "\u200b\u2060\ufeff"
 _QUOTES = "\"'“”„‘’«»「」『』"
 _BEFORE = _BLANK + _QUOTES + "*_`#>|:：=-–—→•·+"
-"""What may stand before a name or a word. Not `!`, `~`, `[` or `✗`, which can turn a word into its opposite."""
+"""Characters that may precede a name or a word. Not `!`, `~`, `[` or `✗`, which may negate it."""
 _AFTER = _BLANK + _QUOTES + "*_`#|.。．!！;；…"
-"""What may stand after a word. Not `,` or `?`: more was to come, or nothing was said."""
+"""Characters that may follow a word. Not `,` or `?`: after them the word is no verdict."""
 _BOLD_OR_HEADING = ("**", "__", "#")
-"""What marks a field before its name."""
+"""Marks before the name of a field."""
 _COLONS = (*":：=|–—→", " - ")
-"""What tells a field, whatever its value, from a sentence that begins with its name."""
+"""Marks after the name of a field with any value. Without one a line may be a sentence that begins with the name."""
 _CLOSING = "*_`"
-"""What does so before one of the words, and only there: `**Correctness** of step 2` goes on as a sentence."""
+"""Marks after the name of a field with one of the words as its value: `**Correctness** of step 2` is a sentence."""
 
 
-class _Line(NamedTuple):
-    """A line that says something, and where it stands in the text."""
+class _ReportLine(NamedTuple):
+    """A line with content, and its place in the text."""
 
     start: int
     end: int
@@ -85,30 +85,27 @@ class _Line(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """A field, and where it stands in the text."""
+    """A field and its place in the text."""
 
     start: int
     end: int
     value: str
-    """In lower case, without what is noise around it."""
+    """Value in lower case, without marks around it."""
 
 
 def read_report(text: str, form: VerdictForm) -> Report:
-    """The verdict and the findings of a report that was not cut off; unparsed if it never came out of its thoughts."""
-    said = after_thinking(text, ended=True)
-    fields = _in_lines(said, form) if form.lines else _in_words(said, form)
+    """The verdict and the findings of a report that was not cut off; unparsed if its thinking never ended."""
+    text = after_thinking(text, ended=True)
+    fields = _in_lines(text, form) if form.lines else _in_words(text, form)
     verdict = form.verdict(fields[-1].value) if fields else Verdict.UNPARSED
     verdicts = [field for field in fields if form.decides(field.value)]
     starts, ends = [field.start for field in verdicts], [field.end for field in verdicts]
-    kept = [said[end:start] for end, start in zip([0, *ends], [*starts, len(said)], strict=True)]
-    return Report(verdict, "".join(kept).strip())
+    findings = [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
+    return Report(verdict, "".join(findings).strip())
 
 
 def _in_lines(text: str, form: VerdictForm) -> list[_Field]:
-    """The fields that begin a line.
-
-    A fence around code is noise like every other mark: who writes a verdict inside one has given it.
-    """
+    """The fields that begin a line. A verdict within a code fence counts."""
     noise = f"[{re.escape(_BEFORE)}]*"
     number = f"(?:[0-9]{{1,3}}[.)]{noise})?"
     name = re.compile(f"({noise}{number}){re.escape(_bare(form.field))}(.*)", re.IGNORECASE | re.DOTALL)
@@ -126,15 +123,15 @@ def _in_lines(text: str, form: VerdictForm) -> list[_Field]:
     return fields
 
 
-def _lines(text: str) -> list[_Line]:
-    """The lines that are more than noise."""
+def _lines(text: str) -> list[_ReportLine]:
+    """The lines with content other than marks."""
     lines = text.splitlines(keepends=True)
     ends = accumulate(map(len, lines))
-    return [_Line(end - len(line), end, line) for line, end in zip(lines, ends, strict=True) if _bare(line)]
+    return [_ReportLine(end - len(line), end, line) for line, end in zip(lines, ends, strict=True) if _bare(line)]
 
 
 def _is_field(rest: str, form: VerdictForm) -> bool:
-    """Whether what follows a name in its line makes it a field: nothing, or a mark and then directly the value."""
+    """Whether the rest of the line after a name makes it a field: nothing, or a mark directly followed by the value."""
     value = rest.lstrip(_BEFORE)
     marks = rest[: len(rest) - len(value)]
     if not value or any(mark in marks for mark in _COLONS):
@@ -147,7 +144,7 @@ def _bare(text: str) -> str:
 
 
 def _in_words(text: str, form: VerdictForm) -> list[_Field]:
-    """The fields of a text without lines: each has what stands between it and the next."""
+    """The fields of a text without lines: the value of each is the text up to the next field."""
     names = list(re.finditer(rf"(?<!\S){re.escape(form.field)}\s*:", text, re.IGNORECASE))
     ends = [*(name.start() for name in names), len(text)][1:]
     return [

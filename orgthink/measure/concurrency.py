@@ -20,15 +20,15 @@ def concurrency(episode: Episode, count: Literal["pool", "workers", "joined"] = 
         return None
     left_out = {episode.root.agent} if count == "workers" else set()
     if count == "joined":
-        left_out = {trace.agent for trace in episode.traces} - _heard(episode)
+        left_out = {trace.agent for trace in episode.traces} - _joined_agents(episode)
     return sum(s.end - s.start for s in timeline(episode) if s.agent not in left_out) / steps
 
 
-def _heard(episode: Episode) -> set[str]:
+def _joined_agents(episode: Episode) -> set[str]:
     """The root, and every worker that returned something to one of these that joined it."""
     returned = {trace.agent for trace in episode.traces if trace.returned}
-    heard = {episode.root.agent}
+    joined = {episode.root.agent}
     for trace in episode.traces:  # children come after their parents
-        if trace.agent in heard:
-            heard |= returned & {edge.child for edge in trace.joins}
-    return heard
+        if trace.agent in joined:
+            joined |= returned & {edge.child for edge in trace.joins}
+    return joined

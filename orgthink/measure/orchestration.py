@@ -20,7 +20,7 @@ from orgthink.grammar.toolcall import (
     BadCall,
     CallStatus,
     CallTags,
-    Reply,
+    ManagerReply,
     Response,
     ToolCall,
     read_reply,
@@ -38,7 +38,7 @@ _KEY = re.compile(r"[1-9][0-9]*\.[1-9][0-9]*")
 class Round:
     """A reply, and what came of its calls."""
 
-    reply: Reply
+    reply: ManagerReply
     """What the manager wrote: y_t."""
     responses: tuple[Response, ...]
     """What it was told, in order of the calls: o_t. Empty where the episode ended before."""
@@ -57,10 +57,10 @@ def managed(episode: Episode) -> bool:
 def rounds(episode: Episode, tags: CallTags = TAGS) -> tuple[Round, ...]:
     """Rounds 1 … T, in order; none without a manager."""
     found: list[Round] = []
-    for reply, heard in _turns(episode.root) if managed(episode) else ():
-        over = tags.response[0] not in heard
+    for reply, response in _turns(episode.root) if managed(episode) else ():
+        over = tags.response[0] not in response
         if reply or not over:
-            found.append(Round(read_reply(reply, tags), read_responses(heard, tags)))
+            found.append(Round(read_reply(reply, tags), read_responses(response, tags)))
         if over or found[-1].ends:
             break
     return tuple(found)

@@ -1,6 +1,6 @@
 """How well verifiers judge and correctors mend (section 3.2 of MarsRL), read off an episode's record.
 
-Verifiers and correctors are shown the solution that stands: the solver's, until a corrector's comes to its end. So
+Verifiers and correctors are draft the solution that stands: the solver's, until a corrector's comes to its end. So
 the record tells what each judged, and the task whether that was right.
 """
 
@@ -71,7 +71,7 @@ def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
             _verdict(verifier, form),
             _grade(episode, judged).all_correct,
         )
-        for verifier, judged in _shown(episode.traces)
+        for verifier, judged in _with_draft(episode.traces)
         if verifier.role == "verifier"
     ]
 
@@ -82,11 +82,11 @@ def corrections(episode: Episode) -> list[Correction]:
         Correction(
             episode.problem.id,
             corrector.agent,
-            _stream(corrector, shown),
-            _grade(episode, shown).all_correct,
+            _stream(corrector, draft),
+            _grade(episode, draft).all_correct,
             _grade(episode, corrector).all_correct,
         )
-        for corrector, shown in _shown(episode.traces)
+        for corrector, draft in _with_draft(episode.traces)
         if corrector.role == "corrector"
     ]
 
@@ -116,7 +116,7 @@ def fixed(corrected: Iterable[Correction]) -> Values:
     return [(one.problem, one.after) for one in corrected if not one.before]
 
 
-def _shown(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
+def _with_draft(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
     """Each verifier and corrector, and whose solution stood when it began."""
     draft: Trace | None = None
     for trace in traces:
@@ -128,8 +128,8 @@ def _shown(traces: Iterable[Trace]) -> Iterator[tuple[Trace, Trace]]:
             draft = trace
 
 
-def _stream(agent: Trace, shown: Trace) -> str:
-    return f"{agent.role}-{1 if shown.role == 'solver' else 2}"
+def _stream(agent: Trace, draft: Trace) -> str:
+    return f"{agent.role}-{1 if draft.role == 'solver' else 2}"
 
 
 def _verdict(verifier: Trace, form: VerdictForm) -> Verdict:

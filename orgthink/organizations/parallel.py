@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from orgthink.episode import Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.reply import new_caller
 from orgthink.organizations.sequential import think
-from orgthink.organizations.speech import caller
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import vote
@@ -30,7 +30,7 @@ class Parallel:
         """How many vote."""
         return capacity
 
-    def alike(self, capacity: int) -> dict[str, int]:
+    def identical_agents(self, capacity: int) -> dict[str, int]:
         """How many are asked the same, by role."""
         return {"thinker": self.thinkers(capacity)}
 
@@ -43,7 +43,7 @@ class Parallel:
         keys: list[str] = []
         with session.until_spent(controller):
             for i in range(1, self.thinkers(session.capacity) + 1):
-                thinker = caller(session, "thinker", prompt(self.prompts, "sequential", problem))
+                thinker = new_caller(session, "thinker", prompt(self.prompts, "sequential", problem))
                 session.fork(controller, str(i), thinker, work)
                 keys.append(str(i))
         results = [await session.join(controller, key) for key in keys]

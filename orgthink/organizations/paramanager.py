@@ -27,8 +27,8 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.reply import CALL
 from orgthink.organizations.rounds import Rounds
-from orgthink.organizations.speech import CALL
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import REASONER, ROLES, SAMPLES
@@ -55,13 +55,13 @@ class ParaManager:
     prompts: str = "paper"
     """Prompt style."""
     pool: Mapping[str, str] = field(default_factory=dict)
-    """Models that agents can be asked for, the default first: the name of an engine, and what the manager is told."""
+    """Models that agents may have, the default first: the name of an engine, and its description for the manager."""
     aliases: bool = False
     """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
-    by what it is told of them."""
+    by their descriptions."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite, and others by name or reference."""
-    servers: tuple[str, ...] = ()
+    servers: tuple[str, ...] = field(default=(), metadata={"runs commands": True})
     """Commands or URLs of MCP servers whose tools join the suite."""
     suite: Suite = field(default_factory=Suite)
     """What they work with."""
@@ -107,11 +107,11 @@ class ParaManager:
         return tuple(dict.fromkeys(ROLES[tool] for tool in self.tools if tool in ROLES))
 
     @property
-    def at_once(self) -> int:
+    def max_parallel_calls(self) -> int:
         """Agents that a round may call at once."""
         return self.calls if self._agents else 0
 
-    def alike(self, capacity: int) -> dict[str, int]:
+    def identical_agents(self, capacity: int) -> dict[str, int]:
         """Thinkers of an ensemble, by the role whose model they have: they are asked the same and vote."""
         return {next(iter(self.pool), REASONER): SAMPLES} if ENSEMBLE in self.tools else {}
 
@@ -147,15 +147,15 @@ class _Work:
     def __init__(self, settings: ParaManager, problem: Problem, session: Session, tools: Mapping[str, Tool]) -> None:
         self.settings, self.problem, self.session = settings, problem, session
         self.models = settings.known(problem)
-        self.told = described(tools)
+        self.descriptions = described(tools)
         self.native = settings.tags == TAGS and session.native_calls("manager")
         """Whether the engine tells the manager of its tools; what it makes of native calls has the default tags."""
         self.history: list[str] = []
         """Every round so far: the manager's reply, and what came back."""
         self.found: list[str] = []
         """What calls have returned; failed ones are left out."""
-        told = self.told if self.native else ()
-        self.manager = session.agent("manager", self._prompt("manager", problem), tools=told)
+        native_tools = self.descriptions if self.native else ()
+        self.manager = session.agent("manager", self._prompt("manager", problem), tools=native_tools)
         desk = Desk(session, problem, self._prompt, self.models)
         self.rounds = Rounds(
             self.manager,
@@ -169,13 +169,13 @@ class _Work:
         )
 
     def _prompt(self, template: str, problem: Problem) -> tuple[Message, ...]:
-        shown = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
+        models = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,
             template,
             problem,
-            tools="" if self.native else listed(self.told),
-            models=pool_text(shown),
+            tools="" if self.native else listed(self.descriptions),
+            models=pool_text(models),
             rounds=self.settings.rounds,
             calls=self.settings.calls,
             history="\n".join(self.history),
@@ -206,9 +206,11 @@ class _Work:
     def _tell(self, responses: list[Response], left: int) -> None:
         """Tell the manager what came back, and how many rounds are left."""
         self.found += [response.value for response in responses if response.status is CallStatus.OK]
-        told = render_responses(responses, self.settings.tags)
-        self.history.append(told)
-        self.manager.tell(told + prompt(self.settings.prompts, "rounds", self.problem, rounds=left)[0].content)
+        responses_text = render_responses(responses, self.settings.tags)
+        self.history.append(responses_text)
+        self.manager.tell(
+            responses_text + prompt(self.settings.prompts, "rounds", self.problem, rounds=left)[0].content
+        )
 
     async def _answer(self) -> str | None:
         """The final answer, written from everything that was found."""

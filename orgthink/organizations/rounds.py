@@ -13,16 +13,16 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from orgthink.episode import FormatError
-from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, Reply, Response, ToolCall
+from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, ManagerReply, Response, ToolCall
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.result import Result
 from orgthink.tools.faults import INJECTED, Faults, injected
 from orgthink.tools.tool import Desk, Tool, status_of
 
-_SHOWN = 64
+_NAME_CHARACTERS = 64
 """Characters of a name that are shown."""
-_SAID = 240
+_ERROR_CHARACTERS = 240
 """Characters of an error that are shown."""
 
 
@@ -58,14 +58,16 @@ class Rounds:
     echo: bool = False
     """What comes back repeats the subtask."""
 
-    async def responses(self, n: int, reply: Reply) -> list[Response]:
+    async def responses(self, n: int, reply: ManagerReply) -> list[Response]:
         """What came of the calls in the reply of round n, in their order; a reply without any has one response."""
         judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
         sent = [self._sent(order) if isinstance(order, Order) else order for order in judged]
-        told = [await self._response(each) if isinstance(each, Order) else each for each in sent]
+        responses = [await self._response(each) if isinstance(each, Order) else each for each in sent]
         if self.echo:
-            told = [replace(each, subtask=_subtask(call)) for each, call in zip(told, reply.calls, strict=True)]
-        return told or [Response("", CallStatus.PARSE_ERR, self._missing())]
+            responses = [
+                replace(each, subtask=_subtask(call)) for each, call in zip(responses, reply.calls, strict=True)
+            ]
+        return responses or [Response("", CallStatus.PARSE_ERR, self._missing())]
 
     def _missing(self) -> str:
         """What is wrong with a reply in which there is no call."""
@@ -75,8 +77,8 @@ class Rounds:
         return "the reply was cut off before a call was complete"
 
     def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
-        """A call as it can be made, or what is told of one that cannot."""
-        name = (call.name or "")[:_SHOWN]
+        """A call as it can be made, or the response to a call that cannot be made."""
+        name = (call.name or "")[:_NAME_CHARACTERS]
         try:
             if isinstance(call, BadCall):
                 raise ValueError(call.problem)
@@ -101,7 +103,7 @@ class Rounds:
         return self.tools[name]
 
     def _sent(self, order: Order) -> Order | Response:
-        """A call that is set to work, or what is told of one that the budget forbids.
+        """A call that is set to work, or the response to a call that the budget forbids.
 
         Its cost is known from the start: one that never gets its turn costs nothing.
         """
@@ -122,12 +124,12 @@ class Rounds:
         return order
 
     async def _response(self, order: Order) -> Response:
-        """What the manager is told of a call that was made, once it is over."""
+        """The response to a call that was made, once it is over."""
         result = await self.desk.session.join(self.manager, order.key)
         status = status_of(result)
         text = result.text
         if not text and status is not CallStatus.OK:
-            text = " ".join((result.error or result.status).split())[:_SAID]
+            text = " ".join((result.error or result.status).split())[:_ERROR_CHARACTERS]
         return Response(order.tool.name, status, self.manager.cut(text.strip(), self.tokens))
 
 

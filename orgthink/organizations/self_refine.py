@@ -14,7 +14,7 @@ from orgthink.episode import Problem
 from orgthink.errors import require_at_least
 from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.speech import NOTHING, Said, answered, hear
+from orgthink.organizations.reply import NOTHING, Reply, answered, ask
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
@@ -57,7 +57,7 @@ class SelfRefine:
 
     async def _ask(
         self, problem: Problem, session: Session, root: Agent, key: str, step: str, solution: str = "", report: str = ""
-    ) -> Said:
+    ) -> Reply:
         """Have a step taken, with what it is shown."""
-        asked = prompt(self.prompts, step, problem, solution=solution or NOTHING, report=report)
-        return await hear(session, root, key, STEPS[step], asked)
+        messages = prompt(self.prompts, step, problem, solution=solution or NOTHING, report=report)
+        return await ask(session, root, key, STEPS[step], messages)

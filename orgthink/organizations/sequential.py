@@ -8,7 +8,7 @@ from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.speech import caller, charged
+from orgthink.organizations.reply import charge_call, new_caller
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
@@ -27,13 +27,13 @@ class Sequential:
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         return await think(
-            caller(session, "thinker", prompt(self.prompts, "sequential", problem)), session, self.dialect
+            new_caller(session, "thinker", prompt(self.prompts, "sequential", problem)), session, self.dialect
         )
 
 
 async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | None:
     """Let an agent think until it answers; a trace without an answer is a format error."""
-    with charged(thinker):
+    with charge_call(thinker):
         async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
             if isinstance(action, Answer):
                 return action.text.strip()

@@ -16,7 +16,7 @@ from orgthink.episode import Message, Problem
 from orgthink.errors import require_at_least
 from orgthink.grammar.verdict import Report, Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
-from orgthink.organizations.speech import NOTHING, Said, answered, hear
+from orgthink.organizations.reply import NOTHING, Reply, answered, ask
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import vote
@@ -68,25 +68,25 @@ class VerifierCorrector:
                     passed, failed = passed + 1, 0
                     if passed == self.passes:
                         return draft.answer
-                elif report.verdict is not Verdict.UNPARSED:  # what has no answer fails, whatever is said of it
+                elif report.verdict is not Verdict.UNPARSED:  # a draft without an answer fails, whatever its verdict
                     passed, failed = 0, failed + 1
                     if failed == self.failures or i == self.rounds:
                         break
                     corrected = await ask(f"correction-{len(drafts)}", "corrector", draft.text, report.findings)
                     draft = corrected if corrected.whole else draft
                     drafts.append(draft)
-        return answered(_chosen(problem, drafts, believed), draft, session)
+        return answered(_selected(problem, drafts, believed), draft, session)
 
-    async def _verify(self, ask: Callable[..., Awaitable[Said]], i: int, draft: Said) -> Report:
-        said = await ask(f"verification-{i}", "verifier", draft.text)
-        return report_of(self.prompts, said.text, said.whole)
+    async def _verify(self, ask: Callable[..., Awaitable[Reply]], i: int, draft: Reply) -> Report:
+        reply = await ask(f"verification-{i}", "verifier", draft.text)
+        return report_of(self.prompts, reply.text, reply.whole)
 
     async def _ask(
         self, problem: Problem, session: Session, root: Agent, key: str, part: str, solution: str = "", report: str = ""
-    ) -> Said:
+    ) -> Reply:
         """Let a role play its part, which is its own or the solver's second one, with what it is shown."""
-        asked = role_prompt(self.prompts, part, problem, solution, report)
-        return await hear(session, root, key, "solver" if part == IMPROVE else part, asked)
+        messages = role_prompt(self.prompts, part, problem, solution, report)
+        return await ask(session, root, key, "solver" if part == IMPROVE else part, messages)
 
 
 def role_prompt(style: str, part: str, problem: Problem, solution: str = "", report: str = "") -> tuple[Message, ...]:
@@ -112,6 +112,6 @@ class HuangYang(VerifierCorrector):
     name: str = "huang-yang"
 
 
-def _chosen(problem: Problem, drafts: list[Said], believed: list[str]) -> str | None:
+def _selected(problem: Problem, drafts: list[Reply], believed: list[str]) -> str | None:
     """The answer most often judged correct, the latest among equals; if none ever was, the latest answer of all."""
     return vote(problem, believed[::-1]) or next((d.answer for d in reversed(drafts) if d.answer is not None), None)

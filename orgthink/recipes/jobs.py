@@ -18,14 +18,13 @@ from orgthink.training.embedded import embedded
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.models import LoraSettings, chosen, precision
+from orgthink.training.models import LoraSettings, resolve_device, torch_dtype
 from orgthink.training.rl import Optimization, Source, train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
-    from orgthink.scale.sizing.work import Work
 
 Report = Callable[[dict[str, Any]], None]
 """Gets the metrics of each step."""
@@ -73,7 +72,7 @@ class FromModel:
 
     def require(self) -> None:
         model_folder(self.model)
-        chosen(self.device)
+        resolve_device(self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Pairs(FromModel):
 
         assert self.pairs is not None
         base, seed = model_folder(self.model), self.settings.seed
-        device, dtype = chosen(self.device), precision(self.dtype)
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         course = sft_course(base, Path(self.pairs), self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
 
@@ -139,9 +138,9 @@ class Trajectories(FromModel):
         if chosen_before.is_file() and json.loads(chosen_before.read_text())["ids"] != list(selection.ids):
             raise UserError(f"{self.episodes} has changed since {folder.path} began to learn from it: begin anew")
         folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
-        print(selection.told, flush=True)
+        print(selection.summary, flush=True)
         base, seed = model_folder(self.model), self.settings.seed
-        device, dtype = chosen(self.device), precision(self.dtype)
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         course = trajectory_course(base, rows, self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
 
@@ -180,17 +179,17 @@ class Reinforced(FromModel, ABC):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
+        self.settings.require(self.max_context)
+
+    @property
+    def max_context(self) -> int | None:
+        """Most tokens of a context, by the model's config and the sampler's `max_model_len`; `None` without both."""
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
-        self.settings.require(min((int(length) for length in known if length is not None), default=None))
+        return min((int(length) for length in known if length is not None), default=None)
 
     @abstractmethod
     def source(self) -> Source:
         """Where rows come from, as it is before the first step."""
-
-    def work(self, context: int | None) -> Work:
-        """What a step asks for if every budget is used up, where a model reads so many tokens. UserError if nothing
-        tells."""
-        raise UserError("nothing tells what a step of this kind of training asks for")
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
@@ -211,11 +210,6 @@ class Policy(Reinforced):
     def source(self) -> Episodes:
         return Episodes(self.settings)
 
-    def work(self, context: int | None) -> Work:
-        from orgthink.scale.sizing.rollouts import work_of_episodes
-
-        return work_of_episodes(self.settings, context)
-
     def recorded(self, folder: RunFolder) -> list[PolicyRow]:
         """Rows of the episodes that an evaluation recorded, for other trainers. UserError for those of another one."""
         from orgthink.interchange.recorded import recorded_rows
@@ -232,11 +226,6 @@ class Mars(Reinforced):
 
     def source(self) -> Chains:
         return Chains(self.settings)
-
-    def work(self, context: int | None) -> Work:
-        from orgthink.scale.sizing.rollouts import work_of_chains
-
-        return work_of_chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from orgthink.engines.engine import Chunk, Context, Engine, EngineError, Finish, Tools
-from orgthink.engines.seeds import ahead
+from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, Tools
+from orgthink.engines.seeds import advance_seed
 from orgthink.episode import (
     CancelSource,
     Edge,
@@ -104,8 +104,8 @@ class Agent:
             self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
             self.error, self.error_kind = trace.error, trace.error_kind
             if self.stop is not StopReason.LENGTH:
-                said = trace.returned or ""
-                self.result = Result(said, trace.status, trace.agent, trace.error, trace.error_kind)
+                text = trace.returned or ""
+                self.result = Result(text, trace.status, trace.agent, trace.error, trace.error_kind)
 
     @property
     def decodes(self) -> bool:
@@ -220,9 +220,9 @@ class Agent:
             self._stop_at_budget()
             return
         self._draft = Draft(sampling, self._clock())
-        heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
-        self._stream = stream = self._backing.engine.stream(self._context, heard)
-        finish: Finish | None = None
+        requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(self._context, requested)
+        finish: FinishReason | None = None
         try:
             async for chunk in stream:
                 for i, piece in enumerate(chunk.pieces):
@@ -242,7 +242,7 @@ class Agent:
                 if not chunk.pieces:
                     self._draft.counted = chunk.tokens
                 if finish is None and self._tokens_left() < 1:  # others spent what this segment was promised
-                    finish = Finish.LENGTH
+                    finish = FinishReason.LENGTH
                     break
             if finish is None:
                 raise EngineError("the stream ended without saying why")
@@ -253,7 +253,7 @@ class Agent:
         finally:
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
-        if finish is Finish.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
+        if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
             if self._tokens_left() < 1:
                 self._stop_at_budget()
             else:
@@ -276,7 +276,7 @@ class Agent:
     def _next_seed(self, seed: int | None) -> int | None:
         """Of the next segment: the agent's own goes on from token to token, that of all is another at every turn."""
         if self._seed is not None:
-            return ahead(self._seed, self.steps)
+            return advance_seed(self._seed, self.steps)
         return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
 
     def _stop_at_budget(self) -> None:

@@ -1,1 +1,1 @@
-"""Training at the scale of clusters: engines that hold weights and sample across many machines, driven by our loop."""
+"""Training on clusters: verl holds the weights and samples, the training loop is ours; and estimates of its size."""

@@ -9,7 +9,7 @@ from orgthink.episode import Problem
 from orgthink.errors import pick, user_input
 from orgthink.registry import Registry, is_reference
 from orgthink.tasks.graded_by import GradedBy, Grader
-from orgthink.tasks.mixture import Mixture
+from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.part import Part, part_of
 from orgthink.tasks.task import Solution, Split, Task
 
@@ -29,30 +29,30 @@ TASKS: Registry[Task] = Registry(
         and all(hasattr(task, attribute) for attribute in ("name", "problems", "grade", "solutions"))
     ),
 )
-"""Each grades the problems that name it."""
+"""Tasks by name. A task grades the problems that name it."""
 
 FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
     "task with a file",
     "orgthink.file_tasks",
     {"math": "orgthink.tasks.math:Math", "verl": "orgthink.interchange.verl_data:VerlData"},
 )
-"""Tasks whose problems are the rows of a file, such as `math:FILE`."""
+"""Tasks with problems from the rows of a file, such as `math:FILE`."""
 
 GRADERS: Registry[Grader] = Registry(
     "grader", "orgthink.graders", {"exact": "orgthink.tasks.graded_by:exact", "math": "orgthink.tasks.math:grade"}
 )
-"""Functions that grade in place of a task's own grader: `TASK#GRADER`."""
+"""Functions that replace the grader of a task: `TASK#GRADER`."""
 
 _opened: dict[str, Task] = {}
-"""Tasks by the name that their problems carry, as far as this process has looked them up."""
+"""Tasks that this process has looked up, by name."""
 
 
 def task_named(name: str) -> Task:
-    """The task of a name, or of `NAME:FILE`; of several names joined by `+`, their mixture, the last with its file.
+    """The task `NAME` or `NAME:FILE`. Several names joined by `+` are a mixture; only the last may have a file.
 
-    With `#GRADER` behind that: the same problems, graded by another grader. With `@I/N` behind all that: part I of N.
+    `#GRADER` after that replaces the grader. `@I/N` at the end selects part I of N.
 
-    UserError if there is no such task; the file is read when problems are asked for.
+    UserError if there is no such task. The file is read when problems are drawn.
     """
     with user_input():
         whole, part = part_of(name)
@@ -66,7 +66,7 @@ def task_named(name: str) -> Task:
 
 
 def task_of(problem: Problem) -> Task | None:
-    """The task that a problem names; `None` if it is not known here, such as that of a question from the shell."""
+    """The task of a problem; `None` if it is unknown, as for a question from the command line."""
     if problem.task in _opened:
         return _opened[problem.task]
     return TASKS[problem.task] if problem.task in TASKS and not is_reference(problem.task) else None
@@ -76,7 +76,7 @@ def _whole(name: str) -> Task:
     *others, last = _names(name)
     parts = [_remembered(pick("task", other, TASKS)) for other in others]
     own = _remembered(_last(last))
-    return Mixture(*parts, own) if parts else own
+    return TaskMixture(*parts, own) if parts else own
 
 
 def _names(name: str) -> list[str]:
@@ -88,11 +88,11 @@ def _names(name: str) -> list[str]:
 
 
 def _last(name: str) -> Task:
-    """A task by its name, or by its name and a file; both may be references."""
+    """A task by `NAME` or `NAME:FILE`; the name may be a reference."""
     if name in TASKS:
         return TASKS[name]
     start = name.find(":", name.find(".py:") + 4) if ".py:" in name else name.find(":")
-    if start > 0 and is_reference(name) is False:
+    if start > 0 and not is_reference(name):
         return FILE_TASKS.named(name[:start])(Path(name[start + 1 :]))
     return TASKS.named(name)
 

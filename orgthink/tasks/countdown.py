@@ -1,8 +1,8 @@
 """Multi-solution countdown (section 4.2 of AsyncThink): find n_s different expressions that make a target.
 
 Two solutions differ when they use different numbers or an operator a different number of times. All
-solutions of a set of numbers are built once, by a table over its subsets; every target that has enough
-of them is then a problem, so nothing is sampled in vain.
+solutions of a set of numbers are computed once, in a table over its subsets. Every target with enough
+solutions is a possible problem, so no sample is rejected.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Table = dict[int, dict[int, set[int]]]
 
 
 def all_solutions(numbers: list[int], max_size: int) -> Table:
-    """Everything reachable from each subset of up to `max_size` numbers with positive integers on the way.
+    """All values reachable from each subset of up to `max_size` numbers with positive integers on the way.
 
-    Multiplying and dividing by 1 are left out: they would count one solution as two.
+    Multiplication and division by 1 are excluded: they would count one solution as two.
     """
     table: Table = {1 << i: {number: {0}} for i, number in enumerate(numbers)}
     masks = sorted(range(1, 1 << len(numbers)), key=int.bit_count)
@@ -63,20 +63,20 @@ def _combine(lefts: dict[int, set[int]], rights: dict[int, set[int]], values: di
 
 @dataclass(frozen=True, slots=True)
 class CountdownSize:
-    """The ranges problems are drawn from."""
+    """The size of the problems."""
 
     largest: int
-    """Numbers are different and in 1..largest."""
+    """Numbers are distinct and in 1..largest."""
     given: int
-    """How many numbers a problem gives."""
+    """Numbers in a problem."""
     targets: tuple[int, int]
     """Smallest and largest target."""
     held_out: int
-    """How many targets only `test` problems have."""
+    """Targets that occur only in `test` problems."""
     required: int = 4
-    """n_s: different solutions asked for."""
+    """n_s: number of different solutions required."""
     used: tuple[int, int] = (3, 6)
-    """How few and how many numbers a solution may use."""
+    """Fewest and most numbers in a solution."""
     guaranteed: int = 6
     """A problem has `required` solutions that use at most this many numbers."""
 
@@ -96,7 +96,7 @@ class Countdown:
     """`countdown` (paper size), `countdown-mini` and its single-solution form, by their sizes."""
 
     def __init__(self, name: str, size: CountdownSize, like: str | None = None) -> None:
-        """`like` names a task whose held-out targets this one shares, so that neither leaks into the other."""
+        """`like` names a task with the same held-out targets, so that neither leaks into the other."""
         self.name, self.size, self._targets_of = name, size, like or name
 
     @cached_property
@@ -105,10 +105,10 @@ class Countdown:
         return frozenset(random.Random(f"{self._targets_of} targets").sample(range(low, high + 1), self.size.held_out))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """Sets of numbers in the order of a seeded generator, and one qualifying target of each.
+        """Sets of numbers from a seeded generator, with one qualifying target each.
 
-        Small targets qualify far more often. Test problems are as many of each target, like the paper's: a set
-        counts only for targets that have had the fewest.
+        Small targets qualify far more often. Test problems are balanced over their targets, as in the paper: a set is
+        used only for the least frequent targets so far.
         """
         rng = random.Random(f"{self.name} {split} {seed}")
         taken = dict.fromkeys(sorted(self.test_targets), 0) if split == "test" else {}
@@ -130,12 +130,12 @@ class Countdown:
         return Problem(
             id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
             task=self.name,
-            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{self._asked(len(numbers))}",
+            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{self._instruction(len(numbers))}",
             required=self.size.required,
             data={"numbers": numbers, "target": target},
         )
 
-    def _asked(self, given: int) -> str:
+    def _instruction(self, given: int) -> str:
         few, many = self.size.used
         using = f"using {few} to {min(many, given)} of the numbers, each number at most once."
         if self.size.required == 1:
@@ -147,20 +147,20 @@ class Countdown:
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """Different and correct among the first n_s expressions offered: offering more does not pay."""
+        """Number of different correct solutions among the first n_s expressions: further ones do not count."""
         offered = self._expressions(answer)[: problem.required]
         found = {expression.key for _, expression in offered if expression and self._solves(problem, expression)}
         return Grade(correct=len(found), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """Solutions are one if they use the same and are worth the same: a wrong one is not a right one's."""
+        """Two solutions are equal if they use the same numbers and operators and have the same value."""
         return [
             Solution((expression.key, expression.value) if expression else text, text)
             for text, expression in self._expressions(answer)
         ]
 
     def _expressions(self, answer: str) -> list[tuple[str, Expression | None]]:
-        """What the answer offers, split at lines, commas and semicolons; a trailing `= value` must be true."""
+        """The expressions in an answer, split at lines, commas and semicolons; a trailing `= value` must be true."""
         pieces = (piece.strip() for piece in re.split(r"[\n;,]", answer))
         return [(piece, _read(piece)) for piece in pieces if piece]
 

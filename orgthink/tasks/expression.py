@@ -1,4 +1,4 @@
-"""Arithmetic expressions, parsed from untrusted text and valued in exact rationals."""
+"""Arithmetic expressions, parsed from untrusted text and evaluated in exact rationals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 MAX_CHARS = 200
-"""Longer text is no expression; it also bounds the depth of the recursion."""
+"""A longer text is rejected; this also bounds the depth of the recursion."""
 
 _TOKEN = re.compile(r"\s*(?:(\d{1,9})(?!\d)|([-+*/()]))", re.ASCII)
 _SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "\u00a0": " "})
@@ -20,7 +20,7 @@ class ExpressionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression: what it is worth and what it used."""
+    """A parsed expression."""
 
     value: Fraction
     """Exact value."""

@@ -1,4 +1,4 @@
-"""What tasks share whose problems are the rows of a file."""
+"""Helpers for tasks with problems from the rows of a file."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from orgthink.episode import Problem
 from orgthink.errors import UserError
 
 
-def again_and_again(rows: Sequence[Problem], name: str, seed: int) -> Iterator[Problem]:
-    """The problems of a file without end: in another order each time, and for each seed."""
+def repeated(rows: Sequence[Problem], name: str, seed: int) -> Iterator[Problem]:
+    """An endless stream of the problems, in a new order on each pass and for each seed."""
     rng = random.Random(f"{name} {seed}")
     while True:
         yield from rng.sample(rows, len(rows))
 
 
 class MissingFile(UserError):
-    """A file of problems is not there."""
+    """A file of problems does not exist."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(f"no file of problems at {file}")
@@ -26,6 +26,6 @@ class MissingFile(UserError):
 
 
 def require_file(file: Path) -> None:
-    """MissingFile if it is not there."""
+    """MissingFile if the file does not exist."""
     if not file.is_file():
         raise MissingFile(file)

@@ -1,4 +1,4 @@
-"""A task whose answers another grader grades."""
+"""A task with another grader."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from orgthink.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, Task
 
 Grader = Callable[[Problem, str], Grade]
-"""Grades the text of an answer to a problem. Exact and total: any text gets a grade, none raises."""
+"""Grades the text of an answer to a problem. Exact and total: any text gets a grade without an exception."""
 
 
 class GradedBy:
-    """`TASK#GRADER`: the problems of a task, graded by a function."""
+    """`TASK#GRADER`: the problems of a task with a function as their grader."""
 
     def __init__(self, task: Task, grader: Grader, name: str) -> None:
         self.name = f"{task.name}#{name}"
@@ -29,5 +29,5 @@ class GradedBy:
 
 
 def exact(problem: Problem, answer: str) -> Grade:
-    """1 if the answer is the text of `data["answer"]`, white space at the ends apart, else 0."""
+    """1 if the answer is the text of `data["answer"]`, ignoring white space at the ends, else 0."""
     return Grade(int(answer.strip() == str(problem.data.get("answer", "")).strip()), problem.required)

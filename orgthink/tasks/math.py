@@ -1,7 +1,7 @@
 """Mathematics with a short final answer, from a file of rows like DeepScaleR's (section 4.3 of AsyncThink).
 
-A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `answer`; further columns, such as
-`solution`, are left alone. The file is the split: name one for training and another for testing.
+A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `answer`; other columns, such as
+`solution`, are ignored. The file is the split: use one for training and another for testing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.tabular import read_rows
-from orgthink.tasks.from_file import again_and_again, require_file
+from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math_answer import canonical, final, is_same
 from orgthink.tasks.task import Solution, Split
 
 
 class Math:
-    """`math:FILE`. Grading needs no file: the problem holds its answer."""
+    """`math:FILE`. Grading needs no file, because the problem contains its answer."""
 
     name = "math"
 
@@ -30,7 +30,7 @@ class Math:
 
     @cached_property
     def rows(self) -> list[Problem]:
-        """Every problem of the file. UserError that names the file, and the row (the first is 1) if that is bad."""
+        """All problems of the file. UserError with the file and, for a bad row, its number from 1."""
         if self._file is None:
             raise UserError("math has no problems of its own: name a file of rows with math:FILE")
         require_file(self._file)
@@ -41,8 +41,8 @@ class Math:
         return problems
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """The rows of the file, whatever the split, again and again; in another order each time and for each seed."""
-        yield from again_and_again(self.rows, self.name, seed)
+        """The rows of the file for both splits, repeated; in a new order on each pass and for each seed."""
+        yield from repeated(self.rows, self.name, seed)
 
     def problem(self, text: str, answer: str) -> Problem:
         return Problem(
@@ -53,11 +53,11 @@ class Math:
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """1 if the answer, or what its last `\\boxed{}` holds, is worth the row's, else 0."""
+        """1 if the answer, or the content of its last `\\boxed{}`, equals the row's answer, else 0."""
         return Grade(correct=int(is_same(problem.data["answer"], final(answer))), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """One, the final result; two spellings of a number or of a formula are one solution."""
+        """One solution: the final result. Two spellings of a number or formula are equal."""
         text = final(answer)
         return [Solution(canonical(text), text)] if text else []
 
@@ -77,5 +77,5 @@ MATH = Math()
 
 
 def grade(problem: Problem, answer: str) -> Grade:
-    """The grader of `math`, for tasks whose problems hold an `answer`."""
+    """The grader of `math`, for tasks with an `answer` in their problems."""
     return MATH.grade(problem, answer)

@@ -1,7 +1,7 @@
-"""Whether two final results of mathematics are the same: exact, and total whatever the text is.
+"""Exact comparison of two final results in mathematics, for any text.
 
-Numbers are compared as exact rationals and formulas letter by letter, after small differences of spelling are gone.
-Only what neither decides goes to math-verify, which works in a process of its own: it may be killed there.
+Numbers are compared as exact rationals and formulas as text, after normalization. Only undecided cases go to
+math-verify, which runs in a separate process that can be killed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from fractions import Fraction
 from orgthink.tasks import math_verifier
 
 LONGEST = 300
-"""Characters of a result that can be right; longer ones are no final result."""
+"""Most characters of a result; a longer text is wrong."""
 
 _BOXED = re.compile(r"\\f?boxed\s*\{")
 _DROPPED = re.compile(
     r"\\left|\\right|\\[,;:!]|\\displaystyle|\\boldsymbol|\^\{?\\circ\}?|\\degree|\\%|%|\\\$|\$|\\\(|\\\)|\\\[|\\\]"
 )
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", re.ASCII)
-"""A whole number written in groups; within a tuple a comma separates."""
+"""A number with thousands separators. In any other text a comma separates values."""
 _NAME = re.compile(r"^\s*[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"([+-]?)\\[dt]?frac\{([+-]?\d{1,30})\}\{([+-]?\d{1,30})\}")
@@ -29,7 +29,7 @@ _RATIO = re.compile(r"([+-]?\d{1,30})/(\d{1,30})", re.ASCII)
 
 
 def final(answer: str) -> str:
-    """What the last closed `\\boxed{}` holds, or else all of it, trimmed; of `x = 5` what x is."""
+    """The content of the last closed `\\boxed{}`, or the whole text, trimmed; of `x = 5` the right side."""
     found = answer
     for box in _BOXED.finditer(answer):
         end = _closing(answer, box.end())
@@ -38,7 +38,7 @@ def final(answer: str) -> str:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Where the brace closes that is open at `start`."""
+    """The position of the brace that closes the one before `start`; `None` without one."""
     depth = 1
     for i in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[i], 0)
@@ -48,7 +48,7 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def canonical(text: str) -> Fraction | str:
-    """The exact value of a number; the text of anything else without spaces and marks that mean nothing."""
+    """The exact value of a number; any other text without spaces and marks that have no meaning."""
     plain = _WORDS.sub(r"\1", text.strip()[: LONGEST + 1])
     plain = re.sub(r"\s+", "", _DROPPED.sub("", plain)).replace("−", "-").rstrip(".")
     plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
@@ -70,7 +70,7 @@ def _value(plain: str) -> Fraction | None:
 
 
 def is_same(right: str, offered: str) -> bool:
-    """Whether an offered result is worth the right one; each side of `2 + 3 = 5` if no equation was asked for."""
+    """Whether an offered result equals the right one. Unless that is an equation, each side of `2 + 3 = 5` must."""
     if not offered or len(offered) > LONGEST:
         return False
     right = final(right)
@@ -88,7 +88,7 @@ def _is_same(right: str, offered: str) -> bool:
 
 
 def _closed(text: str) -> bool:
-    """Whether its braces are pairs: math-verify would read what it likes."""
+    """Whether all braces are paired; math-verify would accept any."""
     depth = 0
     for mark in re.sub(r"\\[{}]", "", text):
         depth += {"{": 1, "}": -1}.get(mark, 0)

@@ -1,7 +1,7 @@
-"""math-verify in a process of its own: it evaluates nothing as code, and what hangs or eats memory there is killed.
+"""math-verify in a separate process, with limits of time and memory. It evaluates no code.
 
-The process answers one JSON line with another, `[right, offered]` → `true`. It limits itself, so that a text like
-`9^{9^{99}}` ends it, in seconds of its own time whatever else runs; the next question starts another.
+The process reads a JSON line `[right, offered]` and writes `true` or `false`. A text like `9^{9^{99}}` exceeds its
+limit of processor time and ends it; the next question starts a new process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from orgthink.errors import UserError
 
 SECONDS = 2
-"""Processor time for one question."""
+"""Processor seconds for one question."""
 
 MEMORY = 2 << 30
 """Bytes of address space."""
@@ -27,7 +27,7 @@ _process: subprocess.Popen[str] | None = None
 
 @lru_cache(maxsize=4096)
 def is_same(right: str, offered: str) -> bool:
-    """Whether two results in LaTeX are the same; no if that cannot be decided. UserError without math-verify."""
+    """Whether two results in LaTeX are equal; false if that is undecided. UserError without math-verify."""
     global _process
     if find_spec("math_verify") is None:
         raise UserError("grading mathematics needs math-verify: pip install 'orgthink[math]'")
@@ -43,7 +43,7 @@ def is_same(right: str, offered: str) -> bool:
 
 
 def _start() -> subprocess.Popen[str]:
-    """A process that ends with this one's pipe, and that Ctrl-C here does not reach."""
+    """Start a process that ends when this one does, and that ignores Ctrl-C."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
@@ -55,7 +55,7 @@ def _start() -> subprocess.Popen[str]:
 
 
 def _ask(process: subprocess.Popen[str], question: str) -> str | None:
-    """The answer; `None` if the process died of the question."""
+    """The answer; `None` if the process ended."""
     assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(question + "\n")
@@ -72,7 +72,7 @@ def _serve() -> None:
     from math_verify import LatexExtractionConfig, parse, verify
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    config = [LatexExtractionConfig(boxed_match_priority=0)]  # its reader of plain expressions would use eval
+    config = [LatexExtractionConfig(boxed_match_priority=0)]  # its parser of plain expressions uses eval
 
     def compare(right: str, offered: str) -> bool:
         left, other = (
@@ -82,10 +82,10 @@ def _serve() -> None:
         return verify(left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0)
 
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # unhandled, its signal ends the process
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # the signal is not handled and ends the process
         try:
             same = bool(compare(*json.loads(line)))
-        except Exception:  # whatever the library makes of such a text, it is not the right one
+        except Exception:  # a text that the library cannot handle is wrong
             same = False
         signal.setitimer(signal.ITIMER_PROF, 0)
         print(json.dumps(same), flush=True)

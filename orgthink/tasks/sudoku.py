@@ -1,5 +1,5 @@
 """Sudoku 4×4 after Enigmata's `sudoku2`: a pattern is shuffled, then 4 to 9 cells are emptied, a third each easy,
-medium and hard. Several completions may exist: any valid grid that keeps the clues is right.
+medium and hard. Any valid grid that keeps the clues is right; several may exist.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def render(grid: Grid) -> str:
 
 
 def read(answer: str) -> Grid | None:
-    """The grid that an answer is, in a code fence or bare; `None` if it is anything else or more than one grid.
+    """The grid of an answer, in a code fence or plain; `None` for any other text, such as two grids.
 
     Rows end at a line or a `/`; spaces and commas may stand between the digits.
     """

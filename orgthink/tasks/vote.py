@@ -1,4 +1,4 @@
-"""A vote about answers: the most frequent solutions of all."""
+"""Majority vote over answers: the most frequent solutions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orgthink.tasks.task import Solution
 
 
 def vote(problem: Problem, answers: Sequence[str]) -> str | None:
-    """The n_s most frequent solutions of all answers; among equals the one that was offered first."""
+    """The n_s most frequent solutions of all answers; ties go to the first one."""
     votes: Counter[Hashable] = Counter()
     texts: dict[Hashable, str] = {}
     for answer in answers:
-        offered: dict[Hashable, str] = {}  # one vote for each from each answer
+        offered: dict[Hashable, str] = {}  # one vote of each answer for a solution
         for solution in _solutions(problem, answer):
             offered.setdefault(solution.identity, solution.text)
         votes.update(offered.keys())
@@ -25,6 +25,6 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
 
 
 def _solutions(problem: Problem, answer: str) -> list[Solution]:
-    """What an answer offers; all of it, if the problem is no task's."""
+    """The solutions in an answer; the whole answer if the problem has no task."""
     task = task_of(problem)
     return [Solution(answer, answer)] if task is None else task.solutions(problem, answer)

@@ -88,7 +88,7 @@ class AgentTool:
         return task_parameters(self.models)
 
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
-        return asked(self.name, arguments, desk)
+        return new_agent(self.name, arguments, desk)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
         text = await agent.complete()
@@ -97,15 +97,15 @@ class AgentTool:
         return await self.finish(agent, text, desk, self.brief)
 
 
-def asked(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
-    """The agent that is asked for a subtask, or for the whole problem if none is named."""
+def new_agent(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
+    """An agent for a subtask, or for the whole problem if none is named."""
     subtask, model = arguments.get("subtask", ""), arguments.get("model_id", "")
     problem = replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
     return desk.session.agent(name, desk.prompt(name, problem), model=desk.models.get(model))
 
 
-async def said(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-    """What the agent said after its thoughts, or its answer alone. Nothing said is a failure."""
+async def reply_text(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
+    """The agent's text after its thinking, or its answer alone. An empty text is a failure."""
     proposal = read_proposal(text, ended=True)
     return (proposal.answer if brief else proposal.text) or Result("", Status.NO_RETURN, error="no answer in the reply")
 
@@ -122,7 +122,7 @@ class Ran:
         if code is None:
             return Result("", Status.ERROR, error="no <code> in the reply")
         result = await subtool(agent, self.python, {"code": code}, desk)
-        return result if brief else _shown("execution_result", result, text)
+        return result if brief else _with_result("execution_result", result, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Searched:
         if not queries:
             return Result("", Status.ERROR, error="no <query> in the reply")
         result = await subtool(agent, self.search, {"query_list": queries}, desk)
-        return result if brief else _shown("search_result", result, text)
+        return result if brief else _with_result("search_result", result, text)
 
 
 def _code(text: str) -> str | None:
@@ -160,7 +160,7 @@ def _fenced(text: str) -> list[str]:
     return [inside for language, newline, inside in pieces if newline and language.strip() in ("", "python", "py")]
 
 
-def _shown(mark: str, result: Result, text: str) -> Result:
+def _with_result(mark: str, result: Result, text: str) -> Result:
     """A result with how the agent came to it. That comes last, for what is too long is cut at its end."""
     came = result.text or (result.error or "" if result.status is not Status.OK else "")
     return replace(result, text=f"<{mark}>\n{came}\n</{mark}>\n{after_thinking(text, ended=True)}")
@@ -203,7 +203,7 @@ class Ensemble:
         keys: list[str] = []
         with desk.session.until_spent(agent):
             for i in range(1, self.samples + 1):
-                thinker = asked(REASONER, {"model_id": self.model}, desk)
+                thinker = new_agent(REASONER, {"model_id": self.model}, desk)
                 thinker.spend(0.0)  # the call pays for them all
                 desk.session.fork(agent, str(i), thinker, _think)
                 keys.append(str(i))
@@ -222,14 +222,14 @@ def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = F
         AgentTool(
             REASONER,
             "Solves a subtask by reasoning alone, without any tool.",
-            said,
+            reply_text,
             pool,
             brief,
         ),
         AgentTool(
             "critical_reviewer",
             "Reads everything that was found so far and reports errors, contradictions and gaps in it.",
-            said,
+            reply_text,
             pool,
             brief,
         ),

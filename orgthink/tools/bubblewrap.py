@@ -1,7 +1,7 @@
-"""The room that untrusted code runs in: the command line of bubblewrap, and a look whether this machine can make one.
+"""The sandbox of untrusted code: the command line of bubblewrap, and a check whether it works on this machine.
 
 In it there is a read-only Python, an empty folder for files, and nothing else: no /proc, no /home, no network, no
-environment. The code is process 1 of its room, so that the kernel ends all others with it, however they hide.
+environment. The code is process 1 of its sandbox, so that the kernel ends all others with it, however they hide.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NOBODY = "65534"
 _WAY_OUT = "install it (apt-get install bubblewrap), or name the URL of a SandboxFusion server"
 
 COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ")
-"""What output begins with if a room could not be made. Code that says so too fails a little differently."""
+"""What output begins with if the sandbox could not be made. Code that says so too fails a little differently."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What code in a room may use."""
+class SandboxLimits:
+    """What code in the sandbox may use."""
 
     seconds: float
     """Of wall clock; the caller sees to it, and here a process gets no more of every processor."""
@@ -41,32 +41,32 @@ class Limits:
     """MiB of all files together."""
 
 
-def command(limits: Limits, code: int, filter: int) -> list[str]:
+def command(limits: SandboxLimits, code: int, filter: int) -> list[str]:
     """What to start, with no environment: it ends as the code does (128 + n for signal n).
 
     `code` and `filter` are file descriptors to inherit: the program, and the system calls that it may not make.
     """
     python = f"/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-    room = [
+    mounts = [
         "--unshare-all", "--unshare-user", "--disable-userns", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL",
         "--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox", "--seccomp", str(filter),
         "--setenv", "LD_LIBRARY_PATH", "/python/lib", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin",
     ]  # fmt: skip
     for name in ("null", "full", "random", "urandom"):  # no zero: mapped, it is shared memory that nobody can count
-        room += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
-    room += ["--symlink", "/tmp", "/dev/shm", "--perms", "0444", "--file", str(code), "/code.py"]
-    room += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"]
+        mounts += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    mounts += ["--symlink", "/tmp", "/dev/shm", "--perms", "0444", "--file", str(code), "/code.py"]
+    mounts += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"]
     program = [*_limited(limits), python, "-I", "-S", "-B", "-X", "utf8", "/code.py"]
     if os.geteuid():
-        return [_bubblewrap(), *_system(sys.base_prefix), *room, "--", *program]
-    return [*_as_nobody(), "/bwrap", *_system("/python"), *room, "--", *program]
+        return [_bubblewrap(), *_system(sys.base_prefix), *mounts, "--", *program]
+    return [*_as_nobody(), "/bwrap", *_system("/python"), *mounts, "--", *program]
 
 
 def _as_nobody() -> list[str]:
-    """Root enters a room where only the system is, and goes on as nobody, who may not be able to read the way there.
+    """Root enters a sandbox that holds only the system, then becomes `nobody`, who may lack the right to read the path.
 
-    Process 1 of that room is a shell that stays root: bubblewrap gives up its right to kill others, so that the signal
-    with which it takes the room along when it dies would not reach nobody.
+    Process 1 of that sandbox is a shell that stays root. Bubblewrap gives up its right to kill other users' processes,
+    so its own signal at exit would not reach those of `nobody`.
     """
     outer = ["--unshare-pid", "--as-pid-1", "--die-with-parent", "--tmpfs", "/tmp"]
     outer += ["--ro-bind", _bubblewrap(), "/bwrap"]
@@ -77,19 +77,19 @@ def _as_nobody() -> list[str]:
 
 def _system(python: str) -> list[str]:
     """Read-only: libraries and programs of the system, and the Python of that prefix."""
-    shown = ["--dir", "/usr", "--dir", "/usr/share", "--dir", "/dev", "--ro-bind", python, "/python"]
+    visible = ["--dir", "/usr", "--dir", "/usr/share", "--dir", "/dev", "--ro-bind", python, "/python"]
     for folder in ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/bin", "/usr/share/zoneinfo"):
-        shown += ["--ro-bind-try", folder, folder]
+        visible += ["--ro-bind-try", folder, folder]
     for folder in ("/lib", "/lib32", "/lib64", "/libx32", "/bin"):
         if os.path.islink(folder):
-            shown += ["--symlink", os.readlink(folder), folder]
+            visible += ["--symlink", os.readlink(folder), folder]
         else:
-            shown += ["--ro-bind-try", folder, folder]
-    return shown
+            visible += ["--ro-bind-try", folder, folder]
+    return visible
 
 
-def _limited(limits: Limits) -> list[str]:
-    """Limits that the code cannot raise. Those of the room itself are set once inside."""
+def _limited(limits: SandboxLimits) -> list[str]:
+    """SandboxLimits that the code cannot raise. Those of the sandbox itself are set once inside."""
     most = {
         "cpu": int(limits.seconds * (os.cpu_count() or 1)) + 1,  # also where nobody is left to look at the clock
         "as": limits.memory_mb << 20,
@@ -111,9 +111,9 @@ def _bubblewrap() -> str:
 
 @cache
 def check() -> None:
-    """Make a room once; UserError with bubblewrap's own words if this machine cannot."""
+    """Make a sandbox once; UserError with bubblewrap's own words if this machine cannot."""
     with files(b"") as (code, filter):
-        made = command(Limits(seconds=5, memory_mb=256, processes=16, file_mb=1), code, filter)
+        made = command(SandboxLimits(seconds=5, memory_mb=256, processes=16, file_mb=1), code, filter)
         try:
             done = subprocess.run(
                 made, env={}, pass_fds=(code, filter), stdin=subprocess.DEVNULL, capture_output=True, timeout=30
@@ -123,10 +123,10 @@ def check() -> None:
                 f"code cannot be isolated here ({error}): name the URL of a SandboxFusion server"
             ) from error
     if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split()) or f"exit code {done.returncode}"
+        message = " ".join(done.stderr.decode(errors="replace").split()) or f"exit code {done.returncode}"
         raise UserError(
-            f"code cannot be isolated here ({said[:200]}): allow user namespaces and install bubblewrap 0.8 or newer, "
-            "or name the URL of a SandboxFusion server"
+            f"code cannot be isolated here ({message[:200]}): allow user namespaces and install bubblewrap 0.8 or "
+            "newer, or name the URL of a SandboxFusion server"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orgthink.errors import ToolError, UserError
-from orgthink.http import Patience, Reply, Server, server_url
+from orgthink.http import HttpClient, HttpResponse, RetryPolicy, server_url
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.passages import Passage
 
@@ -16,9 +16,9 @@ from orgthink.tools.passages import Passage
 class RetrieverClient:
     """A retriever behind a URL, for any number of episodes at once."""
 
-    def __init__(self, url: str, *, patience: Patience | None = None) -> None:
+    def __init__(self, url: str, *, retry_policy: RetryPolicy | None = None) -> None:
         """UserError if it is not a URL. The path may be left out."""
-        self._patience = patience
+        self._retry_policy = retry_policy
         try:
             base = server_url(url)
         except ValueError as error:
@@ -39,11 +39,11 @@ class RetrieverClient:
             raise ToolError(f"{server.name} answered {len(found)} of {len(queries)} queries")
         return [passages[:topk] for passages in found]
 
-    def _server(self) -> Server:
-        return Server(self._url, failure=ToolError, what="retriever", patience=self._patience)
+    def _server(self) -> HttpClient:
+        return HttpClient(self._url, failure=ToolError, what="retriever", retry_policy=self._retry_policy)
 
 
-def _read(reply: Reply, server: str) -> list[list[Passage]]:
+def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:
     try:
         return [[_passage(found) for found in query] for query in json.loads(reply.body)["result"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

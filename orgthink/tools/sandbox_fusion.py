@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
-from orgthink.http import Patience, Server, TooLarge, server_url
+from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
 from orgthink.runtime.result import Result
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
@@ -50,11 +50,11 @@ class SandboxFusion:
     """Bytes of output that are kept."""
     grace: float = 10.0
     """Seconds on top for an attempt: the way there and back, and the server's queue."""
-    at_once: int = 64
+    max_parallel: int = 64
     """Requests that an event loop makes at once; others wait."""
-    patience: Patience = field(default_factory=lambda: Patience(attempts=3))
+    patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=3))
     """With a server that is busy or does not answer."""
-    _servers: Keeper[Server] = field(init=False, repr=False, compare=False)
+    _servers: Keeper[HttpClient] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -86,26 +86,26 @@ class SandboxFusion:
 
     def _result(self, answer: bytes, server: str) -> Result:
         try:
-            said = _Answer.model_validate_json(_text(json.dumps(json.loads(answer), ensure_ascii=False)))
+            reply = _Answer.model_validate_json(_text(json.dumps(json.loads(answer), ensure_ascii=False)))
         except (ValueError, RecursionError) as error:
             raise ToolError(f"{server}: not the answer of a SandboxFusion server: {answer[:100]!r}") from error
-        ran = said.run_result
-        if said.status == "SandboxError" or ran is None:
-            raise ToolError(f"{server}: {said.message or said.status}")
+        ran = reply.run_result
+        if reply.status == "SandboxError" or ran is None:
+            raise ToolError(f"{server}: {reply.message or reply.status}")
         output = (ran.stdout or "") + (ran.stderr or "")
         text = output.encode()[: self.output_bytes].decode(errors="replace")
         if ran.status == "TimeLimitExceeded":
             return Result(text, Status.TIMEOUT, error=f"stopped after {self.seconds:g} s")
         if text != output:
             return Result(text, Status.ERROR, error=f"cut after {self.output_bytes} bytes of output")
-        if said.status == "Success":
+        if reply.status == "Success":
             return Result(text)
         return Result(text, Status.ERROR, error=ending(ran.return_code, text))
 
-    def _server(self) -> Server:
+    def _server(self) -> HttpClient:
         patience = replace(self.patience, read=float("inf"))  # an attempt as a whole has its seconds
         url = server_url(self.url)
-        return Server(url, failure=ToolError, what="sandbox", patience=patience, requests=self.at_once)
+        return HttpClient(url, failure=ToolError, what="sandbox", retry_policy=patience, requests=self.max_parallel)
 
 
 def _text(text: str) -> str:

@@ -21,9 +21,9 @@ from orgthink.errors import UserError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_SHOWN = 60
+_VALUE_CHARACTERS = 60
 """Characters of a name or a value that are shown."""
-_SAID = 240
+_MESSAGE_CHARACTERS = 240
 """Characters of what is said of one value."""
 _PROBLEMS = 5
 """Problems that are spelled out; the others are counted."""
@@ -44,11 +44,11 @@ class Parameters:
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with the defaults filled in; ValueError with one line that says all that is wrong."""
         if not isinstance(arguments, Mapping):
-            raise ValueError(f"the arguments are an object by parameter, not {_shown(arguments)}")
+            raise ValueError(f"the arguments are an object by parameter, not {_quoted(arguments)}")
         try:
             filled, wrong = self.read(dict(arguments))
         except (ArithmeticError, RecursionError) as error:  # of a number or a nesting that no tool was meant for
-            raise ValueError(f"the arguments cannot be checked: {_said(str(error))}") from error
+            raise ValueError(f"the arguments cannot be checked: {_shortened(str(error))}") from error
         problems = [*_wrong_names(arguments, self.schema), *wrong]
         if problems:
             more = [f"and {len(problems) - _PROBLEMS} more"] if len(problems) > _PROBLEMS else []
@@ -88,12 +88,14 @@ def _of(function: Callable[..., Any]) -> Parameters:
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
-    said = _descriptions(inspect.getdoc(function) or "")
+    descriptions = _descriptions(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
     for i, (parameter, hint) in enumerate(_typed(function)):
         default = ... if parameter.default is parameter.empty else parameter.default
         # The name is an alias: one like `schema` or `_x` would be no field of a model.
-        described: dict[str, Any] = {"description": said[parameter.name]} if parameter.name in said else {}
+        described: dict[str, Any] = (
+            {"description": descriptions[parameter.name]} if parameter.name in descriptions else {}
+        )
         fields[f"p{i}"] = (hint, Field(default, alias=parameter.name, **described))
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     try:
@@ -124,16 +126,16 @@ def _descriptions(docstring: str) -> dict[str, str]:
     """What the section `Args:` says of each parameter."""
     section = re.search(r"^Args:[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z)|[ \t]*\n)+)", docstring, re.MULTILINE)
     lines = inspect.cleandoc("\n" + section[1]).splitlines() if section else []
-    said: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     name = None
     for line in lines:
         entry = re.match(r"(\w+)[ ]*(?:\([^)]*\))?:(.*)", line)
         if entry:
             name = entry[1]
-            said[name] = entry[2].strip()
+            descriptions[name] = entry[2].strip()
         elif name is not None and line.strip():
-            said[name] = f"{said[name]} {line.strip()}".strip()
-    return said
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions
 
 
 def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
@@ -147,7 +149,7 @@ def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
         except ValidationError as invalid:
             errors = invalid.errors(include_url=False, include_context=False)
             wrong = [e for e in errors if e["type"] != "missing" or len(e["loc"]) > 1]  # others: `_wrong_names`
-            return {}, [f"{_path(e['loc'])}: {_said(e['msg'])}, got {_shown(e['input'])}" for e in wrong]
+            return {}, [f"{_path(e['loc'])}: {_shortened(e['msg'])}, got {_quoted(e['input'])}" for e in wrong]
         return {name: getattr(checked, field) for field, name in names.items()}, []
 
     return read
@@ -170,7 +172,7 @@ def _schema_reader(schema: dict[str, Any]) -> Read:
     try:
         base.check_schema(schema)
     except SchemaError as error:
-        raise UserError(f"a tool's schema is not valid: {_said(error.message)}") from error
+        raise UserError(f"a tool's schema is not valid: {_shortened(error.message)}") from error
     skipped = {keyword: lambda *_: () for keyword in _LEFT_TO_THE_SERVER}
     validator = validators.extend(base, skipped)(schema, registry=Registry())  # nothing is fetched for a `$ref`
     named = ("required", "additionalProperties") if _is_closed(schema) else ("required",)  # found by `_wrong_names`
@@ -179,9 +181,9 @@ def _schema_reader(schema: dict[str, Any]) -> Read:
         try:
             errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
         except (Unresolvable, RecursionError) as error:
-            return {}, [f"the tool's own schema cannot be used: {_said(str(error))}"]
+            return {}, [f"the tool's own schema cannot be used: {_shortened(str(error))}"]
         wrong = [e for e in errors if len(e.absolute_schema_path) > 1 or e.validator not in named]
-        return arguments, [f"{_path(tuple(e.absolute_path))}: {_said(e.message)}" for e in wrong]
+        return arguments, [f"{_path(tuple(e.absolute_path))}: {_shortened(e.message)}" for e in wrong]
 
     return read
 
@@ -202,26 +204,26 @@ def _wrong_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Ite
     if _is_closed(schema):
         for name in arguments:
             if name not in known:
-                near = get_close_matches(name[:_SHOWN], known, n=1, cutoff=0.5)
-                takes = f"there is {', '.join(map(_shown, known))}" if known else "there are none"
-                yield f"unknown parameter {_shown(name)}: {f'did you mean {_shown(near[0])}?' if near else takes}"
+                near = get_close_matches(name[:_VALUE_CHARACTERS], known, n=1, cutoff=0.5)
+                takes = f"there is {', '.join(map(_quoted, known))}" if known else "there are none"
+                yield f"unknown parameter {_quoted(name)}: {f'did you mean {_quoted(near[0])}?' if near else takes}"
     for name in schema.get("required", ()):
         if name not in arguments:
-            yield f"missing parameter {_shown(name)}"
+            yield f"missing parameter {_quoted(name)}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
     """`xs[2].name` in quotes."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in location]
-    return _shown("".join(steps).removeprefix(".")) if steps else "the arguments"
+    return _quoted("".join(steps).removeprefix(".")) if steps else "the arguments"
 
 
-def _shown(value: Any) -> str:
-    return _short(json.dumps(value, ensure_ascii=False, default=str), _SHOWN)
+def _quoted(value: Any) -> str:
+    return _short(json.dumps(value, ensure_ascii=False, default=str), _VALUE_CHARACTERS)
 
 
-def _said(text: str) -> str:
-    return _short(text, _SAID)
+def _shortened(text: str) -> str:
+    return _short(text, _MESSAGE_CHARACTERS)
 
 
 def _short(text: str, limit: int) -> str:

@@ -20,14 +20,14 @@ NOTHING = "nothing found"
 async def look_up(retriever: Retriever, queries: Sequence[str], topk: int) -> str:
     """What was found, a passage a line. Where there are several queries, each line begins with its own.
 
-    A query that is asked twice is answered once. ToolError if there is none.
+    A query that is distinct twice is answered once. ToolError if there is none.
     """
-    asked = list(dict.fromkeys(" ".join(query.split()) for query in queries))
-    if not any(asked):
+    distinct = list(dict.fromkeys(" ".join(query.split()) for query in queries))
+    if not any(distinct):
         raise ToolError("there is nothing to search for: query_list needs at least one query")
     lines = []
-    for query, passages in zip(asked, await retriever.retrieve(asked, topk), strict=True):
-        head = f"{query}: " if len(asked) > 1 else ""
+    for query, passages in zip(distinct, await retriever.retrieve(distinct, topk), strict=True):
+        head = f"{query}: " if len(distinct) > 1 else ""
         lines += [head + line for line in [passage.line for passage in passages] or [NOTHING]]
     return "\n".join(lines)
 

@@ -130,11 +130,13 @@ async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool
 
 
 def described(tools: Mapping[str, Tool]) -> Tools:
-    """Tools and `final_answer` as models are told of them."""
+    """Tools and `final_answer` as prompts describe them."""
     final = {"type": "object", "properties": {}, "additionalProperties": False}
-    told = [{"name": t.name, "description": t.description, "parameters": t.parameters.schema} for t in tools.values()]
+    descriptions = [
+        {"name": t.name, "description": t.description, "parameters": t.parameters.schema} for t in tools.values()
+    ]
     end = "Ends the work: the final answer is written from everything that was found."
-    return (*told, {"name": FINAL, "description": end, "parameters": final})
+    return (*descriptions, {"name": FINAL, "description": end, "parameters": final})
 
 
 def listed(tools: Tools) -> str:

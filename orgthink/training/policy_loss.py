@@ -92,7 +92,10 @@ def token_losses(
     counts as one token of which all of its tokens tell; it is stale if one of them is. The divergence stays that of
     tokens.
     """
-    log_ratio_N, told_N = told(logprobs_N - sampled_N, loss, lengths), told(logprobs_N, loss, lengths)
+    log_ratio_N, row_logprob_N = (
+        per_row_log_ratio(logprobs_N - sampled_N, loss, lengths),
+        per_row_log_ratio(logprobs_N, loss, lengths),
+    )
     if loss.ratio != "token":
         log_ratio_N = log_ratio_N - (log_ratio_N.detach() - FARTHEST).clamp(min=0)  # a clamp that lets gradients pass
         assert lengths is not None
@@ -103,7 +106,7 @@ def token_losses(
     outside = (ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)
     if stale_N is not None:
         weight = ratio.detach().clamp(max=loss.staleness.cap)
-        losses = torch.where(stale_N, -weight * advantages_N * told_N, losses)
+        losses = torch.where(stale_N, -weight * advantages_N * row_logprob_N, losses)
         outside = outside & ~stale_N
     if reference_N is not None:
         away = reference_N - logprobs_N
@@ -111,7 +114,7 @@ def token_losses(
     return TokenLosses(losses, outside)
 
 
-def told(values_N: Tensor, loss: PolicyLoss, lengths: Sequence[int] | None) -> Tensor:
+def per_row_log_ratio(values_N: Tensor, loss: PolicyLoss, lengths: Sequence[int] | None) -> Tensor:
     """[N]: logarithms of tokens as the ratio takes them: each by itself, or the sum or mean of its row's.
 
     ValueError without the lengths of rows where they are needed.

@@ -114,7 +114,7 @@ class Optimization(ABC):
     """Steps between steps whose episodes are stored, from the first on; the last one's always are. A sampled token
     takes some 40 bytes: 256 episodes of 2,000 tokens are 20 MB a step."""
 
-    told_every: ClassVar[int] = 1
+    report_every: ClassVar[int] = 1
     """Steps between two lines for a user without a terminal."""
 
     def __post_init__(self) -> None:
@@ -158,11 +158,11 @@ class Optimization(ABC):
         """What a step takes at most, for who thinks of a run; `None` where there is no bound."""
 
     @abstractmethod
-    def told(self, line: Mapping[str, Any]) -> str:
+    def progress_text(self, line: Mapping[str, Any]) -> str:
         """Of the metrics of a step, those that a user watches."""
 
 
-def took(line: Mapping[str, Any]) -> float:
+def step_seconds(line: Mapping[str, Any]) -> float:
     """Seconds of a step, from its metrics."""
     return sum(line["seconds"].values())
 

@@ -69,7 +69,7 @@ class Rollout:
         return trace.role in self.roles if self.roles else trace.role not in self.models
 
 
-class Problems:
+class ProblemStream:
     """The problems of a rollout, in the order of its task's stream."""
 
     def __init__(self, plan: Rollout, seed: int, drawn: int = 0) -> None:
@@ -85,18 +85,18 @@ class Problems:
 
         UserError if the task has too few; fewer if others are known, down to none.
         """
-        chosen: dict[str, Problem] = {}
+        drawn: dict[str, Problem] = {}
         wanted = self._plan.problems if wanted is None else wanted
         repeats = 0
-        while len(chosen) < wanted and repeats < MOST_REPEATS:
+        while len(drawn) < wanted and repeats < MOST_REPEATS:
             problem = next(self._stream)
             self.drawn += 1
-            repeats = repeats + 1 if problem.id in chosen or problem.id in known else 0
+            repeats = repeats + 1 if problem.id in drawn or problem.id in known else 0
             if not repeats:
-                chosen[problem.id] = problem
+                drawn[problem.id] = problem
         if repeats and not known:
-            raise UserError(f"{self._plan.task} has only {len(chosen)} different problems, not {wanted}")
-        return list(chosen.values())
+            raise UserError(f"{self._plan.task} has only {len(drawn)} different problems, not {wanted}")
+        return list(drawn.values())
 
 
 async def roll_out(

@@ -48,7 +48,7 @@ class SftSettings:
     save_every: int = 500
     """Steps between checkpoints."""
 
-    told_every: ClassVar[int] = 100
+    report_every: ClassVar[int] = 100
     """Steps between two lines for a user without a terminal."""
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class SftSettings:
         progress = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
-    def told(self, line: Mapping[str, Any]) -> str:
+    def progress_text(self, line: Mapping[str, Any]) -> str:
         """Of the metrics of a step, those that a user watches."""
         return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
 

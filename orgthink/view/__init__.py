@@ -30,10 +30,10 @@ def render(
     notes: Mapping[str, str] | None = None,
 ) -> str:
     """The page. `summary` is that of `summary.json`; `notes` are conditions no episode tells, such as budgets."""
-    shown = list(episodes)
+    listed = list(episodes)
     data = {
-        "conditions": {**conditions(shown), **(notes or {})},
-        **pack(shown, summarise(shown) if summary is None else summary),
+        "conditions": {**conditions(listed), **(notes or {})},
+        **pack(listed, summarise(listed) if summary is None else summary),
     }
     style = _part("page.css")
     script = "(() => {\n" + "\n".join(_part(f"{name}.js") for name in SCRIPTS) + "\n})();"

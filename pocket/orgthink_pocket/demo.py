@@ -1,4 +1,4 @@
-"""`orgthink demo`: the main job on the shipped models, in a minute or two, without a GPU or a key."""
+"""`orgthink demo`: the three papers on the shipped models, in a minute or two, without a GPU or a key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder
-from orgthink.tools import bubblewrap as room
+from orgthink.tools import bubblewrap
 
 CAPACITY, TOKENS = 4, 192
-"""A whole scan and its answer take about 300 tokens: this budget leaves a thinker alone half-done."""
+"""A whole scan and its answer take about 300 tokens, so a sequential thinker cannot finish within this budget."""
 ROUNDS, WORDS = 4, 128
-"""Verifications at most, and a budget in which an expression is worked out twice."""
+"""Most verifications, and a token budget for two solutions of an expression."""
 AGENTS, REPLY = 9, 256
-"""At work at once: a manager and more than it can ask; and tokens of a reply, as many as tool use alone needs."""
+"""Concurrent agents: a manager and more than it can call; and tokens of a reply, enough for tool use alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Demo:
         return self.out.with_name(f"{self.out.name}-{paper}")
 
     def asyncthink(self) -> Evaluation:
-        """Who organizes."""
+        """Comparison of AsyncThink."""
         return Eval(
             model="pocket-sequential",
             organizations=("sequential", "parallel", "untrained=asyncthink", "asyncthink"),
@@ -63,7 +63,7 @@ class Demo:
         ).plan()
 
     def marsrl(self) -> Evaluation:
-        """Who judges and corrects."""
+        """Comparison of MarsRL."""
         return Eval(
             task="arithmetic-mini",
             model="pocket-mars",
@@ -75,7 +75,7 @@ class Demo:
         ).plan()
 
     def paramanager(self) -> Evaluation:
-        """Who is asked for what."""
+        """Comparison of ParaManager."""
         return Eval(
             task="arithmetic-mini+countdown-mini-single+ledger-mini",
             model="pocket-manager",
@@ -89,7 +89,7 @@ class Demo:
 
 
 def sentence(summary: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the first comparison says, for somebody who has read nothing else."""
+    """The result of the first comparison in a sentence."""
 
     def solved(name: str) -> str:
         return f"{summary[name]['all_correct']['mean']:.0%}"
@@ -104,9 +104,9 @@ def sentence(summary: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def runs_code() -> bool:
-    """Whether code can run here; says how to get what is missing."""
+    """Whether programs can run on this machine; prints what is missing."""
     try:
-        room.check()
+        bubblewrap.check()
     except UserError as error:
         print(f"\nno table of ParaManager, which runs programs: {error}")
         return False

@@ -1,4 +1,4 @@
-"""Trainings of the pocket models: from scratch, in roles, and in calls."""
+"""Training jobs of the pocket models: from scratch, in roles, and in calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import FromModel, Report, model_folder
 from orgthink.store import RunFolder
-from orgthink.training.models import chosen, open_trainable, precision
+from orgthink.training.models import open_trainable, resolve_device, torch_dtype
 from orgthink.training.rows import Row, row_of
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink_pocket import model as pocket
@@ -29,20 +29,20 @@ class Pocket:
     """The pocket model, from scratch."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     forks: bool = True
-    """Whether its lessons show organizers and workers."""
+    """Whether its lessons include organizers and workers."""
     device: str = "auto"
-    """`cpu`, `cuda`, or whichever is there."""
+    """`cpu`, `cuda`, or `auto` for the available one."""
     shape: ClassVar[str] = "pocket"
-    """The model that is as large."""
+    """A shipped model of the same size."""
 
     @property
     def steps(self) -> int:
         return self.settings.steps
 
     def require(self) -> None:
-        chosen(self.device)
+        resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
@@ -51,25 +51,24 @@ class Pocket:
 
 @dataclass(frozen=True, slots=True)
 class Roles(FromModel):
-    """The pocket model, taught the roles of solver, verifier and corrector: the cold start of MarsRL."""
+    """The pocket model in the roles of solver, verifier and corrector: the cold start of MarsRL."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     lessons: role_lessons.Course = "form"
-    """First `skill`, then `form`."""
+    """`skill` first, `form` in a second training."""
 
     @property
     def steps(self) -> int:
         return self.settings.steps
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-
         tokenizer, (eos,) = _pocket_tokenizer(folder.path / "tokenizer")
 
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
-        device, dtype = chosen(self.device), precision(self.dtype)
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         model = open_trainable(model_folder(self.model), self.lora, dtype, device, self.settings.seed)
         course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
@@ -77,19 +76,18 @@ class Roles(FromModel):
 
 @dataclass(frozen=True, slots=True)
 class Calls(FromModel):
-    """A pocket model with the vocabulary of calls, taught to use tools, or to manage those who do: ParaManager's."""
+    """A pocket model with the vocabulary of calls, as a user of tools or a manager: the cold start of ParaManager."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     lessons: Literal["tools", "manager"] = "manager"
-    """Whose."""
+    """The taught role."""
 
     @property
     def steps(self) -> int:
         return self.settings.steps
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-
         pocket_tools.write_folder(folder.path / "tokenizer")
         tokenizer = Tokenizer(folder.path / "tokenizer")
 
@@ -99,7 +97,7 @@ class Calls(FromModel):
         def using(seed: int, pool: int) -> Iterator[Row]:
             return tool_lessons.lessons(seed, pool, tokenizer)
 
-        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(chosen(self.device))
+        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(resolve_device(self.device))
         rows = managing if self.lessons == "manager" else using
         write_folder = partial(pocket_tools.write_folder, lessons=self.lessons)
         course = Course(model, rows, write_folder, pocket.vocabulary().index(pocket.PAD))
@@ -108,7 +106,6 @@ class Calls(FromModel):
 
 def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
     """The pocket model's tokenizer, written to a folder, and the tokens that end its texts."""
-
     pocket.write_folder(folder)
     tokenizer = Tokenizer(folder)
     return tokenizer, frozenset(tokenizer.eos_ids)
@@ -116,7 +113,6 @@ def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
 
 def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -> Course:
     """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
-
     tokenizer, (eos,) = _pocket_tokenizer(folder)
 
     def rows(seed: int, pool: int) -> Iterator[Row]:
@@ -126,4 +122,4 @@ def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -
 
     model = Qwen3(pocket.CONFIG)
     model.initialise(torch.Generator().manual_seed(seed))
-    return Course(model.to(chosen(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+    return Course(model.to(resolve_device(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))

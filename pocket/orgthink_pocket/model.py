@@ -1,7 +1,7 @@
-"""The pocket model: its vocabulary, its architecture, and the stream of rows it is trained on.
+"""The pocket model: vocabulary, architecture, and the stream of its lessons.
 
-A Qwen3-architecture model of about a million parameters in the layout of Hugging Face, so every engine
-opens it unchanged. Every integer up to 399, every tag and every word is one token.
+A model of the Qwen3 architecture with about a million parameters, in the layout of Hugging Face, so that every engine
+opens it. Every integer up to 399, every tag and every word is one token.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SYMBOLS = ("+", "-", "*", "/", "(", ")", "=", ";", ".", ",", ":", "!", "?")
 ROLES = ("sequential", "organizer", "worker", "subtask", "solver", "verifier", "corrector", "manager")
 TASK_WORDS = ("countdown", "sudoku", "arithmetic", "none", "correct", "wrong")
 REVIEW_WORDS = ("</think>", "solution", "report", "finding", "correctness", "check", "ok", "bad")
-"""Of verifiers and correctors; they took the first places that were left."""
+"""Words of verifiers and correctors, in the first reserved places."""
 RESERVED = 32
-"""Places for words that were taught after the first lessons, and for those to come."""
+"""Number of places for words that were added after the first lessons, or will be."""
 LARGEST_INTEGER = 399
 
 
@@ -47,7 +47,7 @@ def vocabulary() -> list[str]:
 
 
 def build_tokenizer(words: Sequence[str]) -> Tokenizer:
-    """One token a word. Each token's text starts with its space, so texts concatenate as tokens do."""
+    """One token per word. The text of a token starts with its space, so texts concatenate like tokens."""
     special = (PAD, EOS, UNK)
     ids = {word if word in special else f"▁{word}": i for i, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNK))
@@ -82,9 +82,9 @@ def write_folder(
     tokenizer: Tokenizer | None = None,
     made_for: Mapping[str, object] | None = None,
 ) -> None:
-    """Everything of a model folder but the weights; a larger vocabulary begins with this one.
+    """Write a model folder without the weights. The words of a larger tokenizer must begin with this vocabulary.
 
-    `made_for` is what its orgthink.json says beside the prompt style.
+    `made_for` are entries of its orgthink.json beside the prompt style.
     """
     folder.mkdir(parents=True, exist_ok=True)
     words = vocabulary()
@@ -101,26 +101,26 @@ def _write(file: Path, content: dict[str, object]) -> None:
 
 
 CAPACITIES = (2, 3, 4)
-"""Pool sizes that organizers are shown."""
+"""Pool sizes of organizers' lessons."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mixture:
-    """What lessons are about."""
+class LessonShares:
+    """Kinds of lessons, and how often each is drawn."""
 
     shares: dict[str, float]
     """Share of each kind of lesson."""
     drilled: tuple[int, int]
     """Smallest and largest integer of the drill `facts`."""
     small: float = 0.0
-    """Share of the drill's values that are as small as the numbers of a problem."""
+    """Share of the drill's values in the range of the numbers of a problem."""
 
 
-FORM = Mixture({"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "sudoku": 0.11}, (1, 75))
-"""First the form of the traces is learned …"""
+FORM = LessonShares({"countdown-mini": 0.66, "facts": 0.1, "arithmetic-mini": 0.13, "sudoku": 0.11}, (1, 75))
+"""The first phase teaches the form of the traces."""
 
-DRILL = Mixture({"countdown-mini": 0.5, "facts": 0.3, "arithmetic-mini": 0.11, "sudoku": 0.09}, (5, 65), small=0.4)
-"""… then what remains wrong is the arithmetic of integers that were never a target: it is drilled more."""
+DRILL = LessonShares({"countdown-mini": 0.5, "facts": 0.3, "arithmetic-mini": 0.11, "sudoku": 0.09}, (5, 65), small=0.4)
+"""The second phase drills arithmetic: most errors left concern integers that were never a target."""
 
 FORM_POOLS = 47
 """Pools of rows before the drill."""
@@ -147,9 +147,9 @@ def lessons(seed: int, pool: int, *, forks: bool = True) -> Iterator[list[Trace]
         else:
             problem = next(problems[kind])
             thinking, answer = teachers[kind](problem.data)
-            asked = prompt("pocket", "sequential", problem)[0].content
-            said = f" {thinking} {DIALECT.render(Answer(f' {answer} '))}"
-            yield [cold_start.teacher_trace("thinker", None, asked, [(said, Origin.SAMPLED)])]
+            question = prompt("pocket", "sequential", problem)[0].content
+            text = f" {thinking} {DIALECT.render(Answer(f' {answer} '))}"
+            yield [cold_start.teacher_trace("thinker", None, question, [(text, Origin.SAMPLED)])]
 
 
 def _countdown(problem: Problem, rng: random.Random, forks: bool) -> list[Trace]:
@@ -163,7 +163,7 @@ def _countdown(problem: Problem, rng: random.Random, forks: bool) -> list[Trace]
 
 
 def _any_problem(qualifying: Iterator[Problem], rng: random.Random) -> Problem:
-    """Half of the problems have enough solutions, the others may have fewer: then fewer are found."""
+    """Half of the problems have enough solutions, the others may have fewer."""
     task = COUNTDOWN_MINI
     while rng.random() < 0.5:
         numbers = sorted(rng.sample(range(1, task.size.largest + 1), task.size.given))

@@ -25,11 +25,13 @@ from orgthink_pocket.jobs import Calls, Pocket, Roles
 from orgthink_pocket.tool_model import AGENT_TOKENS, MANAGING, POOL
 
 MARS_STEPS = 40
-"""Of every run of MarsRL on the pocket model."""
+"""Steps of every run of MarsRL on the pocket model."""
 MINI_STEPS = 60
-"""Of every run of the pocket model, so that methods are compared after the same training."""
+"""Steps of every run of AsyncThink and its baselines on the pocket model."""
 PARA_STEPS = 8
-"""Of every run of the pocket manager."""
+"""Steps of every run of the pocket manager."""
+RECORD_EVERY = 10
+"""Episodes of every tenth step are stored, 2 to 8 MB a step."""
 
 
 def mini(
@@ -53,6 +55,7 @@ def mini(
             minibatches=4,
             reward=AsyncThinkReward(weight=weight),
             drift=1e-3,
+            record_every=RECORD_EVERY,
         ),
         model=model,
     )
@@ -61,8 +64,8 @@ def mini(
 def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...] = ROLES, tokens: int = 128) -> Mars:
     """MarsRL of the pocket model, at a budget in tokens for each output.
 
-    The divergence term keeps its arithmetic: without it a verifier learns to work out other values than those that it
-    is shown, and what it unlearns the solver has lost as well.
+    The KL term preserves arithmetic: without it the verifier learns to write values that differ from the solution, and
+    the solver, with the same weights, loses its arithmetic too.
     """
     rollout = MarsRollout(
         task,
@@ -75,7 +78,13 @@ def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...
         roles=roles,
     )
     settings = MarsSettings(
-        rollout, steps=MARS_STEPS, learning_rate=2e-4, minibatches=2, loss=PolicyLoss(kl=0.1), drift=1e-3
+        rollout,
+        steps=MARS_STEPS,
+        learning_rate=2e-4,
+        minibatches=2,
+        loss=PolicyLoss(kl=0.1),
+        drift=1e-3,
+        record_every=RECORD_EVERY,
     )
     return Mars(settings, model="pocket-roles")
 
@@ -97,9 +106,9 @@ def paramanager(
 ) -> Policy:
     """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail.
 
-    Unlike the paper's, its reward is gated: ungated, it learns to call many tools, and not to be right. Diversity
-    weighs half: at full weight it asks agents where a program would do. And it is kept close to what it starts from: a
-    model of a million parameters copies less exactly the further it goes.
+    Unlike the paper's, the reward is gated: without the gate the manager learns to call many tools, not to be right.
+    Diversity has half the weight: at full weight the manager calls agents where a program suffices. The KL term keeps
+    the model close to its start: a model of a million parameters copies less exactly with every step away from it.
     """
     organization = managed(calls=calls, pool=pool)
     rollout = Rollout(
@@ -123,6 +132,7 @@ def paramanager(
         credit=SharedCredit(delta=1e-6),
         mixed=True,
         drift=1e-3,
+        record_every=RECORD_EVERY,
     )
     return Policy(settings, model=model)
 
@@ -130,7 +140,7 @@ def paramanager(
 POCKET = Pocket(SftSettings(steps=8_000, learning_rate=3e-3))
 """Trains the shipped base from scratch."""
 PLAIN = Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False)
-"""A base that has never seen a Fork."""
+"""A base without Forks in its lessons."""
 SKILLS = Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket")
 ROLES_SFT = Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50))
 TOOLS = Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles")

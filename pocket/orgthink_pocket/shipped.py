@@ -1,4 +1,4 @@
-"""Folders of what this package ships: models, and a corpus."""
+"""Folders of the shipped models and of the corpus."""
 
 from __future__ import annotations
 

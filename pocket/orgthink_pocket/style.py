@@ -15,14 +15,14 @@ from orgthink.tasks.sudoku import render
 SEPARATOR = " ; "
 """Between the parts of a question, and between the solutions of an answer in one line."""
 NAMED = " : "
-"""Between the target of a part, by which it is named, and the part."""
+"""Between the target of a part, which names it, and the part."""
 VERDICTS = VerdictForm("correctness", ("correct",), ("wrong",), lines=False)
 
 _PRICE = re.compile(r"\(price of ([a-z]+) in ([a-z]+)\)")
 
 
 def terse(problem: Problem) -> str:
-    """The question in the words of the pocket models; its text, if it is of no task that they know."""
+    """The question in the words of the pocket models; the problem's text for tasks that they do not know."""
     write = _WRITERS.get(problem.task)
     return problem.text if write is None or not problem.data else write(problem)
 

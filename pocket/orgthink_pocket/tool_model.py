@@ -1,7 +1,7 @@
-"""The pocket models that call tools: a larger vocabulary, in which the pieces of a call's JSON are tokens.
+"""The pocket models that call tools: in their larger vocabulary, pieces of a call's JSON are tokens.
 
-The text is the same as any model's (`orgthink.grammar.toolcall`), character by character; a model of a million
-parameters only gets to write it in fewer steps. A piece may still be out of place: then the call cannot be read.
+The text of a call is the same as for any model (`orgthink.grammar.toolcall`); the tokens only make it shorter to write.
+A model may still misplace a piece, and then the call cannot be read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from orgthink_pocket import model as pocket
 from orgthink_pocket.tasks.ledger import entries
 
 MODELS = tuple(f"m{i}" for i in range(1, 7))
-"""Ids that models of a pool may have."""
+"""Possible ids of models of a pool."""
 WORDS = (
     "<reasoning>", "</reasoning>", "<code>", "</code>", "<query>", "</query>", "print",
     "left", "final", "look", "compute", "ask", "answers", "reviewer", "coder", "finder",
     "ledger", "in", "costs", "coins", "review", "code", "nothing", "found", "injected", "fault",
 )  # fmt: skip
-"""Of managers and their agents; the names of the ledger follow."""
+"""Words of managers and their agents; the names of the ledger follow."""
 PIECES = (
     '<tool_call>\n{"name": "',
     '", "arguments": {"model_id": "',
@@ -49,7 +49,7 @@ PIECES = (
     FINAL,
     *MODELS,
 )
-"""Of calls and responses: tokens that stand in the text as they are, without a space before them."""
+"""Pieces of calls and responses: tokens without a space before them."""
 
 
 def vocabulary() -> list[str]:
@@ -59,7 +59,7 @@ def vocabulary() -> list[str]:
 
 
 def build_tokenizer() -> Tokenizer:
-    """One token a word or piece. A piece is taken wherever it stands; what it leaves of a word is unknown."""
+    """One token per word or piece. Pieces match first, anywhere in the text; the rest of a split word is unknown."""
     words = [word for word in vocabulary() if word not in PIECES]
     tokenizer = pocket.build_tokenizer(words)
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in PIECES])
@@ -67,22 +67,22 @@ def build_tokenizer() -> Tokenizer:
 
 
 CONFIG = replace(pocket.CONFIG, vocab_size=len(vocabulary()))
-"""Of the pocket model, but for its vocabulary."""
+"""The architecture of the pocket model with the larger vocabulary."""
 
 
 POOL = {"pocket-mars": "arithmetic", "pocket": "countdown", "pocket-tools": "code review"}
-"""Frozen models of the pocket manager, and what it is told of them; the first is the default. They differ in skill and
-in cost: at countdown `pocket` is right far more often than `pocket-mars`, and writes three times as much."""
+"""Frozen models of the pocket manager and their descriptions; the first is the default. They differ in skill and cost:
+at countdown `pocket` is right far more often than `pocket-mars`, and writes three times as many tokens."""
 AGENT_TOKENS = 352
-"""Of each agent of the pool: `pocket` finds no solution of a countdown after more."""
+"""Most tokens of an agent of the pool; `pocket` finds no solution of a countdown later."""
 USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}}
-"""Settings of whoever calls tools, which the context of a pocket model has room for."""
+"""Settings of models that call tools, such that episodes fit the context of a pocket model."""
 MANAGING: dict[str, Any] = {**USING, "rounds": 12, "aliases": True, "brief": True, "echo": True}
-"""Settings of managers, beside their pool: one that makes one call a round has rounds enough to ask four agents, check
-what they say and ask again."""
+"""Settings of managers, without their pool. With one call a round, the rounds suffice to call four agents, check their
+answers and call again."""
 
 Lessons = Literal["tools", "manager"]
-"""Who is taught: one that uses tools, or one that manages those who do."""
+"""The taught role: a model that uses tools itself, or a manager."""
 
 MADE_FOR: dict[Lessons, dict[str, Any]] = {
     "tools": {"organizations": {"tool-use": USING}},
@@ -91,16 +91,16 @@ MADE_FOR: dict[Lessons, dict[str, Any]] = {
         "roles": {name: {"model": name, "max_tokens": AGENT_TOKENS} for name in POOL},
     },
 }
-"""What orgthink.json says beside the prompt style."""
+"""Entries of orgthink.json beside the prompt style."""
 
 
 def write_folder(folder: Path, lessons: Lessons = "manager") -> None:
-    """Everything of a model folder but the weights."""
+    """Write a model folder without the weights."""
     pocket.write_folder(folder, CONFIG, build_tokenizer(), MADE_FOR[lessons])
 
 
 def widened(base: Path, seed: int) -> Qwen3:
-    """The weights of a pocket model, with random embeddings, drawn from `seed`, for tokens that it does not know."""
+    """The weights of a pocket model, with random embeddings, drawn from `seed`, for the new tokens."""
     known, model = Qwen3.load(base), Qwen3(CONFIG)
     model.initialise(torch.Generator().manual_seed(seed))
     weights = known.to_hf()

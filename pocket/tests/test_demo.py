@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import orgthink.engines.opening
 import pytest
 from rule_engine import Rule, RuleEngine, countdown, failing
 
+import orgthink.engines.opening
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.evaluation import Evaluation

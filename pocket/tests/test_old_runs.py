@@ -27,8 +27,9 @@ from orgthink.measure.summary import summarise
 from orgthink.recipes.registry import training_of
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.paramanager import ParaManagerReward
-from orgthink.store import RunFolder, plain
+from orgthink.store import RunFolder, migrate_settings, plain
 from orgthink.tasks import task_named
+from orgthink.training.episodes import RlSettings
 
 OLD = Path(__file__).parent / "fixtures" / "a46cad4"
 EXPECTED = json.loads((OLD / "expected.json").read_text())
@@ -61,9 +62,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def agree(seen: Any, expected: Any, rel: float = ROUNDING, abs: float = 0.0, where: str = "") -> None:
     """Everything that is expected is there, with the same value; numbers may differ by the tolerances.
 
-    More keys than expected are fine: later versions have more to say.
+    More keys than expected are fine: later versions have more to say. Settings may have moved, see `RlSettings.former`.
     """
     if isinstance(expected, dict):
+        expected = (
+            migrate_settings(expected, RlSettings.former) if {"rollout", "delta"} <= expected.keys() else expected
+        )
         assert isinstance(seen, dict), where
         for name, value in expected.items():
             assert name in seen, f"{where}.{name} is gone"

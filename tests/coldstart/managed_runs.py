@@ -10,7 +10,7 @@ from pathlib import Path
 from echo import ECHO, TASK
 from terse import TERSE
 
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Message, Origin, Sampling, Span
 from orgthink.evaluation import distinct, grade
@@ -56,10 +56,10 @@ class Player:
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         text = self._say(context, random.Random(sampling.seed))
         if self._tokenizer is None:
-            yield Chunk((text,), finish=Finish.EOS)
+            yield Chunk((text,), finish=FinishReason.EOS)
             return
         ids = (*self._tokenizer.encode(text), *self._tokenizer.eos_ids)
-        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=Finish.EOS)
+        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=FinishReason.EOS)
 
     async def aclose(self) -> None: ...
 

@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 from loopback import MODEL, Exchange, Play, Server, answers, babbles, dies, hangs, loopback, says, sends
 
-from orgthink.engines.endpoint import EndpointEngine, from_environment
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
-from orgthink.http import Patience
+from orgthink.http import RetryPolicy
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 
-QUICK = Patience(read=0.3, attempts=3, first_delay=0.01)
+QUICK = RetryPolicy(read=0.3, attempts=3, first_delay=0.01)
 PROBLEM = Problem("p", "countdown", "The question.")
 KEY = "sk-very-secret"
 
 
 async def opened(server: Server, **settings: Any) -> EndpointEngine:
-    return await EndpointEngine.open(server.url, MODEL, **{"patience": QUICK, **settings})
+    return await EndpointEngine.open(server.url, MODEL, **{"retry_policy": QUICK, **settings})
 
 
 def asked(engine: EndpointEngine, text: str = "Say something.") -> Context:
@@ -49,7 +49,7 @@ async def test_an_answer_is_streamed_in_chat_turns() -> None:
         body = server.exchanges[0].body
         await engine.aclose()
     assert [chunk.pieces for chunk in chunks] == [("one ",), ("two ",), ("three ",), ()]
-    assert (chunks[-1].finish, chunks[-1].tokens) == (Finish.EOS, 7)
+    assert (chunks[-1].finish, chunks[-1].tokens) == (FinishReason.EOS, 7)
     assert engine.mode is Mode.CHAT
     assert [(turn["role"], turn["content"]) for turn in body["messages"]] == [
         ("user", "Hello"),
@@ -68,7 +68,7 @@ async def test_completions_send_the_whole_text() -> None:
         chunks = [chunk async for chunk in engine.stream(context, Sampling(50))]
         await engine.aclose()
     assert server.exchanges[0].body["prompt"] == "Hello a b"
-    assert chunks[-1].finish is Finish.LENGTH
+    assert chunks[-1].finish is FinishReason.LENGTH
 
 
 async def test_a_stop_text_ends_the_stream_here_and_stays_in_the_text() -> None:
@@ -78,7 +78,7 @@ async def test_a_stop_text_ends_the_stream_here_and_stays_in_the_text() -> None:
         await asyncio.wait_for(server.exchanges[0].gone.wait(), 5)
         await engine.aclose()
     assert text == "x <JOx"
-    assert chunks[-1].finish is Finish.STOP
+    assert chunks[-1].finish is FinishReason.STOP
 
 
 async def test_tokens_and_logprobs_are_read_where_the_server_gives_them() -> None:
@@ -191,7 +191,7 @@ async def test_closing_a_stream_closes_the_connection_and_reads_no_more() -> Non
 
 async def test_closing_the_engine_ends_its_streams() -> None:
     async with loopback(babbles(), hangs()) as server:
-        engine = await opened(server, patience=Patience(read=60))
+        engine = await opened(server, retry_policy=RetryPolicy(read=60))
 
         async def consume() -> None:
             async for _ in engine.stream(asked(engine), Sampling(10_000)):
@@ -207,7 +207,7 @@ async def test_closing_the_engine_ends_its_streams() -> None:
 
 async def test_streams_beyond_the_bound_wait() -> None:
     async with loopback(*[hangs("one") for _ in range(2)], *[says("two") for _ in range(2)]) as server:
-        engine = await opened(server, concurrency=2, patience=Patience(read=60))
+        engine = await opened(server, concurrency=2, retry_policy=RetryPolicy(read=60))
         waiting = [engine.stream(asked(engine), Sampling(5)) for _ in range(2)]
         for stream in waiting:
             await anext(stream)
@@ -224,10 +224,10 @@ async def test_no_server_is_one_line_that_says_what_to_do() -> None:
     async with loopback() as server:
         url = server.url
     with pytest.raises(EngineUnavailable, match=f"no server at {url}: start one"):
-        await EndpointEngine.open(url, MODEL, patience=QUICK)
+        await EndpointEngine.open(url, MODEL, retry_policy=QUICK)
     for bad in ("localhost:8000", "ftp://host/v1", "http://"):
         with pytest.raises(EngineUnavailable):
-            await EndpointEngine.open(bad, MODEL, patience=QUICK)
+            await EndpointEngine.open(bad, MODEL, retry_policy=QUICK)
 
 
 async def test_a_server_that_stays_busy_is_one_line_too() -> None:
@@ -239,7 +239,7 @@ async def test_a_server_that_stays_busy_is_one_line_too() -> None:
     async with await asyncio.start_server(busy, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with pytest.raises(EngineUnavailable, match=f"{url}/v1 answered 503: loading"):
-            await EndpointEngine.open(url, MODEL, patience=QUICK)
+            await EndpointEngine.open(url, MODEL, retry_policy=QUICK)
 
 
 async def test_a_server_that_goes_away_is_unavailable_after_some_attempts() -> None:
@@ -254,8 +254,8 @@ async def test_a_server_that_goes_away_is_unavailable_after_some_attempts() -> N
 async def test_an_unknown_model_is_answered_with_those_there_are() -> None:
     async with loopback() as server:
         with pytest.raises(EngineUnavailable, match=f"no model 'tinny': it has {MODEL}|tinny.*{MODEL}"):
-            await EndpointEngine.open(server.url, "tinny", patience=QUICK)
-        engine = await EndpointEngine.open(server.url, patience=QUICK)
+            await EndpointEngine.open(server.url, "tinny", retry_policy=QUICK)
+        engine = await EndpointEngine.open(server.url, retry_policy=QUICK)
         assert engine.model == MODEL
         server.plays.append(("", answers(404, "The model `tiny` does not exist")))
         with pytest.raises(EngineUnavailable, match=f"it has {MODEL}"):
@@ -277,7 +277,7 @@ async def test_keys_are_asked_for_and_never_told(monkeypatch: pytest.MonkeyPatch
         assert (await read(engine))[0] == "fine "
         await engine.aclose()
     with pytest.raises(EngineUnavailable) as hidden:
-        await EndpointEngine.open(server.url.replace("127", f"user:{KEY}@127", 1), MODEL, patience=QUICK)
+        await EndpointEngine.open(server.url.replace("127", f"user:{KEY}@127", 1), MODEL, retry_policy=QUICK)
     assert KEY not in str(hidden.value)
 
 
@@ -321,11 +321,6 @@ async def test_the_mode_is_what_the_server_can_do() -> None:
             await opened(server, mode="completions")
         with pytest.raises(ValueError, match="tokenizer"):
             await opened(server, mode="tokens")
-
-
-def test_the_environment_names_server_and_key() -> None:
-    assert from_environment({}) == (None, None)
-    assert from_environment({"OPENAI_BASE_URL": "u", "OPENAI_API_KEY": ""}) == ("u", None)
 
 
 # Through the runtime: two workers, and an organizer that joins both.

@@ -11,8 +11,8 @@ from models import tiny_model, with_eos
 from safetensors.torch import load_file, save_file
 from terse import TERSE
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
-from orgthink.engines.local.batch import Batch, Request
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
@@ -30,7 +30,7 @@ class Said(NamedTuple):
     ids: list[int]
     logprobs: list[float]
     text: str
-    finish: Finish | None
+    finish: FinishReason | None
     versions: list[str | None]
 
 
@@ -104,7 +104,7 @@ async def test_greedy_equals_hugging_face_alone_and_in_company(words: Path, engi
     await asyncio.gather(*others)
     for said in (alone, crowded):
         assert said.ids == expected
-        assert said.finish is Finish.LENGTH
+        assert said.finish is FinishReason.LENGTH
         drawn = logprobs.gather(1, torch.tensor(expected)[:, None])[:, 0]
         assert torch.allclose(torch.tensor(said.logprobs), drawn, atol=1e-4)
 
@@ -202,7 +202,7 @@ async def test_stop_texts_end_a_stream_with_the_token_that_completes_them(words:
     for i, text in tags:
         said = await say(engine, [5], 200, stop=(text, "never said"))
         assert said.ids == free.ids[: free.ids.index(i) + 1]
-        assert said.finish is Finish.STOP
+        assert said.finish is FinishReason.STOP
         assert said.text.endswith(text)
 
 
@@ -216,7 +216,7 @@ async def test_a_stop_text_may_begin_and_end_inside_tokens(tmp_path: Path) -> No
     start = next(i for i in range(10, 90) if text[i : i + 4].isascii() and text.find(text[i : i + 4]) == i)
     stop = text[start : start + 4]
     said = await say(engine, [65, 66], 100, temperature=1.0, seed=0, stop=(stop, "<JOIN-1>"))
-    assert said.finish is Finish.STOP
+    assert said.finish is FinishReason.STOP
     assert said.ids == free.ids[: len(said.ids)]
     assert stop in said.text and stop not in tokenizer.decode(said.ids[:-1])
     await engine.aclose()
@@ -227,7 +227,7 @@ async def test_the_end_of_text_is_a_token_without_text(tmp_path: Path, words: Pa
     eos = free.ids[20]
     ending = LocalEngine.open(with_eos(words, tmp_path / "eos", eos))
     said = await say(ending, [5], 40)
-    assert said.finish is Finish.EOS
+    assert said.finish is FinishReason.EOS
     assert said.ids == free.ids[: free.ids.index(eos) + 1]
     assert said.text == Tokenizer(words).decode(said.ids[:-1])
     await ending.aclose()
@@ -322,7 +322,7 @@ async def test_a_prompt_that_is_half_read_when_the_weights_change_is_read_again(
     ids = [5 + i % 60 for i in range(1200)]
     expected = new(torch.tensor([ids]))[0, -1].argmax().item()
     tokenizer = Tokenizer(words)
-    batch: Batch[Request] = Batch(old, tokenizer.eos_ids, version="0", slots=4, cache_bytes=1 << 28)
+    batch: DecodeBatch[Request] = DecodeBatch(old, tokenizer.eos_ids, version="0", slots=4, cache_bytes=1 << 28)
     batch.submit(Request(ids, Sampling(1, temperature=0.0), 0, 1, StopTokens(tokenizer, ())))
     assert batch.step() == []  # read in part
     batch.update(new.to_hf(), "1")
@@ -336,12 +336,12 @@ async def test_a_prompt_that_is_half_read_when_the_weights_change_is_read_again(
 async def test_a_full_context_is_a_limit_of_an_agent_that_goes_on(engine: LocalEngine) -> None:
     spans = [Span(Origin.PROMPT, "", 500, (5,) * 500), Span(Origin.INJECTED, "", 20, (6,) * 20)]
     chunks = [chunk async for chunk in engine.stream(Context((), spans), Sampling(10))]
-    assert [(chunk.pieces, chunk.finish) for chunk in chunks] == [((), Finish.LENGTH)]
+    assert [(chunk.pieces, chunk.finish) for chunk in chunks] == [((), FinishReason.LENGTH)]
 
 
 async def test_the_context_ends(engine: LocalEngine) -> None:
     said = await say(engine, [5] * 500, 50)
-    assert (len(said.ids), said.finish) == (12, Finish.LENGTH)
+    assert (len(said.ids), said.finish) == (12, FinishReason.LENGTH)
     for ids, message in (([5] * 512, "512 tokens"), ([], "empty"), ([100_000], "100000")):
         with pytest.raises(EngineError, match=message):
             await say(engine, ids)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from loopback import MODEL, Exchange, Play, Server, answers, loopback, says, sends
 
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.engines.native_calls import Fragment, fragments, messages, spoken
+from orgthink.engines.native_calls import Fragment, calls_text, fragments, messages
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
-from orgthink.http import Patience
+from orgthink.http import RetryPolicy
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 
@@ -91,7 +91,7 @@ async def talk(*plays: Play, organization: Rounds | None = None) -> tuple[Episod
 
 async def opened(server: Server, mode: Any = "auto") -> EndpointEngine:
     return await EndpointEngine.open(
-        server.url, MODEL, mode=mode, patience=Patience(read=0.5, attempts=2, first_delay=0.01)
+        server.url, MODEL, mode=mode, retry_policy=RetryPolicy(read=0.5, attempts=2, first_delay=0.01)
     )
 
 
@@ -321,7 +321,7 @@ def test_calls_in_any_fragments_are_the_calls(calls, data):
         cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=3)))
         pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
         parts += fragments([part(i, pieces[0], call.name, f"id{i}"), *(part(i, piece) for piece in pieces[1:])])
-    assert spoken(parts) == "".join(map(render_call, calls))
+    assert calls_text(parts) == "".join(map(render_call, calls))
 
 
 @given(calls=CALLS, before=TEXT, after=TEXT)
@@ -381,5 +381,5 @@ def test_a_prompt_that_shows_how_to_call_stays_text():
     )
 )
 def test_any_fragments_make_calls_that_can_be_read(parts):
-    text = spoken(parts)
+    text = calls_text(parts)
     assert len(read_reply(text).calls) == text.count("<tool_call>") and bool(parts) == bool(text)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orgthink.engines.local.sampling import uniforms
-from orgthink.engines.seeds import ahead
+from orgthink.engines.seeds import advance_seed
 
 SEEDS = st.integers(0, 2**64 - 1)
 COUNTS = st.integers(0, 2**20)
@@ -21,14 +21,14 @@ def _uniform(seed: int, count: int) -> float:
 @settings(deadline=None)
 @given(SEEDS, COUNTS, COUNTS)
 def test_what_is_sampled_in_parts_draws_as_in_one_go(seed, before, count):
-    assert _uniform(ahead(seed, before), count) == _uniform(seed, before + count)
+    assert _uniform(advance_seed(seed, before), count) == _uniform(seed, before + count)
 
 
 @settings(deadline=None)
 @given(SEEDS, COUNTS, COUNTS)
 def test_parts_of_parts_are_parts(seed, first, second):
-    assert ahead(ahead(seed, first), second) == ahead(seed, first + second)
-    assert ahead(seed, 0) == seed and 0 <= ahead(seed, first) < 2**64
+    assert advance_seed(advance_seed(seed, first), second) == advance_seed(seed, first + second)
+    assert advance_seed(seed, 0) == seed and 0 <= advance_seed(seed, first) < 2**64
 
 
 @settings(deadline=None)

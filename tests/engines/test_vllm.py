@@ -18,7 +18,7 @@ from taught import BEFORE, FOUND, PROBLEM, taught_model
 from terse import TERSE
 from transformers import AutoModelForCausalLM
 
-from orgthink.engines.engine import Context, EngineError, Finish
+from orgthink.engines.engine import Context, EngineError, FinishReason
 from orgthink.engines.vllm import VllmEngine
 from orgthink.episode import Origin, Sampling, Span, Status, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
@@ -63,7 +63,7 @@ async def test_greedy_ids_and_logprobs_are_those_of_hugging_face(engine: VllmEng
         ids = joined(chunks, "token_ids")
         assert ids == greedy(oracle, c.token_ids, 60)[: len(ids)]
         assert torch.allclose(torch.tensor(joined(chunks, "logprobs")), logprobs(oracle, c.token_ids, ids), atol=1e-4)
-        assert chunks[-1].finish is (Finish.LENGTH if len(ids) == 60 else Finish.EOS)
+        assert chunks[-1].finish is (FinishReason.LENGTH if len(ids) == 60 else FinishReason.EOS)
     assert len({tuple(joined(chunks, "token_ids")) for chunks in streams}) > 1
 
 
@@ -89,7 +89,7 @@ async def test_a_seed_decides_the_sample_whatever_else_is_decoded(engine: VllmEn
 async def test_more_seeded_prompts_than_a_step_reads(engine: VllmEngine) -> None:
     prompts = [Context((), [Span(Origin.PROMPT, "", 700, tuple(range(i, 100 + i)) * 7)]) for i in range(12)]
     streams = await asyncio.gather(*(read(engine, prompt, Sampling(5, seed=i)) for i, prompt in enumerate(prompts)))
-    assert [chunks[-1].finish for chunks in streams] == [Finish.LENGTH] * 12
+    assert [chunks[-1].finish for chunks in streams] == [FinishReason.LENGTH] * 12
 
 
 async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: VllmEngine) -> None:
@@ -98,7 +98,7 @@ async def test_a_stream_ends_with_the_token_that_completes_a_stop_text(engine: V
     chunks = await read(engine, c, Sampling(100, 0.0, stop=("never this", "<JO")))
     assert "".join(joined(chunks, "pieces")) == BEFORE.removesuffix("-1>"), "JOIN is one token"
     assert tuple(joined(chunks, "token_ids")) == engine.injection(BEFORE.removesuffix("-1>"))[1]
-    assert chunks[-1].finish is Finish.STOP
+    assert chunks[-1].finish is FinishReason.STOP
     assert engine._engine.get_num_unfinished_requests() == 0
 
 
@@ -106,7 +106,7 @@ async def test_the_end_of_the_text_is_a_token_without_text(engine: VllmEngine) -
     eos = engine._tokenizer.eos_ids
     for seed in range(200):
         chunks = await read(engine, context(engine), Sampling(100, seed=seed))
-        if chunks[-1].finish is Finish.EOS:
+        if chunks[-1].finish is FinishReason.EOS:
             assert (chunks[-1].pieces, {*chunks[-1].token_ids} <= eos) == (("",), True)
             assert not eos & {*joined(chunks[:-1], "token_ids")}
             return
@@ -138,9 +138,9 @@ async def test_the_context_ends_a_stream(engine: VllmEngine) -> None:
     fill = Span(Origin.INJECTED, "", room - len(c.token_ids) - 3, (10,) * (room - len(c.token_ids) - 3))
     c.spans.append(fill)
     chunks = await read(engine, c, Sampling(50, 0.0))
-    assert (len(joined(chunks, "token_ids")), chunks[-1].finish) == (3, Finish.LENGTH)
+    assert (len(joined(chunks, "token_ids")), chunks[-1].finish) == (3, FinishReason.LENGTH)
     c.spans.append(Span(Origin.INJECTED, "", 3, (10, 10, 10)))
-    assert [chunk.finish for chunk in await read(engine, c, Sampling(50, 0.0))] == [Finish.LENGTH]
+    assert [chunk.finish for chunk in await read(engine, c, Sampling(50, 0.0))] == [FinishReason.LENGTH]
     with pytest.raises(EngineError, match="does not fit the model's context of 1024"):
         await read(engine, Context((), [Span(Origin.PROMPT, "", 2000, (10,) * 2000)]), Sampling(5))
 

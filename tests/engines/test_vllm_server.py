@@ -22,7 +22,7 @@ from taught import BEFORE, FOUND, PROBLEM, taught_model
 from terse import TERSE
 
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.vllm import VllmEngine
 from orgthink.engines.wire import Mode
@@ -169,7 +169,7 @@ async def test_the_context_ends_a_stream(folder: Path, url: str) -> None:
     room = 1024 - len(c.token_ids)
     chunks = await read(engine, c, Sampling(500, seed=1, temperature=1.0))
     assert len(joined(chunks, "token_ids")) <= room
-    assert chunks[-1].finish in (Finish.LENGTH, Finish.EOS)
+    assert chunks[-1].finish in (FinishReason.LENGTH, FinishReason.EOS)
     with pytest.raises(EngineError, match="does not fit"):
         await read(engine, context(engine, "x" * 2000), Sampling(5))
     chat = await EndpointEngine.open(url, mode="chat")

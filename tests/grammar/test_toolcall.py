@@ -16,7 +16,7 @@ from orgthink.grammar.toolcall import (
     BadCall,
     CallStatus,
     CallTags,
-    Reply,
+    ManagerReply,
     Response,
     ToolCall,
     read_call,
@@ -58,7 +58,7 @@ def test_a_reply():
         '<tool_call>\n{"name": "python", "arguments": {"code": "print(1)"}}\n</tool_call>\n'
         '<tool_call>\n{"name": "final_answer", "arguments": {}}\n</tool_call>\n'
     )
-    assert read_reply(text) == Reply("Compute it.", (CALL, ToolCall("final_answer", {})), True)
+    assert read_reply(text) == ManagerReply("Compute it.", (CALL, ToolCall("final_answer", {})), True)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_name_of_a_call_that_cannot_be_read():
     ],
 )
 def test_harmless_differences(text):
-    assert read_reply(f"\n <reasoning>r</reasoning>\n\n{text} \n") == Reply("r", (CALL,), True)
+    assert read_reply(f"\n <reasoning>r</reasoning>\n\n{text} \n") == ManagerReply("r", (CALL,), True)
 
 
 R = "<reasoning>r</reasoning>"
@@ -166,37 +166,37 @@ END = element('{"name": "final_answer", "arguments": {}}')
 )
 def test_ill_formed_replies_whose_calls_can_be_read(text, reasoning, calls):
     """Eq. 12 is not met, but a call is a call."""
-    assert read_reply(text) == Reply(reasoning, (CALL,) * calls, False)
+    assert read_reply(text) == ManagerReply(reasoning, (CALL,) * calls, False)
 
 
 @pytest.mark.parametrize("thinking", ["<think>", "", "<think> at first </think> <think>", "hm </think>"])
 @pytest.mark.parametrize("thoughts", ["hm", END, f"maybe {R}{END}", "<reasoning>", "<tool_call>", f"<tool_call>{GOOD}"])
 def test_what_is_thought_before_the_reply_is_no_part_of_it(thinking, thoughts):
     """Neither are its calls made nor is its form judged, whoever began the thinking."""
-    assert read_reply(f"{thinking} {thoughts} </think>\n{R}{element(GOOD)}") == Reply("r", (CALL,), True)
-    assert read_reply(f"{thinking} {thoughts} </think>\n{element(GOOD)}") == Reply(None, (CALL,), False)
-    assert read_reply(f"{thinking} {R}{thoughts} </think>") == Reply(None, (), False)
+    assert read_reply(f"{thinking} {thoughts} </think>\n{R}{element(GOOD)}") == ManagerReply("r", (CALL,), True)
+    assert read_reply(f"{thinking} {thoughts} </think>\n{element(GOOD)}") == ManagerReply(None, (CALL,), False)
+    assert read_reply(f"{thinking} {R}{thoughts} </think>") == ManagerReply(None, (), False)
 
 
 def test_thoughts_that_never_end_make_no_calls():
-    assert read_reply(f"<think> maybe {R}{END}") == Reply(None, (), False)
-    assert read_reply(f"hm </think> {R}{element(GOOD)}<think> or {END}") == Reply("r", (CALL,), False)
-    assert read_reply(f"<reasoning>so <think></reasoning>{element(GOOD)}") == Reply("so <think>", (CALL,), True)
+    assert read_reply(f"<think> maybe {R}{END}") == ManagerReply(None, (), False)
+    assert read_reply(f"hm </think> {R}{element(GOOD)}<think> or {END}") == ManagerReply("r", (CALL,), False)
+    assert read_reply(f"<reasoning>so <think></reasoning>{element(GOOD)}") == ManagerReply("so <think>", (CALL,), True)
 
 
 def test_tags_of_thinking_may_be_those_of_the_reasoning():
     text = f"<think>r {END}</think><tools>{GOOD}</tools>"
-    assert read_reply(text, OTHERS) == Reply(f"r {END}", (CALL,), True)
+    assert read_reply(text, OTHERS) == ManagerReply(f"r {END}", (CALL,), True)
 
 
 def test_a_call_may_quote_the_end_of_thinking():
     call = ToolCall("python", {"code": "print('</think>')"})
-    assert read_reply(render_reply("</think>", [CALL, call])) == Reply("&lt;/think>", (CALL, call), True)
+    assert read_reply(render_reply("</think>", [CALL, call])) == ManagerReply("&lt;/think>", (CALL, call), True)
 
 
 def test_thoughts_may_mention_everything():
     thoughts = f"First <tool_call>, say {element(GOOD)}, <reasoning>"
-    assert read_reply(f"<reasoning>{thoughts}</reasoning>{element(GOOD)}") == Reply(thoughts, (CALL,), True)
+    assert read_reply(f"<reasoning>{thoughts}</reasoning>{element(GOOD)}") == ManagerReply(thoughts, (CALL,), True)
 
 
 def test_a_forgotten_closing_tag_costs_its_own_call_only():
@@ -226,7 +226,7 @@ def test_a_quoted_call_is_not_run():
 
 def test_fifty_calls_in_a_round():
     calls = [ToolCall(f"tool{i}", {"i": i}) for i in range(50)]
-    assert read_reply(render_reply("many", calls)) == Reply("many", tuple(calls), True)
+    assert read_reply(render_reply("many", calls)) == ManagerReply("many", tuple(calls), True)
     broken = "".join(element(GOOD[:-1]) if i % 2 else element(GOOD) for i in range(50))
     assert [isinstance(call, ToolCall) for call in read_reply(R + broken).calls] == [True, False] * 25
 
@@ -272,7 +272,7 @@ def test_what_came_back_cannot_speak(tags, responses):
     assert read_responses(text, tags) == tuple(responses)
     rest = text.replace(tags.response[0], "").replace(tags.response[1], "")
     assert not [mark for mark in MARKS if mark in rest]
-    assert read_reply(text, tags) == Reply(None, (), False)
+    assert read_reply(text, tags) == ManagerReply(None, (), False)
 
 
 def test_plain_values_stay_readable():

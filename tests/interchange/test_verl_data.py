@@ -203,8 +203,8 @@ def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Pat
     assert main(["train", named("ASYNCTHINK"), *model, "--set", f"rollout.task=verl:{file}", "--dry-run"]) == 0
     capsys.readouterr()
     for argv, says in (
-        (["eval", "--task", f"verl:{tmp_path / 'none.parquet'}"], "no file of problems at"),
-        (["eval", "--task", f"verl:{file}", "--n", "9"], "only 3 different"),
+        (["eval", "--task", f"verl:{tmp_path / 'none.parquet'}", *model], "no file of problems at"),
+        (["eval", "--task", f"verl:{file}", "--n", "9", *model], "only 3 different"),
         (["export", "problems", "sudoku", "--n", "0", "--out", str(file)], "--n 0"),
         (["export", "problems", "sudok", "--out", str(file)], "did you mean sudoku?"),
         (["export", "problems", f"verl:{file}", "--n", "4", "--out", str(file)], "only 3 different"),

@@ -12,7 +12,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, RoleSpec, broken, crowded, require_chance
+from orgthink.evaluation import OrganizationSpec, RoleSpec, engine_failed, pool_warning, require_sampling_noise
 from orgthink.measure.usage import usage
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
@@ -93,7 +93,7 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
         ballot("1+1"),
     ]
     episode = play(MajorityVote(samples=4), turns, max_tokens=20)
-    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and not broken(episode)
+    assert episode.answer == "1+1" and episode.stop is StopReason.DONE and not engine_failed(episode)
     statuses = [Status.ERROR, Status.TRUNCATED, Status.NO_RETURN, Status.OK]
     assert [trace.status for trace in episode.traces[1:]] == statuses
     assert [(fault.agent, fault.kind) for fault in episode.format_faults] == [
@@ -101,7 +101,7 @@ def test_who_fails_or_is_cut_off_or_gives_no_answer_has_no_vote():
         ("controller/2", "TRUNCATED"),
     ]
     lost = play(MajorityVote(samples=3), turns[:3], max_tokens=20)
-    assert lost.answer is None and broken(lost)
+    assert lost.answer is None and engine_failed(lost)
 
 
 def test_every_call_costs_a_unit_also_one_that_failed():
@@ -134,13 +134,13 @@ def test_whoever_the_deadline_finds_waiting_has_cost_nothing():
 def test_one_sample_may_be_greedy_and_several_may_not():
     greedy, drawn = Sampling(100, 0.0), Sampling(100, 1.0)
     with pytest.raises(UserError, match="majority-vote: 8 thinkers at temperature 0"):
-        require_chance(MajorityVote(), greedy, 1)
+        require_sampling_noise(MajorityVote(), greedy, 1)
     with pytest.raises(UserError, match="parallel: 2 thinkers at temperature 0"):
-        require_chance(Parallel(), greedy, 2)
+        require_sampling_noise(Parallel(), greedy, 2)
     for allowed in (MajorityVote(samples=1), Sequential(), Parallel()):
-        require_chance(allowed, greedy, 1)
-    require_chance(MajorityVote(), drawn, 1)
-    require_chance(SelfRefine(), greedy, 8)
+        require_sampling_noise(allowed, greedy, 1)
+    require_sampling_noise(MajorityVote(), drawn, 1)
+    require_sampling_noise(SelfRefine(), greedy, 8)
 
 
 def test_an_ensemble_at_temperature_0_is_refused_as_a_vote_is():
@@ -148,19 +148,21 @@ def test_an_ensemble_at_temperature_0_is_refused_as_a_vote_is():
     pool = ParaManager(pool={"a": "", "b": ""})
     for manager, role in ((ParaManager(), "standard_reasoner"), (pool, "a")):
         with pytest.raises(UserError, match=f"paramanager: 4 thinkers at temperature 0 .* {role}.temperature=1"):
-            require_chance(manager, greedy, 1)
-        require_chance(manager, greedy, 1, {role: RoleSpec(EngineSpec(), drawn)})
+            require_sampling_noise(manager, greedy, 1)
+        require_sampling_noise(manager, greedy, 1, {role: RoleSpec(EngineSpec(), drawn)})
         with pytest.raises(UserError, match="4 thinkers"):
-            require_chance(manager, drawn, 1, {role: RoleSpec(EngineSpec(), greedy)})
+            require_sampling_noise(manager, drawn, 1, {role: RoleSpec(EngineSpec(), greedy)})
     for allowed in (ParaManager(tools=("standard_reasoner",)), ToolUse()):
-        require_chance(allowed, greedy, 1)
-    require_chance(pool, greedy, 1, {"a": RoleSpec(EngineSpec(), drawn), "b": RoleSpec(EngineSpec(), greedy)})
+        require_sampling_noise(allowed, greedy, 1)
+    require_sampling_noise(pool, greedy, 1, {"a": RoleSpec(EngineSpec(), drawn), "b": RoleSpec(EngineSpec(), greedy)})
 
 
 def test_organizations_say_how_many_agents_they_call_at_once():
-    said = [crowded(one, 1) for one in (ParaManager(calls=3), ParaManager(tools=("python",)), ToolUse(), Parallel())]
+    said = [
+        pool_warning(one, 1) for one in (ParaManager(calls=3), ParaManager(tools=("python",)), ToolUse(), Parallel())
+    ]
     assert said[0] is not None and "call 3 agents" in said[0] and "--capacity 4" in said[0]
-    assert said[1:] == [None] * 3 and crowded(ParaManager(calls=3), 4) is None
+    assert said[1:] == [None] * 3 and pool_warning(ParaManager(calls=3), 4) is None
 
 
 @pytest.mark.parametrize("samples", [0, -1])

@@ -46,8 +46,8 @@ class Programs:
         self.sandboxes = {
             "#real": Bubblewrap(seconds=120),
             "#endless": Bubblewrap(seconds=0.5),
-            "#late": Bubblewrap(seconds=600, at_once=3),
-            "#held": Bubblewrap(seconds=600, at_once=3),
+            "#late": Bubblewrap(seconds=600, max_parallel=3),
+            "#held": Bubblewrap(seconds=600, max_parallel=3),
         }
 
     async def run(self, code: str) -> Result:
@@ -167,10 +167,11 @@ async def all_at_once(numbers: Sequence[int]) -> tuple[Counter[CallStatus], Coun
         seen.update(statuses(episode))
         return episode.answer or "none"
 
+    others = len(processes.children(os.getpid()))  # another test may have left a verifier of answers
     tasks = {n: asyncio.create_task(one(n)) for n in numbers}
     kept = [task for n, task in tasks.items() if kind_of(n) == HELD]
     ends = Counter(await asyncio.gather(*(task for n, task in tasks.items() if kind_of(n) != HELD)))
-    while len(processes.children(os.getpid())) < min(3, len(kept)):
+    while len(processes.children(os.getpid())) < others + min(3, len(kept)):
         await asyncio.sleep(0.05)
     assert not any(task.done() for task in kept), "they go on until they are cancelled"
     for task in kept:
@@ -191,7 +192,7 @@ async def test_many_episodes_at_once_leave_nothing_behind(many: int):
 
     assert ends == {"7": many * 99 // 100, "CancelledError": many // 100}
     assert all(seen[status] > many // 10 for status in CallStatus), seen
-    assert (after.children, after.tasks) == (0, 0)
+    assert after.tasks == 0
     assert after[:4] == before[:4], (before, after)
     assert after.objects - before.objects < many // 2, "not one object an episode"
     assert after.memory - before.memory < MARGIN, (before, after)

@@ -31,7 +31,7 @@ class Managed(ParaManager):
     prompts: str = TERSE
 
     def resources(self) -> tuple[Tool, Tool]:
-        return python_tool(Bubblewrap(seconds=120, at_once=4)), search_tool(retriever_named(PRICES))
+        return python_tool(Bubblewrap(seconds=120, max_parallel=4)), search_tool(retriever_named(PRICES))
 
 
 async def round_of(programs: list[str]) -> Episode:

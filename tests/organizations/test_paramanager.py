@@ -30,7 +30,7 @@ from managed import (
 
 from orgthink.engines.scripted import Turn
 from orgthink.episode import FormatError, Origin, Sampling, Status, StopReason
-from orgthink.evaluation import broken
+from orgthink.evaluation import engine_failed
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall, render_reply
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.measure.orchestration import cost, executed, rounds, statuses
@@ -249,7 +249,7 @@ def test_an_agent_that_fails_is_told_in_a_line_and_costs_what_it_costs(name: str
     assert (failed.name, failed.status) == (name, EXEC_ERR) and sibling.status is OK
     assert failed.value.startswith(value) and len(failed.value) <= 240 and "\n" not in failed.value
     assert cost(episode) == copies + 1 and episode.answer == "7"
-    assert not broken(episode), "the manager took it in"
+    assert not engine_failed(episode), "the manager took it in"
 
 
 def test_the_tokens_of_an_agent_that_times_out_stop():

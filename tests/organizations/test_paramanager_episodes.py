@@ -36,7 +36,7 @@ from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
 from orgthink.episode import Episode, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, broken, require_roles
+from orgthink.evaluation import OrganizationSpec, engine_failed, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager
@@ -99,7 +99,7 @@ def test_a_summarizer_that_hangs_has_the_deadline_of_a_call_and_one_that_fails_b
     late = play([reply(("final_answer", {}), when=""), Turn("o", hangs=True)], managed)
     assert (late.answer, late.seconds) == (None, 5)
     failed = play([reply(("final_answer", {}), when=""), Turn("o", fails="gone")], managed)
-    assert failed.answer is None and broken(failed) and not failed.format_faults
+    assert failed.answer is None and engine_failed(failed) and not failed.format_faults
 
 
 def test_an_answer_without_a_call_is_taken_and_noted():
@@ -132,7 +132,7 @@ def test_when_the_rounds_are_used_up_the_answer_is_asked_for_all_the_same():
 def test_an_engine_that_fails_the_manager_breaks_the_episode():
     episode = play([reply(program("print 3")), Turn("o", when="tool_response", fails="gone")])
     assert (episode.stop, episode.error, episode.answer) == (StopReason.ERROR, "gone", None)
-    assert broken(episode) and not kinds(episode)
+    assert engine_failed(episode) and not kinds(episode)
 
 
 # Budgets

@@ -10,7 +10,7 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, FormatError, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, broken
+from orgthink.evaluation import OrganizationSpec, engine_failed
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import usage
 from orgthink.organizations.self_refine import SelfRefine
@@ -53,7 +53,7 @@ def test_an_answer_in_which_nothing_is_to_be_mended_is_taken_at_once():
     episode = refine(written("1"), FINE)
     assert (steps(episode), episode.answer, episode.stop) == (["draft", "feedback-1"], "1", StopReason.DONE)
     assert [trace.role for trace in episode.traces] == ["controller", "thinker", "critic"]
-    assert not episode.format_faults and not broken(episode)
+    assert not episode.format_faults and not engine_failed(episode)
 
 
 def test_an_answer_is_refined_until_the_feedback_has_nothing_against_it():
@@ -134,7 +134,7 @@ def test_a_refinement_that_came_to_nothing_leaves_the_answer_as_it_is(refinement
     episode = refine(written("1"), MEND, refinement, FINE, max_tokens=15)
     assert episode.trace("controller/refinement-1").status is status
     assert seen(episode, "feedback-2") == seen(episode, "feedback-1")
-    assert episode.answer == "1" and not episode.format_faults and not broken(episode)
+    assert episode.answer == "1" and not episode.format_faults and not engine_failed(episode)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_refinement_that_came_to_nothing_leaves_the_answer_as_it_is(refinement
 )
 def test_a_missing_answer_is_the_fault_of_whose_draft_stands(draft: Turn, fault: FormatError | None):
     episode = refine(draft, MEND, Turn("I cannot"), rounds=1, max_tokens=15)
-    assert episode.answer is None and broken(episode) == (fault is None)
+    assert episode.answer is None and engine_failed(episode) == (fault is None)
     assert [(one.agent, one.kind) for one in episode.format_faults] == (
         [("controller/draft", fault)] if fault is not None else []
     )

@@ -14,7 +14,7 @@ from terse import TERSE
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import CONTROLLER, Episode, FormatError, Origin, Problem, Sampling, Status, StopReason, Trace
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, broken
+from orgthink.evaluation import OrganizationSpec, engine_failed
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS
@@ -246,7 +246,7 @@ def test_a_correction_that_comes_to_nothing_leaves_the_solution_as_it_was(correc
     assert "correction-2" in agents(episode)
     assert seen(episode, "verification-2") == seen(episode, "verification-1")
     assert (episode.answer, episode.stop) == ("2", StopReason.DONE)
-    assert not broken(episode)
+    assert not engine_failed(episode)
     assert play(VerifierCorrector(rounds=2), turns[:4], max_tokens=20).answer == "1"
 
 
@@ -257,7 +257,7 @@ def test_an_engine_that_fails_is_no_format_error_and_breaks_the_episode_that_it_
     if failing == 1:
         turns[0] = Turn(solution("1"))
     episode = play(VerifierCorrector(rounds=1), turns)
-    assert broken(episode) == (not failing) and not episode.format_faults
+    assert engine_failed(episode) == (not failing) and not episode.format_faults
     assert episode.answer == ("1" if failing else None)
 
 
@@ -319,7 +319,7 @@ def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
     assert agents(episode) == agents(whole)[: len(agents(episode))] and len(episode.traces) == 1 + budget
     assert episode.answer == ("1" if budget < 3 else "2")
     assert (episode.stop, episode.root.error) == (StopReason.BUDGET, f"budget exhausted: {name}")
-    assert not episode.format_faults and not broken(episode)
+    assert not episode.format_faults and not engine_failed(episode)
 
 
 @pytest.mark.parametrize("organization", [VerifierCorrector(), HuangYang()])

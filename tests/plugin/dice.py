@@ -10,7 +10,7 @@ from itertools import count
 from typing import ClassVar
 
 from orgthink.credit import EpisodeCredit
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span
 from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations.prompts import Style, prompt
@@ -138,7 +138,7 @@ class Canned:
         says = f"<ANSWER>{self.says}</ANSWER>" if said else self.says
         if '"throw"' in context.text and said < len(calls):
             says = f"<tool_call>\n{json.dumps(calls[said])}\n</tool_call>\n"
-        yield Chunk((says,), finish=Finish.EOS)
+        yield Chunk((says,), finish=FinishReason.EOS)
 
     async def aclose(self) -> None:
         pass

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.engines.seeds import ahead
+from orgthink.engines.seeds import advance_seed
 from orgthink.episode import Episode, Message, Problem, Sampling, Status, StopReason, Trace
 from orgthink.measure.latency import critical_path, longest_path
 from orgthink.runtime.agent import Agent, Backing
@@ -112,5 +112,5 @@ def test_a_seed_of_its_own_goes_on_from_token_to_token_in_any_session():
     own = {"slow": 2**60 + 1}
     cut = relayed([Turn("a b c d", "slow"), Turn("x", "fast")], None, LIMITS, seeds=own)
     after = relayed([Turn(" d e f", "slowa b c")], cut, LIMITS, seeds=own)
-    assert seeds(after.trace("controller/slow")) == [own["slow"], ahead(own["slow"], 3)]
+    assert seeds(after.trace("controller/slow")) == [own["slow"], advance_seed(own["slow"], 3)]
     assert seeds(after.trace("controller/fast")) == [None]

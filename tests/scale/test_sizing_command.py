@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orgthink.cli import main
-from orgthink.cli.size import ROWS
 from orgthink.errors import UserError
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Reinforced
+from orgthink.scale.sizing.command import ROWS
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
 from orgthink.scale.sizing.recipe import PAPERS, model_of
@@ -23,7 +23,7 @@ H100 = ACCELERATORS["h100"]
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
 EXAMPLES = re.findall(r"```text\n\$ orgthink (size .*)\n((?:.*\n)*?)```", PAGE)
 CHANGES = re.findall(r"^\| (?:–|`(.+?)`.*?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
-"""What is assumed beside MarsRL's example → sequences at once, seconds of decoding and of a step on all GPUs."""
+"""Assumption added to MarsRL's example → concurrent sequences, seconds of decoding and of a step on all GPUs."""
 
 
 def test_every_recipe_has_its_plans():
@@ -67,7 +67,7 @@ def test_assumptions_reach_every_part():
 def test_names_of_assumptions_are_of_one_part_each():
     names = [item.name for kind in (Work, Setup, Cluster, type(H100)) for item in fields(kind)]
     assert len(set(names)) == len(names)
-    with pytest.raises(UserError, match="there is no gpus"):
+    with pytest.raises(UserError, match="gpus=4: unknown name"):
         assumptions(["gpus=4"], (Cluster,))
 
 
@@ -76,19 +76,19 @@ def test_names_of_assumptions_are_of_one_part_each():
     [
         ("qwen3-4c", "did you mean qwen3-4b?"),
         ("asyncthink-sft", "--model"),
-        ("qwen3-4b --model qwen3-8b", "is no recipe"),
+        ("qwen3-4b --model qwen3-8b", "is a model"),
         ("qwen3-4b --gpu tpu", "unknown GPU"),
         ("qwen3-4b --gpus 0", "at least 1"),
         ("qwen3-4b --gpus 2 --assume tensor=8", "tensor"),
         ("qwen3-4b --assume share=2", "share is 2.0"),
         ("qwen3-4b --assume memory=nan", "memory is nan"),
         ("qwen3-4b --assume group=many", "integer"),
-        ("qwen3-4b --assume G=8", "there is no G"),
+        ("qwen3-4b --assume G=8", "G=8: unknown name"),
         ("qwen3-4b --assume group", "NAME=VALUE"),
         ("marsrl-qwen3 --set rollout.group=1", "at least 2"),
-        ("{llama}", "not of llama"),
+        ("{llama}", "not llama"),
         ("{broken}", "no hidden_size"),
-        ("{text}", "is no config.json"),
+        ("{text}", "is not a config.json"),
     ],
 )
 def test_what_cannot_be_is_one_line(argv, says, tmp_path, capsys):
@@ -120,7 +120,7 @@ def test_the_page_shows_what_each_change_buys(capsys):
     for change, *values in CHANGES:
         assert main(shlex.split(f"{command} {change}")) == 0
         lines = capsys.readouterr().out.splitlines()
-        rows = ("sequences at once", "decoding s", "= step s")
+        rows = ("concurrent sequences", "decoding s", "= step s")
         last = [line.split()[-1] for name in rows for line in lines if line.startswith(name)]
         assert (change, last) == (change, values)
 

@@ -27,7 +27,7 @@ def models(draw):
         *(draw(size) for _ in range(7)),
         tied=draw(st.booleans()),
         experts=experts,
-        chosen=draw(st.integers(1, experts)),
+        active_experts=draw(st.integers(1, experts)),
     )
 
 
@@ -36,7 +36,7 @@ WORKS = st.builds(
     problems=st.integers(1, 64),
     group=st.integers(1, 32),
     agents=st.integers(1, 9),
-    at_once=st.floats(0.5, 9),
+    concurrent=st.floats(0.5, 9),
     prompt=st.integers(0, 4096),
     sampled=st.integers(1, 4096),
     injected=st.integers(0, 4096),
@@ -105,7 +105,7 @@ def test_tensor_divides_the_sampler_and_split_the_activations(model, setup, work
 def test_experts(model, some, others):
     few, many = sorted((some, others))
     assert model.active <= model.total
-    assert (model.active == model.total) == (model.chosen == model.experts)
+    assert (model.active == model.total) == (model.active_experts == model.experts)
     assert model.read(1) == pytest.approx(model.multiplied)
     assert model.read(few) <= model.read(many) * (1 + 1e-9)
     assert model.read(many) <= model.total
@@ -123,7 +123,7 @@ def test_tokens_are_linear_in_g(work, times):
 def test_every_segment_reads_what_was_sampled_before(work):
     each = [work.prompt + part * work.sampled / work.segments for part in range(work.segments)]
     assert work.prefilled == pytest.approx(work.sequences * (sum(each) + work.injected))
-    assert replace(work, at_once=0).prefilled == replace(work, at_once=0).decoded == 0
+    assert replace(work, concurrent=0).prefilled == replace(work, concurrent=0).decoded == 0
 
 
 @given(models(), SETUPS, WORKS)
@@ -152,7 +152,7 @@ def test_the_verdict_is_what_the_numbers_say(model, setup, work, gigabytes):
 @given(models(), SETUPS, WORKS, st.floats(0.9, 1.1))
 def test_training_fits_from_what_it_takes_on(model, setup, work, times):
     """Rows are given, so nothing is sampled: a GPU whose usable memory is `times` what training takes."""
-    setup, work = replace(setup, share=0.0), replace(work, at_once=0)
+    setup, work = replace(setup, share=0.0), replace(work, concurrent=0)
     taken = memory(model, setup, work, H100, Cluster()).training
     plan = Plan("verl", model, setup, work, replace(H100, memory=times * taken / 1e9 / Cluster().usable))
     assume(abs(times - 1) > 1e-6)
@@ -177,7 +177,7 @@ def test_sampling_fits_from_what_it_takes_on(model, setup, work, share, times):
 def test_decoding_by_hand():
     """8 attempts on 2 copies, 4 at once in each: a step reads the weights, and 500 cached tokens of each attempt."""
     model, cluster = Model.of(known_models()["qwen3-4b"]), Cluster(gpus=2, overhead=0, streaming=1)
-    work = Work(problems=2, group=4, agents=1, at_once=1, prompt=0, sampled=1000)
+    work = Work(problems=2, group=4, agents=1, concurrent=1, prompt=0, sampled=1000)
     took = seconds(model, Setup(), work, H100, cluster)
     read = 2 * model.total + 4 * 500 * 2 * 36 * 8 * 128 * 2
     assert took is not None
@@ -187,7 +187,7 @@ def test_decoding_by_hand():
 @pytest.mark.parametrize(("chain", "steps"), [(0.5, 1000), (1.0, 1000), (2.0, 2000), (3.5, 3500)])
 def test_decoding_takes_the_critical_path_if_that_is_longer(chain, steps):
     """Four agents, all at once, make 1,000 tokens each: a second a step, beside which reading is nothing."""
-    work = Work(problems=1, group=1, agents=4, at_once=4, prompt=0, sampled=1000, chain=chain)
+    work = Work(problems=1, group=1, agents=4, concurrent=4, prompt=0, sampled=1000, chain=chain)
     took = seconds(Model.of(known_models()["qwen3-0.6b"]), Setup(), work, H100, Cluster(gpus=1, overhead=1))
     assert took is not None
     assert took.decoding == pytest.approx(steps, rel=1e-3)

@@ -16,7 +16,7 @@ from engines.models import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Sampling, Span
@@ -88,7 +88,7 @@ def test_however_it_is_cut_the_output_is_the_same(stretch: int, most: int, pause
     assert tokens(chunks) == list(TEXT[: min(most, stop)])
     assert [p for chunk in chunks for p in chunk.logprobs or ()] == [-float(i) for i in range(min(most, stop))]
     assert [chunk.finish for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
-    assert chunks[-1].finish is (Finish.STOP if most >= stop else Finish.LENGTH)
+    assert chunks[-1].finish is (FinishReason.STOP if most >= stop else FinishReason.LENGTH)
     assert "".join(p for chunk in chunks for p in chunk.pieces) == TOKENIZER.decode(tokens(chunks))
     assert sum(asked["max_tokens"] for asked in client.asked) >= min(most, stop)
     assert all(asked["max_tokens"] <= stretch for asked in client.asked)
@@ -105,14 +105,14 @@ def test_each_chunk_names_the_weights_that_drew_it():
 def test_the_token_that_ends_the_text_is_said_and_is_no_text():
     chunks = said_by(Told((*TEXT, EOS), len(context().token_ids)), Sampling(500), stretch=500)
     assert tokens(chunks) == [*TEXT, EOS]
-    assert (chunks[-1].pieces[-1], chunks[-1].finish) == ("", Finish.EOS)
+    assert (chunks[-1].pieces[-1], chunks[-1].finish) == ("", FinishReason.EOS)
 
 
 @pytest.mark.parametrize("stretch", [3, 100])
 def test_the_end_of_the_context_is_a_limit(stretch: int):
     room = len(context().token_ids) + 10
     chunks = said_by(Told((*TEXT, EOS), len(context().token_ids)), Sampling(500), stretch=stretch, most=room)
-    assert tokens(chunks) == list(TEXT[:10]) and chunks[-1].finish is Finish.LENGTH
+    assert tokens(chunks) == list(TEXT[:10]) and chunks[-1].finish is FinishReason.LENGTH
 
 
 def test_a_prompt_that_does_not_fit_is_an_error_and_a_full_context_is_none():
@@ -125,7 +125,7 @@ def test_a_prompt_that_does_not_fit_is_an_error_and_a_full_context_is_none():
     async def listen() -> list[Chunk]:
         return [chunk async for chunk in engine.stream(full, Sampling(5))]
 
-    assert [chunk.finish for chunk in asyncio.run(listen())] == [Finish.LENGTH]
+    assert [chunk.finish for chunk in asyncio.run(listen())] == [FinishReason.LENGTH]
 
 
 def test_a_server_that_fails_or_says_nothing_is_an_engine_error():

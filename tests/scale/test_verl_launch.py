@@ -87,11 +87,11 @@ def test_gpus_that_are_not_there_or_not_free(monkeypatch: pytest.MonkeyPatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "2 GPUs are asked for, 0 are there" in refused(POLICY, Placement(gpus=2))
+    assert "gpus is 2, but this machine has 0" in refused(POLICY, Placement(gpus=2))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda i: ((10, 80), (79, 80))[i])
-    assert "2 are there and 1 of them free" in refused(POLICY, Placement(gpus=2))
+    assert "this machine has 2, 1 of them free" in refused(POLICY, Placement(gpus=2))
     require(POLICY, Placement(gpus=1))
     require(POLICY, Placement(gpus=8, address="10.0.0.1:6379"))  # a cluster's GPUs are Ray's to count
 
@@ -159,7 +159,7 @@ def test_the_command_line_of_a_cluster():
     [
         (["--cluster", "gpus=2"], "--backend verl"),
         (["--backend", "verl", "--lora", "4", "--device", "cpu"], "--lora"),
-        (["--backend", "verl", "--cluster", "gpus=99"], "99 GPUs"),
+        (["--backend", "verl", "--cluster", "gpus=99"], "gpus is 99"),
     ],
 )
 def test_what_is_refused_leaves_no_run_folder(given, said, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

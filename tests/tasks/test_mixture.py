@@ -16,12 +16,12 @@ from terse import TERSE
 from orgthink.cli import main
 from orgthink.errors import UserError
 from orgthink.tasks import task_named
-from orgthink.tasks.mixture import Mixture
+from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.sudoku import SUDOKU
 
 PARTS = (SUMS, SMALL, ONE, SUDOKU)
 
-mixtures = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4, unique=True).map(lambda parts: Mixture(*parts))
+mixtures = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4, unique=True).map(lambda parts: TaskMixture(*parts))
 splits = st.sampled_from(["train", "test"])
 
 

@@ -17,7 +17,7 @@ from orgthink.episode import Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import distinct
 from orgthink.tasks import task_named
-from orgthink.tasks.part import MOST, Part
+from orgthink.tasks.part import MAX_PARTS, Part
 from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import Split
 
@@ -92,7 +92,7 @@ def test_a_part_without_problems_says_so():
     [
         ("sudoku@2/2", "the parts of 2 are 0 to 1"),
         ("sudoku@0/0", "sudoku@0/0"),
-        (f"sudoku@0/{MOST + 1}", f"at most {MOST}"),
+        (f"sudoku@0/{MAX_PARTS + 1}", f"at most {MAX_PARTS}"),
         ("sudoku@", "sudoku@0/2"),
         ("sudoku@half", "sudoku@0/2"),
         ("sudoku@-1/2", "sudoku@0/2"),
@@ -117,4 +117,4 @@ def test_a_part_is_evaluated_under_its_name(tmp_path, monkeypatch, capsys):
     assert main(["eval", *given, "--organizations", "sequential", "--out", "run"]) == 0
     part = task_named(name)
     assert len(distinct(name, "train", 0, 3)) == 3
-    assert all(part.holds(problem) for problem in distinct(name, "train", 0, 3))
+    assert all(part.contains(problem) for problem in distinct(name, "train", 0, 3))

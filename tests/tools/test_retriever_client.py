@@ -15,13 +15,13 @@ import pytest
 from loopback import Exchange
 
 from orgthink.errors import Failure, UserError
-from orgthink.http import Patience
+from orgthink.http import RetryPolicy
 from orgthink.tools.passages import Passage
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.search import look_up, retriever_named
 
-QUICK = Patience(read=60, attempts=3, first_delay=0.01)
-HASTY = Patience(read=1.0, attempts=3, first_delay=0.01)
+QUICK = RetryPolicy(read=60, attempts=3, first_delay=0.01)
+HASTY = RetryPolicy(read=1.0, attempts=3, first_delay=0.01)
 
 Play = Callable[[Exchange], Awaitable[None]]
 
@@ -98,7 +98,7 @@ async def server(*plays: Play) -> AsyncIterator[Server]:
 
 async def test_queries_go_in_one_request_and_passages_come_back() -> None:
     async with server(echo) as played:
-        client = RetrieverClient(played.url, patience=QUICK)
+        client = RetrieverClient(played.url, retry_policy=QUICK)
         assert await client.retrieve(["a", "b"], 2) == [
             [Passage("a", "text 0", 0.5), Passage("a", "text 1", 0.5)],
             [Passage("b", "text 0", 0.5), Passage("b", "text 1", 0.5)],
@@ -111,20 +111,20 @@ async def test_queries_go_in_one_request_and_passages_come_back() -> None:
 @pytest.mark.parametrize("path", ["/retrieve", "/deep", "/deep/retrieve/", "/"])
 async def test_the_path_may_be_left_out(path: str) -> None:
     async with server(echo) as played:
-        await RetrieverClient(played.url + path, patience=QUICK).retrieve(["a"], 1)
+        await RetrieverClient(played.url + path, retry_policy=QUICK).retrieve(["a"], 1)
     assert played.paths == [path.removesuffix("/").removesuffix("/retrieve") + "/retrieve"]
 
 
 async def test_no_more_than_asked_for_is_taken() -> None:
     async with server(says({"result": [found("one", "two", "three")]})) as played:
-        [passages] = await RetrieverClient(played.url, patience=QUICK).retrieve(["a"], 2)
+        [passages] = await RetrieverClient(played.url, retry_policy=QUICK).retrieve(["a"], 2)
     assert [passage.text for passage in passages] == ["one", "two"]
 
 
 @pytest.mark.parametrize("trouble", [says("busy", 503), says("later", 429, Retry_After="0"), says("x", 500), cut, hang])
 async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
     async with server(trouble, trouble, echo) as played:
-        client = RetrieverClient(played.url, patience=HASTY if trouble is hang else QUICK)
+        client = RetrieverClient(played.url, retry_policy=HASTY if trouble is hang else QUICK)
         assert await client.retrieve(["a"], 1) == [[Passage("a", "text 0", 0.5)]]
     assert len(played.bodies) == 3
 
@@ -151,7 +151,7 @@ async def test_a_server_in_trouble_is_asked_again(trouble: Play) -> None:
 async def test_trouble_that_stays_is_a_failure_on_one_line(play: Play, why: str, requests: int) -> None:
     async with server(play) as played:
         with pytest.raises(Failure, match=why) as failed:
-            await RetrieverClient(played.url, patience=HASTY if play is hang else QUICK).retrieve(["a"], 3)
+            await RetrieverClient(played.url, retry_policy=HASTY if play is hang else QUICK).retrieve(["a"], 3)
     assert "\n" not in str(failed.value) and len(played.bodies) == requests
 
 
@@ -159,7 +159,7 @@ async def test_no_server_is_a_failure_and_secrets_are_not_told() -> None:
     async with server(echo) as played:
         url = played.url.replace("http://", "http://me:secret@")
     with pytest.raises(Failure, match=r"no retriever at http://127\.0\.0\.1") as failed:
-        await RetrieverClient(f"{url}?key=secret", patience=QUICK).retrieve(["a"], 1)
+        await RetrieverClient(f"{url}?key=secret", retry_policy=QUICK).retrieve(["a"], 1)
     assert "secret" not in str(failed.value)
 
 
@@ -175,14 +175,14 @@ def test_it_has_a_name() -> None:
 
 async def test_many_episodes_share_the_connections() -> None:
     async with server(echo) as played:
-        client = RetrieverClient(played.url, patience=Patience(read=30))
+        client = RetrieverClient(played.url, retry_policy=RetryPolicy(read=30))
         results = await asyncio.gather(*(client.retrieve([str(i)], 1) for i in range(300)))
         assert [passages[0].title for [passages] in results] == [str(i) for i in range(300)]
     assert played.connections <= 64
 
 
 def test_each_loop_has_its_own_client_and_nothing_is_left() -> None:
-    client = RetrieverClient("http://127.0.0.1:1", patience=QUICK)
+    client = RetrieverClient("http://127.0.0.1:1", retry_policy=QUICK)
 
     async def main(*, dies: bool) -> None:
         async with server(echo) as played:

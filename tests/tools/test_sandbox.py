@@ -236,7 +236,7 @@ async def test_calls_leave_no_descriptors_and_no_processes(outside):
 
 
 async def test_no_more_than_so_many_at_once():
-    runner = replace(Bubblewrap(seconds=30.0), at_once=2)
+    runner = replace(Bubblewrap(seconds=30.0), max_parallel=2)
     most = 0
 
     async def watch() -> None:
@@ -253,7 +253,7 @@ async def test_no_more_than_so_many_at_once():
 
 
 def test_every_event_loop_has_places_of_its_own():
-    runner = replace(Bubblewrap(), at_once=1)
+    runner = replace(Bubblewrap(), max_parallel=1)
 
     async def two() -> list[str]:
         return [result.text for result in await asyncio.gather(runner.run("print(1)"), runner.run("print(2)"))]

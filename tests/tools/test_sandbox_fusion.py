@@ -15,12 +15,12 @@ from loopback import Exchange
 
 from orgthink.episode import Status
 from orgthink.errors import Failure
-from orgthink.http import Patience
+from orgthink.http import RetryPolicy
 from orgthink.tools.sandbox_fusion import LARGEST, SandboxFusion
 
 Play = Callable[[Exchange], Awaitable[None]]
 
-QUICK = Patience(connect=5.0, attempts=3, first_delay=0.001)
+QUICK = RetryPolicy(connect=5.0, attempts=3, first_delay=0.001)
 
 
 @dataclass(slots=True)
@@ -213,7 +213,7 @@ async def test_a_cancelled_call_closes_its_connection():
 
 
 def test_calls_at_once_share_their_connections_and_none_outlives_the_loop():
-    runner = replace(SandboxFusion("http://127.0.0.1:1", patience=QUICK), at_once=3)
+    runner = replace(SandboxFusion("http://127.0.0.1:1", patience=QUICK), max_parallel=3)
 
     async def main() -> None:
         async with fusion(runs(stdout="1")) as (_, server):

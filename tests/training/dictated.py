@@ -11,7 +11,7 @@ from random import Random
 import torch
 from safetensors.torch import save_file
 
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.local.sampling import GAMMA
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Sampling
@@ -50,7 +50,7 @@ class Dictated:
             logits = self.weights.logits(self.weights.hidden(ids))[0, -len(new) - 1 : -1]
         found = torch.log_softmax(logits / sampling.temperature, -1)[range(len(new)), new]
         pieces = tuple("" if i == eos else self.tokenizer.decode([i]) for i in new)
-        finish = Finish.EOS if new[-1] == eos else Finish.LENGTH
+        finish = FinishReason.EOS if new[-1] == eos else FinishReason.LENGTH
         yield Chunk(pieces, new, tuple(found.tolist()), finish, self.version)
 
     async def update_weights(self, weights: Mapping[str, torch.Tensor], version: str) -> None:

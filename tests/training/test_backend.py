@@ -32,7 +32,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
-from orgthink.training.rollout import Problems, Rollout, roll_out
+from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
 
@@ -375,7 +375,7 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
         problems=problems,
         group=3,
     )
-    return await roll_out(plan, Problems(plan, seed=3).batch(), engine, seed=5)
+    return await roll_out(plan, ProblemStream(plan, seed=3).batch(), engine, seed=5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -525,7 +525,7 @@ def torn(name: str, size: int):
     return tear
 
 
-def lost(name: str):
+def failed_agents(name: str):
     return lambda folder: (folder / name).unlink()
 
 
@@ -536,12 +536,12 @@ def smaller_optimizer(folder: Path) -> None:
 BROKEN = {
     "another architecture": llama,
     "torn weights": torn("model/model.safetensors", 1000),
-    "lost weights": lost("model/model.safetensors"),
-    "lost config": lost("model/config.json"),
+    "lost weights": failed_agents("model/model.safetensors"),
+    "lost config": failed_agents("model/config.json"),
     "torn optimizer": torn("trainer.pt", 1000),
     "no optimizer": torn("trainer.pt", 0),
-    "lost optimizer": lost("trainer.pt"),
-    "lost place": lost("trainer.json"),
+    "lost optimizer": failed_agents("trainer.pt"),
+    "lost place": failed_agents("trainer.json"),
     "another optimizer": smaller_optimizer,
 }
 

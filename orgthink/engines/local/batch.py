@@ -1,8 +1,8 @@
 """Continuous batching without threads or I/O: requests join and leave between steps, a step gives tokens.
 
-    submit → waiting → reading (its prompt, in a batch of its own) → decoding (in a block) → over
+    submit → waiting → prefill (its prompt, in a separate batch) → decoding (in a block) → over
 
-What a request has seen is kept when it is over, and beginnings that other requests share are copied.
+The cache of a finished request is kept, and requests with the same beginning copy it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orgthink.engines.engine import Finish
+from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.local.sampling import draw, uniforms
 from orgthink.engines.stops import StopTokens
 from orgthink.episode import Sampling
 
-_READ = 512
-"""Most prompt tokens that are read between two decoding steps; the rest waits for the next."""
+_PREFILL_TOKENS = 512
+"""Most prompt tokens read between two decoding steps; the rest waits for the next one."""
 
-_PATIENCE = 4
-"""Steps that a few prompts wait for others at most: reading them one by one would cost more."""
+_MAX_WAIT = 4
+"""Most steps that a few prompts wait for others: reading them one by one would be slower."""
 
 _WIDTHS = [*range(64, 512, 64), *(width for n in range(8, 24) for width in (2 * 2**n, 3 * 2**n))]
-"""Widths of blocks, in tokens. Wider steps would waste attention, narrower ones move rows more often."""
+"""Widths of blocks, in tokens. Coarser widths would waste attention, finer ones would move rows more often."""
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A prompt to decode on from, and how far that is."""
+    """A prompt to continue, and its state."""
 
     ids: list[int]
     """The prompt."""
@@ -45,20 +45,20 @@ class Request:
     seed: int
     """64 bits."""
     limit: int
-    """Most tokens to sample: `max_tokens`, or what fits into the model's context."""
+    """Most tokens to sample: `max_tokens`, or the rest of the model's context."""
     stops: StopTokens
     sampled: list[int] = field(default_factory=list)
-    """Ids so far."""
+    """Sampled ids."""
     length: int = 0
-    """Tokens in its cache: all but the last one sampled."""
+    """Tokens in its cache: all but the last sampled one."""
     over: bool = False
-    """No token will be sampled for it any more."""
+    """Whether its sampling has ended."""
     key: int | None = None
-    """Of its prompt in the prefix cache, while it decodes and others may copy it."""
+    """Key of its prompt in the prefix cache, while it decodes and others may copy it."""
 
     @property
     def seen(self) -> list[int]:
-        """The prompt and what was sampled: all that is read again with other weights."""
+        """The prompt and the sampled ids."""
         return self.ids + self.sampled
 
 
@@ -69,42 +69,42 @@ class Token(NamedTuple):
     logprob: float
     version: str
     """Weights that sampled it."""
-    finish: Finish | None
-    """Set if it is the request's last."""
+    finish: FinishReason | None
+    """Set on the last token of a request."""
 
 
 R = TypeVar("R", bound=Request)
 
 
 class _Plan(NamedTuple, Generic[R]):
-    """What has to be done for a prompt."""
+    """A prompt to be read."""
 
     request: R
     known: int
-    """Tokens that are cached."""
+    """Cached tokens."""
     need: int
     """Tokens to read."""
     key: int
-    """Of the sequence in the prefix cache that knows them."""
+    """Key of the sequence in the prefix cache with the cached tokens."""
 
 
 @dataclass(slots=True)
-class _Reading(Generic[R]):
+class _Prefill(Generic[R]):
     """Prompts that are being read, a range of columns at a time."""
 
     block: Block[R]
     starts: Tensor
-    """[B, 1]: tokens of each row that were cached."""
+    """[B, 1]: cached tokens of each row."""
     ids: Tensor
-    """[B, T]: what is to be read, padded."""
+    """[B, T]: tokens to read, padded."""
     last: dict[int, Tensor] = field(default_factory=dict)
     """Final hidden state of each row's last token, once it is read."""
     done: int = 0
     """Columns read."""
 
 
-class Batch(Generic[R]):
-    """Requests under way, and the model that decodes them. The counters only grow."""
+class DecodeBatch(Generic[R]):
+    """The active requests and the model that decodes them. The counters only grow."""
 
     def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
@@ -113,7 +113,7 @@ class Batch(Generic[R]):
         self._waiting: deque[R] = deque()
         self._waited = 0
         """Steps since a prompt could have been read."""
-        self._reading: _Reading[R] | None = None
+        self._reading: _Prefill[R] | None = None
         self._blocks: dict[int, Block[R]] = {}
         self._empty_cache = partial(PrefixCache, cache_bytes, 8 * slots)
         self._prefixes = self._empty_cache()
@@ -132,7 +132,7 @@ class Batch(Generic[R]):
 
     @property
     def requests(self) -> list[R]:
-        """All that are not over; those that have got furthest come first."""
+        """All active requests: decoding ones first, waiting ones last."""
         reading = self._reading.block.rows if self._reading else []
         rows = [row for block in self._blocks.values() for row in block.rows]
         return [request for request in (*rows, *reading, *self._waiting) if not request.over]
@@ -148,7 +148,7 @@ class Batch(Generic[R]):
         self._sweep()
 
     def clear(self) -> None:
-        """Drop everything, whatever state it is in."""
+        """Drop all requests and caches, also after a failed step."""
         self._waiting.clear()
         self._reading = None
         self._blocks.clear()
@@ -156,8 +156,8 @@ class Batch(Generic[R]):
         self._prefixes = self._empty_cache()
 
     def update(self, weights: Mapping[str, Tensor], version: str) -> None:
-        """Go on with other weights. What requests under way have seen is read again, with the new ones: then their
-        next tokens have the probabilities that the new weights give them.
+        """Replace the weights. The contexts of active requests are read again, so that their next tokens are drawn with
+        the new weights only.
 
         ValueError if the weights do not fit the model.
         """
@@ -165,29 +165,27 @@ class Batch(Generic[R]):
             self.model.from_hf(weights)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f"the weights do not fit the model: {error}") from error
-        self._waiting = deque(self.requests)
-        for request in self._waiting:
+        active = self.requests
+        for request in active:
             request.key, request.length = None, 0
         self.version = version
-        self._reading = None
-        self._prefixes = self._empty_cache()
-        self._decoding.clear()
-        self._blocks.clear()
+        self.clear()
+        self._waiting.extend(active)
 
     @torch.inference_mode()
     def step(self) -> list[tuple[R, Token]]:
-        """Read some prompt tokens, if there are any to read, and sample one token for every other request."""
+        """Read some prompt tokens, if any prompt waits, and sample one token for every decoding request."""
         tokens = self._read() if self._reading or self._start_reading() else []
         tokens += self._decode()
         self._sweep()
         return tokens
 
     def _start_reading(self) -> bool:
-        """Take prompts that wait, as long as there are slots and padding does not outweigh them."""
+        """Start to read waiting prompts, as long as slots are free and padding is less than half of the batch."""
         decoding = sum(len(block.rows) for block in self._blocks.values())
         slots = min(self._slots - decoding, len(self._waiting))
         self._waited = self._waited + 1 if slots else 0
-        if not slots or (self._waited < _PATIENCE and slots < decoding // 16):
+        if not slots or (self._waited < _MAX_WAIT and slots < decoding // 16):
             return False
         self._waited = 0
         taken: list[_Plan[R]] = []
@@ -217,37 +215,37 @@ class Batch(Generic[R]):
         known = min(known, len(seen) - 1)  # the last token's logits are needed
         return _Plan(request, known, len(seen) - known, key)
 
-    def _prepare(self, plans: list[_Plan[R]], width: int) -> _Reading[R]:
+    def _prepare(self, plans: list[_Plan[R]], width: int) -> _Prefill[R]:
         block: Block[R] = Block(self.model.config, max(plan.known for plan in plans) + width)
         ids = torch.zeros(len(plans), width, dtype=torch.long)
         for i, (request, known, need, key) in enumerate(plans):
             block.put(request, self._cached(key, known) if known else None)
             ids[i, :need] = torch.tensor(request.seen[known:])
-        return _Reading(block, torch.tensor([[plan.known] for plan in plans]), ids)
+        return _Prefill(block, torch.tensor([[plan.known] for plan in plans]), ids)
 
     def _cached(self, key: int, length: int) -> KeysValues:
         """The first tokens of a sequence in the prefix cache."""
-        kept = self._prefixes.get(key)
-        if kept is None:
+        cache = self._prefixes.get(key)
+        if cache is None:
             owner = self._decoding[key]
             block = self._block(owner.length)
-            kept = block.get(block.rows.index(owner))
-        return kept.first(length)
+            cache = block.get(block.rows.index(owner))
+        return cache.first(length)
 
     def _block(self, length: int) -> Block[R]:
-        """Where a row of this length decodes its next token."""
+        """The block in which a row of this length decodes its next token."""
         width = _WIDTHS[bisect.bisect_right(_WIDTHS, length)]
         if width not in self._blocks:
             self._blocks[width] = Block(self.model.config, width)
         return self._blocks[width]
 
     def _read(self) -> list[tuple[R, Token]]:
-        """Read on, at most `_READ` tokens. Gives the first tokens once the prompts are read."""
+        """Read at most `_PREFILL_TOKENS` tokens. When the prompts are complete, return their first sampled tokens."""
         reading = self._reading
         assert reading is not None
         rows, (first, width) = reading.block.rows, (reading.done, reading.ids.shape[1])
         read = [row.seen for row in rows]
-        reading.done = last = min(width, first + max(1, _READ // len(rows)))
+        reading.done = last = min(width, first + max(1, _PREFILL_TOKENS // len(rows)))
         positions = reading.starts + torch.arange(first, last)
         reading.block.step(positions)
         within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
@@ -305,17 +303,17 @@ class Batch(Generic[R]):
         sampled, finish = request.sampled, None
         sampled.append(i)
         if i in request.stops.may_end and request.stops.hit(sampled):
-            finish = Finish.STOP
+            finish = FinishReason.STOP
         elif i in self._eos_ids:
-            finish = Finish.EOS
+            finish = FinishReason.EOS
         elif len(sampled) >= request.limit:
-            finish = Finish.LENGTH
+            finish = FinishReason.LENGTH
         request.over = finish is not None
         return Token(i, logprob, self.version, finish)
 
     @torch.inference_mode()
     def _sweep(self) -> None:
-        """Keep the caches of requests that are over, and move rows that have outgrown their block."""
+        """Move the caches of finished requests to the prefix cache, and long rows to wider blocks."""
         for block in list(self._blocks.values()):
             outgrown = sum(row.length == block.width and not row.over for row in block.rows)
             if outgrown:

@@ -1,4 +1,4 @@
-"""Keys and values of what the model has seen: blocks of rows that decode, and sequences kept for later."""
+"""Caches of keys and values: blocks of decoding rows, and finished sequences for reuse."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from orgthink.engines.local.qwen3 import Qwen3Config
 # Shapes: L layers, B rows, T tokens, H query heads, K key/value heads, G = H / K, D head size.
 
 
-class Row(Protocol):
-    """Whatever occupies a row."""
+class CachedRow(Protocol):
+    """A sequence that occupies a row of a block."""
 
     length: int
     """Tokens in its cache."""
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=CachedRow)
 
 
 class KeysValues(NamedTuple):
@@ -42,10 +42,10 @@ class KeysValues(NamedTuple):
 
 
 class Block(Generic[R]):
-    """Rows of similar length side by side, so that one product attends for all of them."""
+    """Rows of similar length, so that one matrix product computes the attention of all."""
 
     def __init__(self, config: Qwen3Config, width: int) -> None:
-        """`width` is the most tokens a row may have."""
+        """`width` is the most tokens of a row."""
         self.width = width
         self.rows: list[R] = []
         self._config = config
@@ -61,20 +61,20 @@ class Block(Generic[R]):
         self._keys, self._values = keys, values
 
     def reserve(self, rows: int) -> None:
-        """Make room for some more rows."""
-        wanted, capacity = len(self.rows) + rows, self._keys.shape[1]
-        if wanted > capacity:
-            self._allocate(max(4, wanted, 3 * capacity // 2))
+        """Allocate memory for more rows."""
+        total, capacity = len(self.rows) + rows, self._keys.shape[1]
+        if total > capacity:
+            self._allocate(max(4, total, 3 * capacity // 2))
 
     def put(self, row: R, cache: KeysValues | None) -> None:
-        """Add a row, with the cache of its first tokens if there is one."""
+        """Add a row, with the cache of its first tokens if given."""
         i = len(self.rows)
         self.reserve(1)
         length = 0
         if cache is not None:
             length = cache.keys_LKTD.shape[2]
             self._keys[:, i, :, :length], self._values[:, i, ..., :length] = cache
-        # What lies behind a row's end is masked, but must be finite.
+        # Values behind the end of a row are masked, but must be finite.
         self._keys[:, i, :, length:], self._values[:, i, ..., length:] = 0, 0
         self.rows.append(row)
 
@@ -94,7 +94,7 @@ class Block(Generic[R]):
             self._allocate(2 * len(self.rows))
 
     def step(self, positions_BT: Tensor) -> None:
-        """Prepare to attend for new tokens of each row at these positions; padding lies behind a row's end."""
+        """Prepare the attention for new tokens of each row at these positions. Padding lies behind the end of a row."""
         n, tokens = positions_BT.shape
         c = self._config
         self._new, self._row = positions_BT, torch.arange(n)[:, None]
@@ -105,7 +105,7 @@ class Block(Generic[R]):
         self._mask = mask[:, None, None].expand(n, *heads, -1, -1).reshape(n * heads[0], -1, self._used)
 
     def attend(self, layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
-        """Store the new tokens' keys and values, and return what their queries see, [B, T, H, D]."""
+        """Store keys and values of the new tokens and return the attention output of their queries, [B, T, H, D]."""
         n, tokens, kv_heads, size = k_BTKD.shape
         keys, values = self._keys[layer, :n], self._values[layer, :n]
         keys[self._row, :, self._new] = k_BTKD
@@ -118,19 +118,19 @@ class Block(Generic[R]):
 
 
 class PrefixCache:
-    """Finds the sequence that shares the longest beginning with a prompt, and keeps those that have ended.
+    """Finds the sequence that shares the longest prefix with a prompt, and stores finished sequences.
 
-    They are kept within a number of bytes and of sequences; the one used least recently goes first.
+    Bytes and number of the stored sequences are limited; the least recently used one is dropped first.
     """
 
-    def __init__(self, most_bytes: int, most: int) -> None:
-        self._most_bytes, self._most, self._bytes = most_bytes, most, 0
+    def __init__(self, max_bytes: int, max_sequences: int) -> None:
+        self._max_bytes, self._max_sequences, self._bytes = max_bytes, max_sequences, 0
         self._ids = np.full((0, 256), -1, dtype=np.int32)
         self._free: list[int] = []
-        self._kept: dict[int, KeysValues] = {}
+        self._stored: dict[int, KeysValues] = {}
 
     def add(self, ids: Sequence[int]) -> int:
-        """The key of a sequence that a block holds."""
+        """Add a sequence whose cache is in a block; return its key."""
         rows, width = self._ids.shape
         if not self._free:
             self._free = list(range(rows, rows + 64))
@@ -142,31 +142,31 @@ class PrefixCache:
         return key
 
     def keep(self, ids: Sequence[int], cache: KeysValues) -> None:
-        """Keep a copy of a sequence that leaves its block."""
-        self._kept[self.add(ids)] = cache.copy()
+        """Store a copy of a sequence that leaves its block."""
+        self._stored[self.add(ids)] = cache.copy()
         self._bytes += cache.nbytes
-        while self._bytes > self._most_bytes or len(self._kept) > self._most:
-            self.remove(next(iter(self._kept)))
+        while self._bytes > self._max_bytes or len(self._stored) > self._max_sequences:
+            self.remove(next(iter(self._stored)))
 
     def remove(self, key: int) -> None:
-        cache = self._kept.pop(key, None)
+        cache = self._stored.pop(key, None)
         self._bytes -= cache.nbytes if cache else 0
         self._ids[key] = -1
         self._free.append(key)
 
     def find(self, ids: Sequence[int]) -> tuple[int, int]:
-        """How many tokens at the beginning are known, and the key of the sequence that knows them."""
-        wanted = np.asarray(ids[: self._ids.shape[1]], dtype=np.int32)
-        equal = self._ids[:, : len(wanted)] == wanted
+        """The length of the longest known prefix in tokens, and the key of a sequence with this prefix."""
+        prompt = np.asarray(ids[: self._ids.shape[1]], dtype=np.int32)
+        equal = self._ids[:, : len(prompt)] == prompt
         if not len(equal):
             return 0, -1
-        lengths = np.where(equal.all(1), len(wanted), equal.argmin(1))
+        lengths = np.where(equal.all(1), len(prompt), equal.argmin(1))
         key = int(lengths.argmax())
         return int(lengths[key]), key
 
     def get(self, key: int) -> KeysValues | None:
-        """A kept sequence; `None` if a block holds it."""
-        cache = self._kept.pop(key, None)
+        """The cache of a stored sequence; `None` if a block holds it."""
+        cache = self._stored.pop(key, None)
         if cache is not None:
-            self._kept[key] = cache
+            self._stored[key] = cache
         return cache

@@ -1,12 +1,11 @@
 """The embedded engine: a small Qwen3 model in plain torch, decoded for many requests at once.
 
 One thread decodes; requests join and leave the batch between any two steps. Without that thread the event
-loop itself decodes: then the same requests give the same log-probabilities, to the bit, every time. What a
-request has seen stays cached when it ends, so an agent that goes on after a join costs only what was
-injected, plus its last token, which was sampled but never read.
+loop decodes: then equal requests give bitwise equal log-probabilities. The cache of a finished request stays, so an
+agent that continues after a join reads only the injected tokens and its last sampled token.
 
-A token that ends the text is part of the stream, because the model sampled it: it has an id and a
-log-probability, and an empty piece, because it is no text.
+A token that ends the text is part of the stream, because the model sampled it: it has an id, a log-probability and an
+empty piece.
 """
 
 from __future__ import annotations
@@ -25,30 +24,29 @@ from pathlib import Path
 
 from torch import Tensor
 
-from orgthink.engines.engine import Chunk, Context, EngineError, Finish
-from orgthink.engines.local.batch import Batch, Request, Token
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.local.batch import DecodeBatch, Request, Token
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
-from orgthink.engines.token_ids import TokenIds
-from orgthink.engines.tokenizer import Tokenizer
+from orgthink.engines.tokenizer import TokenIds, Tokenizer
 from orgthink.episode import Sampling
 
 
 @dataclass(slots=True, eq=False)
 class _Stream(Request):
-    """A request that somebody on an event loop waits for."""
+    """A request and its consumer on an event loop."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     pending: deque[Token | EngineError] = field(default_factory=deque)
-    """Tokens that were not taken yet."""
-    told: bool = False
-    """Whether the waiting side has been told since it last looked."""
+    """Tokens that the consumer has not taken yet."""
+    notified: bool = False
+    """Whether the consumer was notified since it last checked `pending`."""
     waiter: asyncio.Future[None] | None = None
 
     async def take(self) -> list[Token]:
         """All tokens since the last time, at least one. Raises EngineError."""
         while True:
-            self.told = False  # before the look, so that nothing after it goes untold
+            self.notified = False  # before the check, so that no later token is missed
             if self.pending:
                 break
             self.waiter = self.loop.create_future()
@@ -58,7 +56,7 @@ class _Stream(Request):
             item = self.pending[0]
             if isinstance(item, EngineError):
                 if tokens:
-                    break  # first what was sampled before it
+                    break  # return the earlier tokens first
                 raise item
             tokens.append(item)
             self.pending.popleft()
@@ -85,22 +83,22 @@ class LocalEngine(TokenIds):
         cache_bytes: int = 1 << 30,
         threaded: bool = True,
     ) -> None:
-        """At most `slots` requests are decoded at once, others wait. `cache_bytes` bounds what ended ones leave.
+        """At most `slots` requests are decoded at once; others wait. `cache_bytes` limits the caches of finished ones.
 
-        Not `threaded`, it decodes on the event loop that asks, and never depends on timing.
+        Without `threaded` it decodes on the caller's event loop, and results do not depend on timing.
         """
         self.model = name
         self._config, self._tokenizer = model.config, tokenizer
-        self._batch: Batch[_Stream] = Batch(
+        self._batch: DecodeBatch[_Stream] = DecodeBatch(
             model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes
         )
         self._open: set[_Stream] = set()
-        """Streams that wait for tokens. Only the decode thread touches it, so that a failure reaches every one."""
+        """Streams that wait for tokens. Only the decode thread uses it, so that a failure reaches all of them."""
         self._stops: dict[tuple[str, ...], StopTokens] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._closed = False
         self._ticking = False
-        """Whether the event loop is going to decode: only without a thread."""
+        """Whether a decoding step is scheduled on the event loop (without a thread)."""
         self._thread = threading.Thread(target=self._run, name="decode", daemon=True) if threaded else None
         if self._thread is not None:
             self._thread.start()
@@ -127,18 +125,18 @@ class LocalEngine(TokenIds):
 
     @property
     def computed_prompt_tokens(self) -> int:
-        """Prompt tokens that the model read; at a join, what was injected and the last token before it."""
+        """Prompt tokens that the model read; at a join, the injected ones and the last token before them."""
         return self._batch.computed_prompt_tokens
 
     @property
     def reused_prompt_tokens(self) -> int:
-        """Prompt tokens that were cached."""
+        """Prompt tokens from the cache."""
         return self._batch.reused_prompt_tokens
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids
         if len(ids) >= self._config.max_position_embeddings and len(context.spans) > 1:
-            yield Chunk((), (), (), Finish.LENGTH)  # an agent's context is full: that is its limit, not a fault
+            yield Chunk((), (), (), FinishReason.LENGTH)  # a full context is a limit, not an error
             return
         request = self._request(ids, sampling)
         pieces = self._tokenizer.pieces(context)
@@ -149,7 +147,7 @@ class LocalEngine(TokenIds):
                 for version, group in itertools.groupby(tokens, lambda token: token.version):
                     ids, logprobs, _, finishes = zip(*group, strict=True)
                     text = [pieces.piece(i) for i in ids]
-                    if finishes[-1] is Finish.EOS:
+                    if finishes[-1] is FinishReason.EOS:
                         text[-1] = ""
                     yield Chunk(tuple(text), ids, logprobs, finishes[-1], version)
                 if tokens[-1].finish is not None:
@@ -158,9 +156,9 @@ class LocalEngine(TokenIds):
             await self._abort(request)
 
     async def update_weights(self, weights: Mapping[str, Tensor], version: str) -> None:
-        """Go on with other weights, under Hugging Face names, from the next step on.
+        """Replace the weights, given under Hugging Face names, from the next step on.
 
-        What streams under way have seen is read again; nothing from before is reused. ValueError if they do not fit.
+        The contexts of open streams are read again; no older cache is reused. ValueError if the weights do not fit.
         """
         await self._between_steps(partial(self._batch.update, weights, version))
 
@@ -168,10 +166,10 @@ class LocalEngine(TokenIds):
         if not self._closed:
             self._closed = True
             self._inbox.put(lambda: None)
-        await self._ended()
+        await self._stopped()
 
-    async def _ended(self) -> None:
-        """Wait until nothing is decoded any more."""
+    async def _stopped(self) -> None:
+        """Wait until decoding has stopped."""
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
         else:
@@ -192,7 +190,7 @@ class LocalEngine(TokenIds):
         return _Stream(ids, sampling, seed, min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop])
 
     def _post(self, work: Callable[[], None]) -> None:
-        """Let the decode thread do something between two steps. Raises EngineError."""
+        """Run a function on the decode thread between two steps. Raises EngineError."""
         if self._closed:
             raise EngineError("the engine is closed")
         self._inbox.put(work)
@@ -201,7 +199,7 @@ class LocalEngine(TokenIds):
             asyncio.get_running_loop().call_soon(self._tick)
 
     async def _between_steps(self, work: Callable[[], None]) -> None:
-        """Like `_post`, and wait until it is done, even when cancelled meanwhile. Raises what it raises."""
+        """Like `_post`, and wait for its end, also when cancelled. Raises the errors of the function."""
         done: Future[None] = Future()
 
         def settle() -> None:
@@ -216,9 +214,9 @@ class LocalEngine(TokenIds):
         await asyncio.shield(asyncio.wrap_future(done))
 
     async def _abort(self, request: _Stream) -> None:
-        """When it returns, no further token is sampled for the request."""
+        """Abort a request: no further token is sampled for it afterwards."""
         if self._closed:
-            await self._ended()
+            await self._stopped()
         elif not request.over:
             await self._between_steps(partial(self._drop, [request]))
 
@@ -240,7 +238,7 @@ class LocalEngine(TokenIds):
         self._settle()
 
     def _tick(self) -> None:
-        """The decode thread's work, a step at a time on the event loop."""
+        """One step of decoding on the event loop, in place of the decode thread."""
         while not self._inbox.empty():
             self._inbox.get()()
         self._ticking = self._batch.busy and not self._closed
@@ -249,7 +247,7 @@ class LocalEngine(TokenIds):
             asyncio.get_running_loop().call_soon(self._tick)
 
     def _settle(self) -> None:
-        """Do what was asked for before the end, and fail what is still waited for."""
+        """Run the functions that were posted before the end, and fail all open streams."""
         while not self._inbox.empty():
             self._inbox.get()()
         self._fail(EngineError("the engine was closed"))
@@ -268,19 +266,19 @@ class LocalEngine(TokenIds):
         self._open.clear()
 
     def _deliver(self, items: Sequence[tuple[_Stream, Token | EngineError]]) -> None:
-        """Hand out tokens, and wake up those who have seen all the earlier ones."""
+        """Give tokens to their streams, and wake up the consumers that are not notified yet."""
         sleeping: dict[asyncio.AbstractEventLoop, list[_Stream]] = {}
         for stream, item in items:
             if isinstance(item, Token) and item.finish is not None:
                 self._open.discard(stream)
             stream.pending.append(item)
-            if not stream.told:
-                stream.told = True
+            if not stream.notified:
+                stream.notified = True
                 sleeping.setdefault(stream.loop, []).append(stream)
         for loop, streams in sleeping.items():
             try:
                 loop.call_soon_threadsafe(_wake, streams)
-            except RuntimeError:  # the loop was closed: nobody waits any more
+            except RuntimeError:  # the loop was closed: there is no consumer
                 self._drop(streams)
 
 

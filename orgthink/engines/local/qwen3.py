@@ -1,4 +1,4 @@
-"""A dense Qwen3-architecture model in plain torch: what `local` decodes with and the trainer trains.
+"""A dense Qwen3-architecture model in plain torch: the model of the local engine and of the trainer.
 
 Query, key and value weights are kept fused, and gate and up; `from_hf` and `to_hf` translate to the names
 of Hugging Face folders, so vLLM, transformers and TRL open the same files.
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, slots=True)
 class Qwen3Config:
-    """The part of `config.json` that decides the computation."""
+    """The fields of `config.json` that determine the computation."""
 
     vocab_size: int
     hidden_size: int
@@ -75,7 +75,7 @@ class Qwen3Config:
 def rotary_tables(config: Qwen3Config) -> tuple[Tensor, Tensor]:
     """cos and signed sin of each position, [T, D] each: see `rotate`.
 
-    Frequencies are rounded as in transformers: what they are off by is multiplied by the position.
+    Frequencies are rounded as in transformers, because the position multiplies their rounding error.
     """
     half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     frequencies = 1.0 / config.rope_theta**half
@@ -164,8 +164,9 @@ class Qwen3(nn.Module):
     def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
         """Final hidden states [B, T, C].
 
-        Without more: right-padded rows, causal, so the padding is not seen. For packed rows: the position of each
-        token in its own text, and a boolean mask, row i true where token i sees token j (it must see at least one).
+        By default rows are right-padded and attention is causal, so padding is not visible. Packed rows need the
+        position of each token in its own text, and a boolean mask: [i, j] is true if token i sees token j
+        (at least one).
         """
         where = slice(ids_BT.shape[1]) if positions_BT is None else positions_BT
         cos, sin = self.cos[where].unsqueeze(-2), self.sin[where].unsqueeze(-2)
@@ -178,8 +179,8 @@ class Qwen3(nn.Module):
     def decode(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Final hidden states [..., C] of new tokens [...], each at its position of a sequence.
 
-        `attend` gets a layer's number and its queries, keys and values [..., heads, D]; it keeps the keys and
-        values, and returns what the queries see of the whole sequence so far, [..., H, D].
+        `attend` gets the index of a layer and its queries, keys and values [..., heads, D]; it stores keys and values
+        and returns the attention output over the whole sequence so far, [..., H, D].
         """
         cos, sin = self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
         x = self.embedding(ids)
@@ -199,7 +200,7 @@ class Qwen3(nn.Module):
     def load(cls, folder: Path) -> Qwen3:
         """Open a Hugging Face folder (one or several safetensors files), in float32.
 
-        ValueError if a file is missing, torn or holds another model.
+        ValueError if a file is missing, corrupt or holds another model.
         """
         model = cls(Qwen3Config.load(folder))
         weights: dict[str, Tensor] = {}
@@ -220,7 +221,7 @@ class Qwen3(nn.Module):
         save_file(self.to_hf(), folder / "model.safetensors", metadata={"format": "pt"})
 
     def restore(self, folder: Path) -> None:
-        """Put back what `save` wrote. ValueError if it is a model of another shape."""
+        """Load weights that `save` wrote. ValueError for a model of another shape."""
         other = Qwen3.load(folder)
         if other.config != self.config:
             raise ValueError(f"{folder} holds a model of another shape: {other.config} instead of {self.config}")

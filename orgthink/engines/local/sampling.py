@@ -1,7 +1,7 @@
 """Drawing tokens for a batch in which every row has its own settings, without a loop over the rows.
 
-One uniform number decides a token, and it depends only on the request's seed and on how many tokens it
-has sampled, so a request draws the same alone and in any company.
+One uniform number determines a token. It depends only on the request's seed and on the number of its sampled tokens, so
+a request draws the same tokens in any batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orgthink.engines.seeds import GAMMA
 
 
 def uniforms(seeds_B: np.ndarray, counts_B: np.ndarray) -> Tensor:
-    """Numbers in [0, 1), the `count`-th of each seed: splitmix64, which can jump to any position."""
+    """Number `count` of each seed, in [0, 1), by splitmix64, which can jump to any position."""
     with np.errstate(over="ignore"):
         x = seeds_B + (counts_B + np.uint64(1)) * np.uint64(GAMMA)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -26,7 +26,7 @@ def uniforms(seeds_B: np.ndarray, counts_B: np.ndarray) -> Tensor:
 
 
 def draw(logits_BV: Tensor, temperature_B: Tensor, top_p_B: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids and their log-probabilities under the distribution they were drawn from.
+    """Ids and their log-probabilities under the sampling distribution.
 
     Temperature 0 takes the likeliest token, with its log-probability at temperature 1.
     """
@@ -49,5 +49,5 @@ def _nucleus(probabilities_BV: Tensor, top_p_B: Tensor) -> Tensor:
     ranked, order = probabilities_BV.sort(-1, descending=True)
     before = ranked.cumsum(-1) - ranked
     ranked = ranked.masked_fill((before >= top_p_B[:, None]) & (top_p_B < 1)[:, None], 0.0)
-    kept = torch.zeros_like(ranked).scatter_(1, order, ranked)
-    return kept / kept.sum(-1, keepdim=True)
+    nucleus = torch.zeros_like(ranked).scatter_(1, order, ranked)
+    return nucleus / nucleus.sum(-1, keepdim=True)

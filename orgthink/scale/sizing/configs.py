@@ -1,4 +1,4 @@
-"""The config.json of a model, by its name, folder or file."""
+"""config.json of a model, by its name, folder or file."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ QWEN3_30B_A3B: dict[str, Any] = {
 
 
 def require_known(name: str, known: Sequence[str]) -> None:
-    """UserError with a suggestion if this is neither one of these names nor a file or folder."""
+    """UserError with a suggestion unless this is one of these names, a file or a folder."""
     if not Path(name).exists():
         pick("recipe or model", name, dict.fromkeys(known))
 
 
 def known_models() -> dict[str, Mapping[str, Any]]:
-    """Contents of config.json of models that are known without their files, as far as they decide sizes."""
+    """config.json of models that are known without their files: the entries that decide sizes."""
 
     def dense(layers: int, hidden: int, inner: int, heads: int, *, tied: bool = False) -> dict[str, Any]:
         shape = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": inner}
@@ -75,7 +75,7 @@ def known_models() -> dict[str, Mapping[str, Any]]:
 
 
 def config_of(model: str) -> Mapping[str, Any]:
-    """Contents of a model's config.json, by its name, folder or file. UserError if they cannot be read."""
+    """Contents of a model's config.json, by its name, folder or file. UserError if it cannot be read."""
     if model in (known := known_models()):
         return known[model]
     require_known(model, list(known))
@@ -83,7 +83,7 @@ def config_of(model: str) -> Mapping[str, Any]:
     try:
         config = json.loads(file.read_text())
     except ValueError as error:
-        raise UserError(f"{file} is no config.json: {error}") from error
+        raise UserError(f"{file} is not a config.json: {error}") from error
     if not isinstance(config, dict):
-        raise UserError(f"{file} is no config.json: it holds no JSON object")
+        raise UserError(f"{file} is not a config.json: it holds no JSON object")
     return config

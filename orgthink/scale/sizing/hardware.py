@@ -1,4 +1,4 @@
-"""GPUs by their data sheets, and the share of it that work reaches."""
+"""GPUs by their data sheets, and the share of these rates that is reached."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from orgthink.scale.sizing.positive import require_positive
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One GPU, by its data sheet. Rates are of dense matrices: those with sparsity, twice as high, never apply here."""
+    """One GPU, by its data sheet. Rates are for dense matrices; the doubled rates with sparsity do not apply."""
 
     memory: float
-    """GB, of 10⁹ bytes; what a card has above that is left to the driver."""
+    """GB of 10⁹ bytes; the driver has the rest of the card."""
     bf16: float
     """TFLOP/s of bfloat16 on tensor cores."""
     fp32: float
-    """TFLOP/s of float32 outside them."""
+    """TFLOP/s of float32 without tensor cores."""
     bandwidth: float
-    """GB/s of its memory."""
+    """Memory bandwidth in GB/s."""
     link: float
     """GB/s to other GPUs of its node, in one direction."""
 
@@ -38,22 +38,22 @@ ACCELERATORS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """GPUs, and how much of their data sheet they reach: these shares are assumed, not measured."""
+    """GPUs, and the share of their data sheet that they reach: these shares are assumed, not measured."""
 
     gpus: int = 8
-    """In all."""
+    """Number of GPUs."""
     node: int = 8
-    """GPUs of a node."""
+    """GPUs per node."""
     network: float = 50
     """GB/s of a GPU to other nodes, in one direction: 400 Gb/s."""
     usable: float = 0.92
-    """Share of the memory that tensors may fill: the rest is fragments, and the buffers of kernels and of NCCL."""
+    """Share of the memory for tensors; fragmentation and buffers of kernels and NCCL take the rest."""
     flops: float = 0.4
     """Share of the TFLOP/s that training and prefill reach."""
     streaming: float = 0.6
-    """Share of the memory's bandwidth that decoding reaches, and of the links' that collectives reach."""
+    """Share of the memory bandwidth that decoding reaches, and of the link bandwidth that collectives reach."""
     overhead: float = 0.005
-    """Seconds that a decoding step takes beside its arithmetic: scheduling, launches, sampling."""
+    """Seconds of a decoding step outside its arithmetic: scheduling, launches, sampling."""
 
     def __post_init__(self) -> None:
         require_positive(self, "overhead")

@@ -1,4 +1,4 @@
-"""What lies in the memory of a GPU while it trains and while it samples, and how many sequences find room."""
+"""Memory of a GPU during training and during sampling, and the number of sequences that fit."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ class Memory:
     """Bytes of one GPU."""
 
     weights: float
-    """Parameters as they are trained."""
+    """Trained parameters."""
     gradients: float
     """Of all parameters."""
     adam: float
     """First and second moments."""
     reference: float
-    """The policy not to diverge from."""
+    """Parameters of the reference policy of the KL term."""
     gathered: float
-    """Pieces of the weights that are whole for a moment, while others are sharded."""
+    """Layers whose sharded weights are gathered at one time."""
     activations: float
-    """What the backward of a pack needs, logits included."""
+    """Activations that the backward pass of a pack needs, logits included."""
     sampler: float
     """Weights of the sampler."""
     cache: float
-    """Room for keys and values; below 0 if not even the weights fit the sampler's share."""
+    """Keys and values; below 0 if the weights alone exceed the sampler's share."""
     sleeps: bool
-    """Whether sampler and cache are given back while training."""
+    """Whether sampler and cache are released during training."""
 
     @property
     def training(self) -> float:
-        """While the trainer works."""
-        kept = 0.0 if self.sleeps else self.sampler + max(0.0, self.cache)
-        whole = self.weights + self.gradients + self.adam + self.reference + self.gathered + self.activations
-        return whole + kept
+        """Total during training."""
+        sampler = 0.0 if self.sleeps else self.sampler + max(0.0, self.cache)
+        states = self.weights + self.gradients + self.adam + self.reference
+        return states + self.gathered + self.activations + sampler
 
     @property
     def sampling(self) -> float:
-        """While the sampler works: the trainer's weights and Adam's states stay, gradients are gone."""
+        """Total during sampling: weights and Adam states of the trainer stay, gradients are released."""
         return self.weights + self.adam + self.reference + self.sampler + max(0.0, self.cache)
 
 
 def memory(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster) -> Memory:
-    """Of each of `cluster.gpus` GPUs, n of them.
+    """Memory of each of the n = `cluster.gpus` GPUs.
 
-    Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered: two of the largest pieces in the arithmetic's width.
-    Activations, for t = max(pack, longest context)/split tokens: layers·t·(bytes of a layer), or checkpointed
-    layers·t·C·width and one layer; and logits, t·V·(bytes of a logit), as if every token were trained.
+    Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered: two of the largest layers at the computed width.
+    Activations, for t = max(pack, longest context)/split tokens: layers·t·(bytes of a layer); with checkpoints
+    layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if every token were trained.
     """
     shards = cluster.gpus if setup.sharded else 1
     tokens = max(setup.pack, work.reach) / setup.split
     layer = tokens * model.activation_bytes(setup.computed)
     inputs = tokens * model.layers * model.hidden * setup.computed
-    kept = inputs + layer if setup.checkpointed else model.layers * layer
+    activations = inputs + layer if setup.checkpointed else model.layers * layer
     held = model.total * setup.held / shards
     copy = model.total * setup.sampler / setup.tensor if setup.share else 0.0
     return Memory(
@@ -68,18 +68,18 @@ def memory(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cl
         adam=2 * held,
         reference=model.total * setup.reference / shards,
         gathered=2 * model.largest * setup.computed if shards > 1 else 0.0,
-        activations=kept + tokens * model.vocab * setup.logits,
+        activations=activations + tokens * model.vocab * setup.logits,
         sampler=copy,
         cache=setup.share * gpu.memory * 1e9 - copy,
         sleeps=setup.sleeps,
     )
 
 
-def fitting(model: Model, setup: Setup, work: Work, room: Memory, cluster: Cluster) -> int:
-    """Sequences of an agent's whole length that all caches together hold: copies·⌊cache/(length·bytes of a token)⌋.
+def fitting(model: Model, setup: Setup, work: Work, used: Memory, cluster: Cluster) -> int:
+    """Sequences of mean length that all caches together hold: copies·⌊cache/(length·bytes of a token)⌋.
 
-    0 if a cache does not hold the longest. Assumes that nothing is shared: with a prefix cache, the copies of a
-    prompt take its room once.
+    0 if a cache does not hold the longest sequence. Assumes that sequences share no prefix: with a prefix cache, a
+    prompt is stored once for all its attempts.
     """
-    tokens = int(room.cache // model.kv_bytes(setup.sampler, setup.tensor))
+    tokens = int(used.cache // model.kv_bytes(setup.sampler, setup.tensor))
     return 0 if tokens < work.reach else cluster.gpus // setup.tensor * (tokens // work.length)

@@ -1,4 +1,4 @@
-"""Whether a step fits, what it lacks, and what takes longest."""
+"""Whether a step fits on a cluster, what it lacks, and which part takes longest."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from orgthink.scale.sizing.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A model and its work on a cluster, worked out."""
+    """Memory and time of a model's training step on a cluster."""
 
     name: str
-    """Of the way it is trained."""
+    """Name of the trainer: `embedded` or `verl`."""
     model: Model
-    """What is trained."""
+    """The trained model."""
     setup: Setup
-    """How."""
+    """How it is trained."""
     work: Work
-    """What a step asks for."""
+    """Work of a step."""
     gpu: Accelerator
-    """On what."""
+    """The GPU."""
     cluster: Cluster = field(default_factory=Cluster)
-    """And how many."""
+    """Number of GPUs, and the rates they reach."""
 
     def __post_init__(self) -> None:
         gpus = self.cluster.gpus
@@ -51,29 +51,29 @@ class Plan:
 
     @property
     def lacks(self) -> list[str]:
-        """What does not fit, each with a way out; nothing if all does."""
-        usable, room = self.gpu.memory * 1e9 * self.cluster.usable, self.memory
-        states = room.weights + room.gradients + room.adam
+        """What does not fit, each with a remedy; empty if everything fits."""
+        usable, memory = self.gpu.memory * 1e9 * self.cluster.usable, self.memory
+        states = memory.weights + memory.gradients + memory.adam
         more = "more GPUs" if self.setup.sharded else "shard it, with verl"
         split = "a larger split" if self.setup.sharded else "a smaller pack"
         found = []
-        if room.training > usable:
-            way = more if states >= room.activations else split
-            found.append(f"training lacks {(room.training - usable) / GIB:.1f} GiB a GPU ({way})")
-        if self.work.at_once and room.sampling > usable:
-            way = "a larger tensor" if room.cache < 0 else f"{more}, or a smaller share"
-            found.append(f"sampling lacks {(room.sampling - usable) / GIB:.1f} GiB a GPU ({way})")
-        if self.work.at_once and not self.fitting:
+        if memory.training > usable:
+            remedy = more if states >= memory.activations else split
+            found.append(f"training lacks {(memory.training - usable) / GIB:.1f} GiB a GPU ({remedy})")
+        if self.work.concurrent and memory.sampling > usable:
+            remedy = "a larger tensor" if memory.cache < 0 else f"{more}, or a smaller share"
+            found.append(f"sampling lacks {(memory.sampling - usable) / GIB:.1f} GiB a GPU ({remedy})")
+        if self.work.concurrent and not self.fitting:
             found.append(f"no cache holds {self.work.reach:,} tokens (a larger share or tensor)")
         return found
 
     @property
     def verdict(self) -> str:
-        """Whether it fits, and then what takes longest."""
+        """Whether it fits, and if so which part takes longest."""
         if self.lacks:
             return "does not fit: " + "; ".join(self.lacks)
-        took = self.seconds
-        assert took is not None, "a sequence fits"
-        parts = {name: getattr(took, name) for name in ("prefill", "decoding", "training", "push")}
+        seconds = self.seconds
+        assert seconds is not None, "a sequence fits"
+        parts = {name: getattr(seconds, name) for name in ("prefill", "decoding", "training", "push")}
         longest = max(parts, key=parts.__getitem__)
-        return f"fits; {longest} takes longest, {parts[longest] / took.step:.0%} of the step"
+        return f"fits; {longest} takes longest, {parts[longest] / seconds.step:.0%} of the step"

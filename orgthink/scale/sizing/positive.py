@@ -1,4 +1,4 @@
-"""Sizes are numbers above 0."""
+"""Validation of sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import fields
 
 
 def require_positive(sizes: object, *may_be_zero: str) -> None:
-    """ValueError for a number of a dataclass that is not above 0, or has no end; some may be 0."""
+    """ValueError unless all numbers of a dataclass are finite and above 0; those in `may_be_zero` may be 0."""
     for item in fields(sizes):  # type: ignore[arg-type]  # its callers are dataclasses
         value = getattr(sizes, item.name)
         zero = value == 0 and item.name in may_be_zero

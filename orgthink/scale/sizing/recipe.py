@@ -1,4 +1,4 @@
-"""What a recipe says about its training: the model, the setup, and the work of a step by its budgets."""
+"""Model, setup and work of a recipe. The work of a step follows from the recipe's budgets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Job, Reinforced
+from orgthink.scale.sizing.rollouts import work_of_rollouts
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.work import PROMPT, Work
 
 ROW = 2048
-"""Tokens of an output where nothing tells."""
-
+"""Default tokens of an output."""
 
 PAPERS = {
     "asyncthink-qwen3-countdown-sft": "qwen3-4b",
@@ -24,25 +24,25 @@ PAPERS = {
     "paramanager-qwen3-sft": "qwen3-4b-2507",
     "paramanager-qwen3": "qwen3-4b-2507",
 }
-"""What a paper trained, for its recipe: the recipe itself starts from a model folder of yours."""
+"""The model of the paper, by recipe: such a recipe starts from a model folder of the user."""
 
 
 def model_of(recipe: str, job: Job) -> str:
     """The model that a recipe starts from: its own, or the paper's. A job from scratch names a model of its `shape`.
 
-    UserError if none of these tells.
+    UserError if there is none.
     """
     own = getattr(job, "model", None) or getattr(job, "shape", None) or PAPERS.get(recipe)
     if own is None:
-        raise UserError(f"{recipe} starts from a model of yours: name it with --model, such as qwen3-4b")
+        raise UserError(f"{recipe} names no model: add --model, such as qwen3-4b")
     return own
 
 
 def embedded_setup(job: Job | None) -> Setup:
-    """One process, one GPU (orgthink/training/backend.py): everything in the width in which the weights are held, every
-    layer kept for the backward, and five arrays of float32 logits at once, entropy included.
+    """One process on one GPU (orgthink/training/embedded.py): arithmetic in the format of the weights, no checkpoints,
+    and five float32 arrays of logits, entropy included.
 
-    The sampler does not sleep. The local one decodes on the CPU, in float32; its times are those of vLLM's place.
+    The sampler does not sleep. The local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
     """
     width = 2 if getattr(job, "dtype", "float32") == "bfloat16" else 4
     setup = Setup(sharded=False, held=width, computed=width, checkpointed=False, logits=20, sleeps=False)
@@ -62,9 +62,9 @@ def embedded_setup(job: Job | None) -> Setup:
 
 
 def verl_setup(job: Job | None, config: Mapping[str, Any]) -> Setup:
-    """As `orgthink train --backend verl` sets it up on GPUs (orgthink/scale/verl/launch.py), and otherwise as verl is
-    unless told (0.9.1): float32 weights, bfloat16 arithmetic, checkpointed, no offloading; vLLM beside it with half of
-    the memory, asleep while the trainer works. A pack holds the longest row that there can be.
+    """The settings of `orgthink train --backend verl` on GPUs (orgthink/scale/verl/launch.py), and the defaults of verl
+    0.9.1: float32 weights, bfloat16 arithmetic, checkpoints, no offloading. vLLM has half of the memory and sleeps
+    during training. A pack holds the longest possible row.
     """
     if not isinstance(job, Reinforced):
         return Setup()
@@ -79,28 +79,28 @@ def verl_setup(job: Job | None, config: Mapping[str, Any]) -> Setup:
 
 
 def context_of(job: Reinforced, config: Mapping[str, Any]) -> int | None:
-    """Most tokens of a row: what the model reads, or what its servers are told to. `None` if neither tells."""
+    """Most tokens of a row, by the model's config and the sampler's `max_model_len`; `None` if neither is set."""
     known = (config.get("max_position_embeddings"), job.sampler_settings.get("max_model_len"))
     return min((int(length) for length in known if length is not None), default=None)
 
 
 def work_of(job: Job | None, config: Mapping[str, Any]) -> Work:
-    """What a step of a job asks for, if every budget is used up; without a job, 64 problems of 8 short attempts."""
+    """Work of a step that uses every budget in full; without a job, 64 problems of 8 short attempts."""
     if job is None:
-        return Work(problems=64, group=8, agents=1, at_once=1, prompt=PROMPT, sampled=ROW)
+        return Work(problems=64, group=8, agents=1, concurrent=1, prompt=PROMPT, sampled=ROW)
     if isinstance(job, Reinforced):
-        return job.work(context_of(job, config))
+        return work_of_rollouts(job.settings, context_of(job, config))
     rows, longest = job.settings.batch_rows, getattr(job, "longest", None) or ROW
     if rows is None:  # as many as make `batch_tokens`
         rows, longest = 1, job.settings.batch_tokens
-    return Work(problems=rows, group=1, agents=1, at_once=0, prompt=0, sampled=longest)
+    return Work(problems=rows, group=1, agents=1, concurrent=0, prompt=0, sampled=longest)
 
 
 def most_sampled(job: Job) -> int | None:
-    """Tokens of a step if every turn used its budget; `None` without reinforcement learning, or without a bound."""
+    """Most tokens that a step samples; `None` without reinforcement learning, or without a bound."""
     return job.settings.bounds()["sampled_tokens_a_step"] if isinstance(job, Reinforced) else None
 
 
 def frozen_models(job: Job) -> list[str]:
-    """Models beside the trained one, by the names that the recipe gives them; their GPUs are not counted."""
+    """Names of the frozen models beside the trained one. Their GPUs are not counted."""
     return [*job.settings.frozen] if isinstance(job, Reinforced) else []

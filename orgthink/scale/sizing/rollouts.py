@@ -1,20 +1,32 @@
-"""What a step of rollouts asks for, by the budgets of its recipe."""
+"""Work of a step of rollouts, by the budgets of its settings."""
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Any
 
+from orgthink.errors import UserError
 from orgthink.scale.sizing.work import PROMPT, Work
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.settings import MarsSettings
 
 
-def work_of_episodes(settings: RlSettings, context: int | None) -> Work:
-    """One wave: c − 1 workers, each forked once and joined once. An organizer whose budget a Join renews samples c
-    times as much as a worker, and is told what the workers return, `max_tokens` of each at most.
+@singledispatch
+def work_of_rollouts(settings: object, context: int | None) -> Work:
+    """Work of a step that uses every budget in full; `context` is the most tokens the model reads.
 
-    Where only named roles are trained, such as a manager, an attempt has one sequence, and what its tools answer fills
-    the context. `redraw` draws further problems: they count as if they were always drawn.
+    Other kinds of training register a function for their settings. UserError for settings without one.
+    """
+    raise UserError(f"the work of a step of {type(settings).__name__} is not known")
+
+
+@work_of_rollouts.register
+def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
+    """One wave of c − 1 workers, each forked once and joined once. If a Join renews the organizer's budget, it samples
+    c times as much as a worker. What the workers return, at most `max_tokens` each, is injected.
+
+    If only named roles are trained, such as a manager, an attempt has one sequence, and the results of its tools fill
+    the context. The further problems of `redraw` count as if they were always drawn.
     """
     plan = settings.rollout
     attempts = settings.bounds()["episodes_a_step"] or 0
@@ -26,19 +38,20 @@ def work_of_episodes(settings: RlSettings, context: int | None) -> Work:
     if plan.roles:
         organization: Any = plan.made
         rounds, calls, answer = (getattr(organization, name, 1) for name in ("rounds", "calls", "response_tokens"))
-        room = (context or 2**63) - prompt
+        free_tokens = (context or 2**63) - prompt
         if plan.limits.agent_tokens is None:  # a reply a round, and the answer
-            organizer = min(room, own * (rounds + 1))
-        injected = max(0, min(room - organizer, rounds * calls * answer))
+            organizer = min(free_tokens, own * (rounds + 1))
+        injected = max(0, min(free_tokens - organizer, rounds * calls * answer))
     sampled = (organizer + (c - 1) * own) // c
     chain = (organizer + own) / sampled if c > 1 else 1.0
     longest = prompt + organizer + (injected if plan.roles else (c - 1) * own)
     return Work(attempts // plan.group, plan.group, c, c, prompt, sampled, injected, chain, longest)
 
 
-def work_of_chains(settings: MarsSettings) -> Work:
-    """Every output that a problem can have, each of full length, after an input of full length; those under way are
-    decoded at once, a segment of each in a step."""
+@work_of_rollouts.register
+def _work_of_chains(settings: MarsSettings, context: int | None) -> Work:
+    """All possible outputs of a problem, each of full length after an input of full length. Live chains decode
+    concurrently, one segment of each output per step."""
     plan, bounds = settings.rollout, settings.bounds()
     attempts = plan.problems * plan.group
     segments = bounds["oldest_token_in_updates"] + 1
@@ -46,7 +59,7 @@ def work_of_chains(settings: MarsSettings) -> Work:
         problems=plan.problems,
         group=plan.group,
         agents=bounds["outputs_of_a_problem"] // plan.group,
-        at_once=min(bounds["outputs_a_step"], plan.live) / attempts,
+        concurrent=min(bounds["outputs_a_step"], plan.live) / attempts,
         prompt=plan.max_input,
         sampled=plan.max_tokens,
         chain=1 / segments,

@@ -1,4 +1,4 @@
-"""How long the parts of a step take."""
+"""Duration of the parts of a step."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from orgthink.scale.sizing.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Of the parts of a step, one after the other."""
+    """Seconds of the parts of a step, which follow each other."""
 
     prefill: float
-    """Reading prompts and what is injected."""
+    """Reading of prompts and injected tokens."""
     decoding: float
     """Sampling."""
     training: float
     """Forward and backward of all minibatches."""
     push: float
-    """New weights to the sampler."""
+    """Transfer of new weights to the sampler."""
 
     @property
     def step(self) -> float:
-        """All of it: sampling and training take turns."""
+        """The whole step: sampling and training alternate."""
         return self.prefill + self.decoding + self.training + self.push
 
 
 def seconds(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster) -> Seconds | None:
-    """What a step takes, without waiting for frozen models and tools; `None` if the sampler cannot hold a sequence."""
-    room = memory(model, setup, work, gpu, cluster)
-    fits = fitting(model, setup, work, room, cluster)
-    if work.at_once and not fits:
+    """Seconds of a step, without frozen models and tools; `None` if the sampler cannot hold a sequence."""
+    slots = fitting(model, setup, work, memory(model, setup, work, gpu, cluster), cluster)
+    if work.concurrent and not slots:
         return None
     return Seconds(
         prefill=_prefill(model, work, gpu, cluster),
-        decoding=_decoding(model, setup, work, gpu, cluster, fits) if work.at_once else 0.0,
+        decoding=_decoding(model, setup, work, gpu, cluster, slots) if work.concurrent else 0.0,
         training=_training(model, setup, work, gpu, cluster),
-        push=_push(model, setup, gpu, cluster) if work.at_once else 0.0,
+        push=_push(model, setup, gpu, cluster) if work.concurrent else 0.0,
     )
 
 
@@ -51,16 +50,16 @@ def _prefill(model: Model, work: Work, gpu: Accelerator, cluster: Cluster) -> fl
     return flops / (cluster.gpus * gpu.bf16 * 1e12 * cluster.flops)
 
 
-def _decoding(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster, fits: int) -> float:
+def _decoding(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster, slots: int) -> float:
     """Steps·(seconds of a step), for each of n/tensor copies.
 
-    Steps: max(path, decoded by a copy/most sequences at once), the latter bounded by the work, the cache and the slots.
-    Seconds: overhead + max(bytes read/bandwidth, 2·multiplied·sequences/flops), at the mean number of sequences; read
-    are the weights once, and keys and values of half an agent's length for each sequence. Tensor parallelism is taken
-    to be perfect.
+    Steps: max(path, tokens decoded by a copy/largest batch). The work, the cache and `setup.slots` bound the batch.
+    Seconds: overhead + max(bytes read/bandwidth, 2·multiplied·sequences/flops), at the mean number of sequences. A step
+    reads the weights once, and for each sequence the keys and values of half its length. Tensor parallelism is assumed
+    to scale perfectly.
     """
     copies = cluster.gpus / setup.tensor
-    most = min(work.problems * work.group * work.at_once, fits, copies * setup.slots) / copies
+    most = min(work.problems * work.group * work.concurrent, slots, copies * setup.slots) / copies
     decoded = work.decoded / copies
     steps = max(work.path, decoded / most)
     sequences = decoded / steps
@@ -75,8 +74,8 @@ def _training(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster:
     """max(arithmetic, collectives).
 
     Arithmetic: computed·(2·multiplied + attention over half a context)·(3, or 4 checkpointed, and frozen passes)
-    / (n·TFLOP/s·flops). Collectives, for each pack: the weights are gathered for every forward and for the backward,
-    and gradients scattered in float32, (n − 1)/n of them over the slowest link. The optimizer's step is left out.
+    / (n·TFLOP/s·flops). Collectives, for each pack: weights are gathered for every forward and for the backward, and
+    gradients are scattered in float32; (n − 1)/n of these bytes pass the slowest link. The optimizer step is omitted.
     """
     workers = cluster.gpus if setup.sharded else 1
     rate = (gpu.bf16 if setup.computed == 2 else gpu.fp32) * 1e12 * cluster.flops * workers
@@ -88,7 +87,7 @@ def _training(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster:
 
 
 def _push(model: Model, setup: Setup, gpu: Accelerator, cluster: Cluster) -> float:
-    """Each GPU gathers what it lacks over the slowest link, total·sampler·(n − 1)/n, and writes its part of a copy."""
+    """Gather of the other shards over the slowest link, total·sampler·(n − 1)/n, and write of a part of a copy."""
     whole = model.total * setup.sampler
     shards = cluster.gpus if setup.sharded else 1
     written = whole / setup.tensor / (gpu.bandwidth * 1e9 * cluster.streaming)
@@ -96,5 +95,5 @@ def _push(model: Model, setup: Setup, gpu: Accelerator, cluster: Cluster) -> flo
 
 
 def _link(gpu: Accelerator, cluster: Cluster) -> float:
-    """Bytes/s of a collective of all GPUs: that of the network as soon as there are several nodes."""
+    """Bytes/s of a collective of all GPUs: the network limits it if there are several nodes."""
     return (gpu.link if cluster.gpus <= cluster.node else cluster.network) * 1e9 * cluster.streaming

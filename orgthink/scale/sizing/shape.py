@@ -1,4 +1,4 @@
-"""The sizes of a model, and what follows from them: parameters, bytes, operations of a token."""
+"""The shape of a model, and its parameters, bytes and operations per token."""
 
 from __future__ import annotations
 
@@ -33,24 +33,22 @@ class Model:
     """Whether embedding and head are one matrix."""
     experts: int = 1
     """E: experts of a layer; 1 is a dense model, which has no router."""
-    chosen: int = 1
-    """k: experts that a token passes through."""
+    active_experts: int = 1
+    """k: experts that each token uses."""
 
     def __post_init__(self) -> None:
         require_positive(self, "tied")
-        if self.chosen > self.experts:
-            raise ValueError(
-                f"a token passes {self.chosen} experts of {self.experts}: it cannot pass more than there are"
-            )
+        if self.active_experts > self.experts:
+            raise ValueError(f"active_experts is {self.active_experts}: the model has only {self.experts} experts")
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Model:
-        """From the contents of a Hugging Face config.json. UserError if it is of another architecture."""
+        """From the contents of a Hugging Face config.json. UserError for another architecture."""
         kind = config.get("model_type", "qwen3_moe" if "num_experts" in config else "qwen3")
         if kind not in ("qwen3", "qwen3_moe") or config.get("attention_bias"):
-            raise UserError(f"sizes are known of qwen3 and qwen3_moe models without biases, not of {kind}")
+            raise UserError(f"sizing supports qwen3 and qwen3_moe models without biases, not {kind}")
         if config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1:
-            raise UserError("sizes are known of models whose layers are all alike: some of these have no experts")
+            raise UserError("sizing supports models with identical layers: some layers of this one have no experts")
         experts = kind == "qwen3_moe"
         names = {
             "layers": "num_hidden_layers",
@@ -60,7 +58,7 @@ class Model:
             "head_dim": "head_dim",
             "inner": "moe_intermediate_size" if experts else "intermediate_size",
             "vocab": "vocab_size",
-            **({"experts": "num_experts", "chosen": "num_experts_per_tok"} if experts else {}),
+            **({"experts": "num_experts", "active_experts": "num_experts_per_tok"} if experts else {}),
         }
         wrong = [name for name in names.values() if not isinstance(config.get(name), int)]
         if wrong:
@@ -72,7 +70,7 @@ class Model:
             raise UserError(f"the model's config.json: {error}") from error
 
     def _weights(self, experts: float) -> float:
-        """Of all layers, if each has so many experts: C(H + 2K)D + HDC + 3CI an expert, norms 2C + 2D, router CE."""
+        """Parameters of all layers with so many experts: C(H + 2K)D + HDC + 3CI an expert, norms 2C + 2D, router CE."""
         attention = self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
         norms = 2 * self.hidden + 2 * self.head_dim
         router = self.hidden * self.experts if self.experts > 1 else 0
@@ -80,11 +78,11 @@ class Model:
 
     @property
     def embedding(self) -> int:
-        """Weights of the embedding, and of the head: V·C."""
+        """Parameters of the embedding, and of the head: V·C."""
         return self.vocab * self.hidden
 
     def weights_of(self, experts: float) -> float:
-        """Parameters, if each layer had so many experts."""
+        """Parameters of a model with so many experts in each layer."""
         return self._weights(experts) + self.embedding * (1 if self.tied else 2) + self.hidden
 
     @property
@@ -94,44 +92,44 @@ class Model:
 
     @property
     def active(self) -> int:
-        """Parameters that belong to one token: with k experts of E a layer."""
-        return int(self.weights_of(self.chosen))
+        """Active parameters of one token: k of the E experts of each layer."""
+        return int(self.weights_of(self.active_experts))
 
     @property
     def multiplied(self) -> int:
-        """Parameters that a token is multiplied with: the active ones, of the embedding only the head."""
+        """Parameters in the matrix products of a token: the active ones, without the input embedding."""
         return self.active - (0 if self.tied else self.embedding)
 
     @property
     def largest(self) -> int:
-        """Parameters of the largest piece that sharded training gathers at once: a layer, or the embedding."""
+        """Parameters of the largest unit that sharded training gathers: a layer, or the embedding."""
         return max(int(self._weights(self.experts)) // self.layers, self.embedding)
 
     def read(self, tokens: float) -> float:
-        """Parameters that are read when so many tokens are computed at once.
+        """Parameters that a forward pass of so many tokens reads.
 
-        Of the experts, E·(1 − (1 − k/E)^tokens): assumes that tokens choose independently and evenly.
+        Of the experts, E·(1 − (1 − k/E)^tokens): assumes that tokens choose experts independently and uniformly.
         """
-        touched = self.experts * (1 - (1 - self.chosen / self.experts) ** tokens) if self.experts > 1 else 1
+        touched = self.experts * (1 - (1 - self.active_experts / self.experts) ** tokens) if self.experts > 1 else 1
         return self.weights_of(touched) - (0 if self.tied else self.embedding)
 
     def kv_bytes(self, width: int, tensor: int = 1) -> int:
         """Bytes of keys and values of one token: 2·layers·K·D·width, on one of `tensor` GPUs that share the heads.
 
-        A head is never cut: with more GPUs than heads, some hold the same one.
+        Heads are not split: with more GPUs than heads, some GPUs hold the same head.
         """
         return 2 * self.layers * math.ceil(self.kv_heads / tensor) * self.head_dim * width
 
     def attention_flops(self, seen: float) -> float:
-        """Of a token that sees so many others, forward: 4·layers·H·D·seen."""
+        """Forward operations of a token that attends to `seen` others: 4·layers·H·D·seen."""
         return 4 * self.layers * self.heads * self.head_dim * seen
 
     def activation_bytes(self, width: int) -> int:
-        """Bytes that a layer keeps for a token's backward: (6C + 4(H + K)D + 4I·k)·width, and C·k to dispatch.
+        """Bytes that a layer stores for the backward pass of a token: (6C + 4(H + K)D + 4I·k + C·k to dispatch)·width.
 
-        Counted in our own model with fused attention: inputs, normed and scaled, of two norms; queries and keys thrice,
-        values and what attention gives; gate, up, their product and silu. Other kernels keep more or less.
+        Counted in the model of `engines/local` with fused attention: input, normed and scaled input of two norms; three
+        times queries and keys, values, output of attention; gate, up, silu and product. Other kernels differ.
         """
         attention = 4 * (self.heads + self.kv_heads) * self.head_dim
-        dispatched = self.chosen * self.hidden if self.experts > 1 else 0
-        return (6 * self.hidden + attention + 4 * self.inner * self.chosen + dispatched) * width
+        dispatched = self.active_experts * self.hidden if self.experts > 1 else 0
+        return (6 * self.hidden + attention + 4 * self.inner * self.active_experts + dispatched) * width

@@ -1,4 +1,4 @@
-"""A recipe or a model on 1, 2, 4, … GPUs, with what is assumed in place of what we say."""
+"""Plans of a recipe or a model on 1, 2, 4, … GPUs, with the user's assumptions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Sizes = TypeVar("Sizes", Work, Setup, Cluster, Accelerator)
 
 
 def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
-    """The embedded trainer on one GPU, then verl on 1, 2, 4, … of them; without those that `split` or `tensor` do not
-    divide. UserError for what cannot be assumed, or if none is left."""
+    """The embedded trainer on one GPU, then verl on 1, 2, 4, … GPUs. `split` and `tensor` must divide their number.
+
+    UserError for an invalid assumption, or if no plan is left."""
     card = pick("GPU", gpu.lower(), ACCELERATORS)
     setups = {"embedded": embedded_setup(job)}
     if job is None or isinstance(job, Reinforced):
@@ -39,30 +40,30 @@ def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assum
                 if n % setup.tensor == 0 and n % setup.split == 0:
                     found.append(Plan(name, model, setup, work, card, replace(cluster, gpus=n)))
     if not found:
-        raise UserError("no number of GPUs is left that tensor and split divide: raise --gpus, or lower them")
+        raise UserError("tensor and split divide no number of GPUs: raise --gpus, or lower tensor and split")
     return found
 
 
 def counts(most: int) -> list[int]:
-    """1, 2, 4, … and the most."""
+    """1, 2, 4, … and `most`."""
     return sorted({*(2**i for i in range(most.bit_length())), most})
 
 
 def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:
-    """Values by the names of fields of these dataclasses. UserError for what is no NAME=VALUE of theirs."""
+    """NAME=VALUE strings as a dictionary. UserError unless each name is a field of one of these dataclasses."""
     known = {item.name: None for kind in kinds for item in fields(kind) if item.name != "gpus"}
-    told = {}
+    values = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:
             raise UserError(f"--assume {each}: write NAME=VALUE, such as sampled=700")
         if name not in known:
-            raise UserError(f"--assume {each}: there is no {name}; there are {', '.join(known)}")
-        told[name] = value
-    return told
+            raise UserError(f"--assume {each}: unknown name; known: {', '.join(known)}")
+        values[name] = value
+    return values
 
 
 def with_assumed(sizes: Sizes, values: Mapping[str, str]) -> Sizes:
-    """A dataclass with those of the values that it has fields for. UserError for a value of another type."""
+    """The dataclass with the values that name its fields. UserError for a value of the wrong type."""
     old = asdict(sizes)
     return typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")

@@ -1,4 +1,4 @@
-"""What a step asks for: sequences, and their tokens."""
+"""The work of a training step: sequences and their tokens."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from orgthink.scale.sizing.positive import require_positive
 
 PROMPT = 512
-"""Tokens of a prompt where nothing tells: the papers' templates have some 25 to 600, and the problem comes on top."""
+"""Default tokens of a prompt: the papers' templates have 25 to 600, and the problem is added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a step asks for. Lengths are means over the agents that are trained; those of frozen models do not count."""
+    """The work of a training step. Lengths are means over the trained agents; agents of frozen models do not count."""
 
     problems: int
     """Problems of a step."""
@@ -20,23 +20,23 @@ class Work:
     """G: attempts at each."""
     agents: int
     """Trained agents of an attempt: each is a sequence of its own."""
-    at_once: float
-    """c: agents of an attempt that decode at the same time; 0 if nothing is sampled, because rows are given."""
+    concurrent: float
+    """c: agents of an attempt that decode at the same time; 0 if nothing is sampled (supervised training)."""
     prompt: int
     """Tokens of an agent's prompt."""
     sampled: int
-    """Tokens that an agent samples, over all its rounds: those that are trained."""
+    """Tokens that an agent samples over all its rounds. Exactly these are trained."""
     injected: int = 0
-    """Tokens that an agent is told between its rounds: results, observations."""
+    """Tokens injected between the rounds of an agent: results, observations."""
     chain: float = 1.0
-    """Agents of an attempt that sample one after the other within a step, counted in mean lengths."""
+    """Agents of an attempt that sample one after the other within a step, in units of the mean length."""
     longest: int = 0
-    """Tokens of the longest context, which must fit as well; 0 if all are as long as the mean."""
+    """Tokens of the longest context, which must also fit; 0 if all contexts are as long as the mean."""
     segments: int = 1
-    """Steps over which an agent's output is spread. Each begins with new weights, so what came before is read again."""
+    """Steps over which an output is spread. Each step has new weights, so earlier tokens are read again."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "at_once", "prompt", "injected", "longest")
+        require_positive(self, "concurrent", "prompt", "injected", "longest")
 
     @property
     def sequences(self) -> int:
@@ -55,30 +55,30 @@ class Work:
 
     @property
     def path(self) -> float:
-        """Tokens that an attempt must sample one after the other within a step, its critical path: chain·sampled."""
+        """Critical path of an attempt within a step, in sampled tokens: chain·sampled."""
         return self.chain * self.sampled
 
     @property
     def prefilled(self) -> float:
         """Tokens that the sampler reads in a step: sequences·(s·prompt + injected + (s − 1)/2·sampled), s segments.
 
-        Assumes that the prefix cache holds everything between the rounds of a segment, and nothing across weight
-        updates; what the G copies of a prompt share is counted G times.
+        Assumes that the prefix cache keeps everything between the rounds of a segment and nothing across weight
+        updates. A prompt that G attempts share is counted G times.
         """
         again = self.segments * self.prompt + self.injected + (self.segments - 1) / 2 * self.sampled
-        return self.sequences * again if self.at_once else 0.0
+        return self.sequences * again if self.concurrent else 0.0
 
     @property
     def decoded(self) -> int:
-        """Tokens that the sampler makes in a step: sequences·sampled."""
-        return self.sequences * self.sampled if self.at_once else 0
+        """Tokens that the sampler generates in a step: sequences·sampled."""
+        return self.sequences * self.sampled if self.concurrent else 0
 
     @property
     def trained(self) -> int:
-        """Tokens with a gradient: sequences·sampled, every group counted, as if none were flat."""
+        """Tokens with a gradient: sequences·sampled. Groups of equal rewards count as well."""
         return self.sequences * self.sampled
 
     @property
     def computed(self) -> int:
-        """Tokens that the trainer computes: sequences·length. Packing of shared beginnings makes them fewer."""
+        """Tokens that the trainer computes: sequences·length. Packing of shared prefixes reduces them."""
         return self.sequences * self.length

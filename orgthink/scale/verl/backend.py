@@ -1,7 +1,7 @@
-"""Weights that verl holds, as a `PolicyBackend`: verl's workers speak Tinker's words too.
+"""A `PolicyBackend` whose weights verl holds. verl's workers offer the operations of Tinker.
 
-Rows go to the workers through TransferQueue. Workers compute in micro-batches of bounded size, so a minibatch is one
-call whatever its rows, and one optimizer step.
+Rows go to the workers through TransferQueue. Workers compute micro-batches of bounded size, so each minibatch is one
+call and one optimizer step.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
 PARTITION = "train"
-"""Where rows lie in TransferQueue."""
+"""Partition of TransferQueue that holds the rows."""
 
 
 class Trainer(Protocol):
-    """What the backend asks of verl's trainer."""
+    """The part of verl's trainer that the backend uses."""
 
     actor_rollout_wg: Any
     """Workers that hold the weights."""
     checkpoint_manager: Any
-    """Brings weights to the rollout servers."""
+    """Sends weights to the rollout servers."""
 
     def _compute_ref_log_prob(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> Any:
-        """Put the reference's log-probabilities beside the rows."""
+        """Add the reference's log-probabilities to the rows."""
         ...
 
 
@@ -52,7 +52,7 @@ class VerlBackend:
     """Model and optimizer in verl's workers, the sampler in its rollout servers."""
 
     def __init__(self, trainer: Trainer, sampler: Engine, base: Path) -> None:
-        """`base` is the folder the model came from, whose other files go with it."""
+        """`base` is the folder of the starting model; its tokenizer and other files are copied into checkpoints."""
         self._trainer, self._sampler, self._base = trainer, sampler, base
         self._workers = trainer.actor_rollout_wg
         self._parts = max(self._workers._query_dispatch_info("actor")) + 1
@@ -81,11 +81,11 @@ class VerlBackend:
             return _signals(self._workers.forward_backward(batch))
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
-        """The workers clip to the norm in verl's settings, which launch.py takes from the job."""
-        norms = [said["grad_norm"] for said in self._workers.optimizer_step({"lr": learning_rate}) if said]
-        norm = float(norms[0])
+        """The workers clip to the norm in verl's settings, which launch.py takes from the job; `clip` is not read."""
+        results = self._workers.optimizer_step({"lr": learning_rate})
+        norm = float(next(result["grad_norm"] for result in results if result))
         if norm != norm or norm == float("inf"):
-            raise UserError(f"the gradient's norm is {norm}: lower the learning rate, or look at the rewards")
+            raise UserError(f"the gradient norm is {norm}: lower the learning rate, or check the rewards")
         return norm
 
     async def sync_sampler(self, version: str) -> None:
@@ -102,17 +102,16 @@ class VerlBackend:
 
     def load(self, folder: Path) -> None:
         if not (folder / "verl").is_dir():
-            raise UserError(f"{folder} is no checkpoint of verl: go on with the backend that wrote it")
+            raise UserError(f"{folder} is not a checkpoint of verl: resume with the backend that wrote it")
         shards, workers = len(list(folder.glob("verl/model_*.pt"))), self._workers.world_size
         if shards != workers:
             raise UserError(
-                f"{folder} is of {shards} processes, not {workers}: go on with as many nodes × GPUs as before"
+                f"{folder} has shards of {shards} processes, not {workers}: use as many nodes × GPUs as before"
             )
         self._workers.load_checkpoint(str(folder / "verl"))
 
     def _sleep(self) -> None:
-        """Let the servers give back what they have of outputs under way, and the memory that training needs. What is
-        asked meanwhile waits for new weights."""
+        """Servers return their partial outputs and release their memory. Requests then wait for new weights."""
         if self._awake:
             self._trainer.checkpoint_manager.abort_replicas()
             self._trainer.checkpoint_manager.sleep_replicas()
@@ -120,8 +119,8 @@ class VerlBackend:
 
     @contextmanager
     def _placed(self, rows: Sequence[PolicyRow]) -> Iterator[tuple[KVBatchMeta, list[str]]]:
-        """The rows in TransferQueue: as a batch that every worker gets an equal part of, and the key of each row."""
-        check(rows)  # verl does not
+        """Put rows into TransferQueue: yields a batch with equal parts for all workers, and the key of each row."""
+        check(rows)  # verl does not check them
         self._sleep()
         short = min(rows, key=len)
         placed = [*rows, *[padding(short)] * (-len(rows) % self._parts)]
@@ -130,8 +129,8 @@ class VerlBackend:
         known = list_of_dict_to_tensordict([fields(row) for row in placed])
         tq.kv_batch_put(keys=keys, partition_id=PARTITION, fields=known, tags=tags)
         try:
-            said = {"temperature": _temperature(rows), "calculate_entropy": True, "compute_loss": False}
-            batch = KVBatchMeta(partition_id=PARTITION, keys=keys, tags=tags, extra_info=said)
+            extra = {"temperature": _temperature(rows), "calculate_entropy": True, "compute_loss": False}
+            batch = KVBatchMeta(partition_id=PARTITION, keys=keys, tags=tags, extra_info=extra)
             batch.reorder(_balanced([len(row) for row in placed], self._parts))
             yield batch, keys[: len(rows)]
         finally:
@@ -139,7 +138,7 @@ class VerlBackend:
 
 
 def _balanced(lengths: Sequence[int], parts: int) -> list[int]:
-    """An order in which equal parts take about as long."""
+    """An order of the rows such that equal parts have about equal work."""
     if parts == 1:
         return list(range(len(lengths)))
     work = calculate_workload(torch.tensor(lengths))
@@ -147,20 +146,20 @@ def _balanced(lengths: Sequence[int], parts: int) -> list[int]:
 
 
 def _temperature(rows: Sequence[PolicyRow]) -> float:
-    """That of all rows. UserError if they differ."""
+    """The common temperature of rows. UserError if they differ."""
     found = {row.temperature for row in rows}
     if len(found) > 1:
-        raise UserError(f"rows of temperatures {sorted(found)}: verl's workers compute a batch at one")
+        raise UserError(f"rows have temperatures {sorted(found)}: verl's workers need one temperature per batch")
     return found.pop()
 
 
 def _of_row(row: PolicyRow, logprobs_T: torch.Tensor) -> tuple[float, ...]:
-    """One for each token, from what each place says of the token after it."""
+    """A log-probability for each token of a row; the output at position t is for token t + 1. 0 if not trained."""
     return tuple(p if on else 0.0 for on, p in zip(row.trained, [0.0, *logprobs_T.tolist()[:-1]], strict=True))
 
 
 def _signals(answer: Any) -> Signals:
-    """What the micro-batches of all workers say: each worker's answer tells of all."""
+    """Sum of the signals of all micro-batches; the answer of each worker has those of all workers."""
     first = ray.get(answer.futures)[0]
     gathered = first.extra_info["metrics"]["signals"]
-    return sum((signals for of_worker in gathered for signals in of_worker), Signals())
+    return sum((signals for worker in gathered for signals in worker), Signals())

@@ -1,7 +1,7 @@
 """A platform for verl without GPUs: gloo between processes, and rollout servers that run the local engine.
 
-For tests, and to see a run on a laptop. Imported by name before everything else of verl, which asks for its platform
-once; VERL_USE_EXTERNAL_MODULES names this module.
+For tests and trials on a laptop. VERL_USE_EXTERNAL_MODULES names this module: it must be imported before the rest of
+verl, which looks up its platform once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry, set_platform
 
 NAME = "orgthink_cpu"
-"""Of the rollout servers, in verl's settings."""
+"""Name of the rollout servers in verl's settings."""
 
 
 class _Device(types.ModuleType):
-    """In place of torch.cuda: what verl asks of it has an answer, and what verl tells it is nothing to do."""
+    """Stands in for torch.cuda: answers verl's queries, and ignores its commands."""
 
     _answers = types.MappingProxyType(
         {"is_available": True, "device_count": 1, "current_device": 0, "get_device_name": "CPU", "mem_get_info": (0, 0)}
@@ -41,7 +41,7 @@ class _Device(types.ModuleType):
 
 @PlatformRegistry.register(platform="cpu")
 class Cpu(PlatformBase):
-    """verl's questions to a platform."""
+    """verl's interface of a platform."""
 
     device_name = property(lambda self: "cpu")
     vendor_name = property(lambda self: "cpu")
@@ -88,7 +88,7 @@ class Cpu(PlatformBase):
     def profiler_stop(self) -> None: ...
 
     def ray_resource_name(self) -> str:
-        return "GPU"  # verl counts no other resource
+        return "GPU"  # verl accepts no other resource
 
     def ray_noset_envvars(self) -> list[str]:
         return []
@@ -103,18 +103,18 @@ class Cpu(PlatformBase):
 def _install() -> None:
     """Make this the platform of the process."""
     set_platform(Cpu())
-    start = torch.distributed.init_process_group
+    init_process_group = torch.distributed.init_process_group
 
-    def started(backend: str | None = None, *args: Any, **options: Any) -> Any:
-        """verl asks for one backend for CPUs and one for the platform's device; torch refuses CPUs twice."""
-        return start("gloo" if backend and "gloo" in backend else backend, *args, **options)
+    def init_gloo(backend: str | None = None, *args: Any, **options: Any) -> Any:
+        """verl names a backend for CPUs and one for the platform's device; torch refuses two backends for CPUs."""
+        return init_process_group("gloo" if backend and "gloo" in backend else backend, *args, **options)
 
-    torch.distributed.init_process_group = started
+    torch.distributed.init_process_group = init_gloo
 
 
 _install()
 
-from verl.workers.engine import EngineRegistry  # noqa: E402  # it asks for the platform
+from verl.workers.engine import EngineRegistry  # noqa: E402  # looks up the platform
 from verl.workers.engine.fsdp import transformer_impl as fsdp  # noqa: E402
 from verl.workers.rollout import base as rollouts  # noqa: E402
 from verl.workers.rollout.base import BaseRollout  # noqa: E402
@@ -126,12 +126,12 @@ from orgthink.episode import Origin, Sampling, Span  # noqa: E402
 
 EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")(fsdp.FSDPEngineWithLMHead)
 
-# A reference's weights wait in memory that is pinned for a GPU to read: without one there is none to pin.
+# verl offloads the reference to pinned memory, which needs a GPU.
 fsdp.CPUOffloadPolicy = lambda pin_memory: CPUOffloadPolicy(pin_memory=False)
 
 
-class Server:
-    """A rollout server. It decodes on its event loop, between two requests' arrivals."""
+class RolloutServer:
+    """A rollout server. It decodes on its event loop."""
 
     def __init__(self, folder: str) -> None:
         torch.set_num_threads(1)
@@ -143,9 +143,9 @@ class Server:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **others: Any
     ) -> TokenOutput:
-        told = {name: sampling_params[name] for name in ("max_tokens", "temperature", "top_p")}
+        numbers = {name: sampling_params[name] for name in ("max_tokens", "temperature", "top_p")}
         stop, seed = tuple(sampling_params.get("stop", ())), sampling_params.get("seed")
-        sampling = Sampling(**told, stop=stop, seed=seed)
+        sampling = Sampling(**numbers, stop=stop, seed=seed)
         context = Context((), [Span(Origin.PROMPT, "", len(prompt_ids), tuple(prompt_ids))])
         ids: list[int] = []
         logprobs: list[float] = []
@@ -156,7 +156,7 @@ class Server:
             async with aclosing(self._engine.stream(context, sampling)) as stream:
                 async for chunk in stream:
                     if version not in (None, chunk.policy_version):
-                        raise RuntimeError("weights were changed under a request")
+                        raise RuntimeError("weights changed during a request")
                     version = chunk.policy_version
                     ids += chunk.token_ids or ()
                     logprobs += chunk.logprobs or ()
@@ -165,8 +165,8 @@ class Server:
                         break
         finally:
             self._underway -= 1
-        said = {"global_steps": None if version is None else int(version)}
-        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason=reason, extra_fields=said)
+        extra = {"global_steps": None if version is None else int(version)}
+        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason=reason, extra_fields=extra)
 
     async def abort_all_requests(self, reject_request: bool = False) -> None:
         """End every request at its next token; later ones wait until `resume_generation`."""
@@ -181,37 +181,37 @@ class Server:
         await self._engine.update_weights(weights, str(version))
 
     async def nothing(self, *_: Any, **__: Any) -> None:
-        """There is no memory to give back."""
+        """A server on a CPU has no memory to release."""
 
     wake_up = sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = start_profile = stop_profile = nothing
 
 
 class Replica(RolloutReplica):
-    """One server for each process that trains, on its node."""
+    """One server for each training process, on the same node."""
 
     async def launch_servers(self) -> None:
         node = await self.workers[0].__ray_call__.remote(lambda worker: ray.get_runtime_context().get_node_id())
         self._server_address = f"{NAME}_{self.replica_rank}"
         folder = self.model_config["path"] if isinstance(self.model_config, dict) else self.model_config.path
-        server: Any = ray.remote(max_concurrency=1000)(Server)
-        beside = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        placed = server.options(name=self._server_address, num_cpus=0.1, scheduling_strategy=beside)
+        server: Any = ray.remote(max_concurrency=1000)(RolloutServer)
+        affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        placed = server.options(name=self._server_address, num_cpus=0.1, scheduling_strategy=affinity)
         self._server_handle = placed.remote(folder)
         self.servers = [self._server_handle]
 
 
 class Adapter(BaseRollout):
-    """A worker's side of its server."""
+    """A worker's connection to its server."""
 
     async def resume(self, tags: list[str]) -> None: ...
 
     async def release(self) -> None: ...
 
-    async def update_weights(self, weights: Any, wire_format: str = "named_tensors", **said: Any) -> None:
-        """All weights, whole, under Hugging Face names."""
+    async def update_weights(self, weights: Any, wire_format: str = "named_tensors", **options: Any) -> None:
+        """Send all weights, gathered, under Hugging Face names."""
         state = {name: (w.full_tensor() if hasattr(w, "full_tensor") else w).detach().clone() for name, w in weights}
         server = ray.get_actor(f"{NAME}_{torch.distributed.get_rank()}")
-        await server.update_weights.remote(state, said["global_steps"] or 0)
+        await server.update_weights.remote(state, options["global_steps"] or 0)
 
 
 rollouts._ROLLOUT_REGISTRY[NAME, "async"] = f"{__name__}.Adapter"

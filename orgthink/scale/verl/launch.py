@@ -1,4 +1,4 @@
-"""From a run folder to verl: its settings, what it cannot do, and the process."""
+"""Train the job of a run folder on verl: checks, verl's settings, and the process."""
 
 from __future__ import annotations
 
@@ -11,81 +11,79 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.errors import UserError
-from orgthink.recipes.jobs import Job, Reinforced, context_of, model_folder
+from orgthink.recipes.jobs import Job, Reinforced, model_folder
 from orgthink.recipes.registry import training_of
-from orgthink.scale.verl.nodes import NOTICED, missing
+from orgthink.scale.verl.nodes import DETECTION, missing
 from orgthink.scale.verl.placement import Placement
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 
 VERSIONS = ("0.9", "0.10")
-"""verl from the first on and before the second: its inside is used, which changes without notice."""
+"""Supported versions of verl: from the first, before the second. verl's internals change without notice."""
 
 TRAINER = "orgthink"
-"""What verl calls our trainer, in `trainer.v1.trainer_mode`."""
+"""Name of our trainer in verl's `trainer.v1.trainer_mode`."""
 
 FAULT = "verl.error"
-"""File of a run folder in which the trainer's process leaves the one line that is for the user."""
+"""File of a run folder in which the trainer's process writes its one-line error message."""
 
 
 def require(job: Job, placement: Placement) -> None:
-    """UserError, before Ray starts, for what cannot be."""
+    """UserError, before Ray starts, for a job or a placement that verl cannot train."""
     require_version()
     if not isinstance(job, Reinforced):
-        raise UserError("verl runs reinforcement learning here: train this recipe with the embedded backend")
+        raise UserError("verl trains recipes of reinforcement learning only: train this one with the embedded backend")
     if job.lora is not None:
-        raise UserError("low-rank adapters are not trained on verl: leave --lora out, or use the embedded backend")
-    room(job)
+        raise UserError("verl does not train low-rank adapters: leave --lora out, or use the embedded backend")
+    max_context(job)
     for name, model in job.settings.frozen.items():
         if model.engine.engine == "vllm":
-            raise UserError(f"{name}: verl has the GPUs; serve {model.engine.model} and name its URL")
+            raise UserError(f"{name}: verl uses the GPUs; serve {model.engine.model} elsewhere and give its URL")
     if placement.device == "cuda" and placement.address is None:
         _require_gpus(placement.gpus)
 
 
-def room(job: Reinforced) -> int:
-    """Most tokens of a context: what the model reads, or what the servers are told to. UserError if nobody tells."""
-    known = (context_of(model_folder(job.model)), job.sampler_settings.get("max_model_len"))
-    lengths = [int(length) for length in known if length is not None]
-    if not lengths:
-        raise UserError(f"{job.model}: its config.json does not tell max_position_embeddings, which rows are cut by")
-    return min(lengths)
+def max_context(job: Reinforced) -> int:
+    """`job.max_context`. UserError if it is not known."""
+    if job.max_context is None:
+        raise UserError(f"{job.model}: its config.json has no max_position_embeddings, the longest row")
+    return job.max_context
 
 
 def require_version() -> None:
-    """UserError unless there is a verl whose inside we know."""
+    """UserError unless a supported version of verl is installed."""
     try:
         found = version("verl")
     except PackageNotFoundError:
-        raise UserError("there is no verl: `make verl`, or pip install 'orgthink[verl]'") from None
+        raise UserError("verl is not installed: `make verl`, or pip install 'orgthink[verl]'") from None
     first, end = (_numbers(bound) for bound in VERSIONS)
     if not first <= _numbers(found)[:2] < end:
-        raise UserError(f"verl is {found}: it must be from {VERSIONS[0]} on and before {VERSIONS[1]}")
+        raise UserError(f"verl is {found}: it must be at least {VERSIONS[0]} and below {VERSIONS[1]}")
 
 
-def _numbers(said: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in said.split(".")[:2])
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def _require_gpus(wanted: int) -> None:
     import torch
 
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    free = [i for i in range(there) if _is_free(*torch.cuda.mem_get_info(i))]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    free = [i for i in range(count) if _is_free(*torch.cuda.mem_get_info(i))]
     if len(free) < wanted:
         raise UserError(
-            f"{wanted} GPUs are asked for, {there} are there and {len(free)} of them free: take fewer, name a Ray "
-            "cluster with its address, or device=cpu for a look"
+            f"gpus is {wanted}, but this machine has {count}, {len(free)} of them free: lower gpus, name a Ray cluster "
+            "with address=HOST:PORT, or use device=cpu for a trial"
         )
 
 
 def _is_free(left: int, total: int) -> bool:
-    """Nobody else holds a tenth of its memory."""
+    """Whether other processes hold less than a tenth of the memory."""
     return left >= 0.9 * total
 
 
 def settings(job: Reinforced, folder: Path, placement: Placement) -> list[str]:
-    """verl's settings for a job, as its command line has them; a `+` stands before what verl's own lack."""
+    """verl's settings for a job, as for its command line; a `+` marks names that verl's own settings lack."""
     known = {**_of_run(folder, placement), **_of_actor(job, placement), **_of_rollout(job, placement)}
     return [*(f"{name}={value}" for name, value in known.items()), *placement.settings]
 
@@ -103,15 +101,15 @@ def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
         "trainer.logger": "[]",
         "trainer.project_name": "orgthink",
         "trainer.experiment_name": folder.name,
-        "trainer.resume_mode": "disable",  # our checkpoints hold the place in the problems as well
-        "data.train_batch_size": 1,  # nothing reads it: our sources draw the problems
-        "algorithm.adv_estimator": "grpo",  # nor this: advantages are ours; verl makes a critic for some
-        "reward.num_workers": 0,  # our sources reward
+        "trainer.resume_mode": "disable",  # our checkpoints also hold the position in the problems
+        "data.train_batch_size": 1,  # not read: our sources draw the problems
+        "algorithm.adv_estimator": "grpo",  # not read: advantages are ours; other values make verl create a critic
+        "reward.num_workers": 0,  # our sources compute rewards
         f"+{ray}.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES": f"'{_modules(placement)}'",
-        # Ray counts GPUs, and without any verl refuses: on a CPU they are made up.
+        # verl refuses to run if Ray counts no GPUs: a CPU run declares fake ones.
         **({} if placement.address is not None else local if placement.device == "cpu" else {}),
         **({} if placement.address is None else {f"+{ray}.address": placement.address, f"{ray}.num_cpus": "null"}),
-        # Each of the 8 units that verl starts takes a CPU, and without one it waits for ever.
+        # Each of verl's 8 default units needs a CPU, and waits for ever without one.
         **({"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if placement.device == "cpu" else {}),
     }
 
@@ -126,10 +124,10 @@ def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
         f"{model}.enable_gradient_checkpointing": on_gpu,
         **({} if on_gpu else {f"+{model}.override_config.attn_implementation": "sdpa"}),
         f"{actor}.strategy": "fsdp2",
-        f"{actor}.ppo_mini_batch_size": 1,  # nothing reads it: a minibatch is a call
+        f"{actor}.ppo_mini_batch_size": 1,  # not read: a minibatch is a call
         f"{actor}.use_dynamic_bsz": True,
-        f"{actor}.ppo_max_token_len_per_gpu": max(job.pack_tokens, room(job)),  # it has to hold the longest row
-        f"{actor}.use_kl_loss": job.settings.loss.kl > 0,  # so that there is a reference; the loss is ours
+        f"{actor}.ppo_max_token_len_per_gpu": max(job.pack_tokens, max_context(job)),  # must hold the longest row
+        f"{actor}.use_kl_loss": job.settings.loss.kl > 0,  # loads a reference; the loss is ours
         f"{actor}.use_torch_compile": on_gpu,
         **_width(fsdp, job, on_gpu),
         **_width(reference, job, on_gpu),
@@ -143,7 +141,7 @@ def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
 
 
 def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
-    """How numbers are held and computed, for the policy and its reference alike."""
+    """Formats of weights and arithmetic, for the policy or its reference."""
     return {
         f"{fsdp}.use_torch_compile": on_gpu,
         f"{fsdp}.model_dtype": "fp32" if job.dtype == "float32" else "bf16",
@@ -153,7 +151,7 @@ def _width(fsdp: str, job: Reinforced, on_gpu: bool) -> dict[str, Any]:
 
 
 def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
-    rollout, most = "actor_rollout_ref.rollout", room(job)
+    rollout, most = "actor_rollout_ref.rollout", max_context(job)
     given = {
         f"{rollout}.{name}" if name == "gpu_memory_utilization" else f"+{rollout}.engine_kwargs.vllm.{name}": value
         for name, value in job.sampler_settings.items()
@@ -164,7 +162,7 @@ def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
         f"{rollout}.temperature": job.settings.temperature,
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.max_model_len": most,
-        "data.max_prompt_length": most // 2,  # verl wants its context divided; requests say how much they want
+        "data.max_prompt_length": most // 2,  # verl needs two parts; each request names its own length
         "data.max_response_length": most - most // 2,
         f"{rollout}.tensor_model_parallel_size": placement.tensor_parallel,
         f"{rollout}.log_prob_use_dynamic_bsz": True,
@@ -175,30 +173,30 @@ def _of_rollout(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
 
 
 def _modules(placement: Placement) -> str:
-    """What every process of verl imports."""
+    """The modules that every process of verl imports."""
     return ",".join(["orgthink.scale.verl.cpu"] * (placement.device == "cpu") + ["orgthink.scale.verl.trainer"])
 
 
 def run(folder: RunFolder, placement: Placement) -> Path:
     """Train the job of a run folder on verl, from its newest checkpoint; returns the model's folder.
 
-    UserError for what cannot be, before verl starts if the cluster has too few nodes, and if verl fails, as when a node
-    is lost: what was saved stays.
+    UserError for what verl cannot train, if the cluster has too few nodes, and if verl fails, for example because it
+    lost a node. Saved checkpoints stay.
     """
     job = training_of(folder).job
     require(job, placement)
     job.require()
     assert isinstance(job, Reinforced)
-    if placement.address is not None and (said := missing(placement)):
-        raise UserError(said)
-    place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # else it litters
+    if placement.address is not None and (shortage := missing(placement)):
+        raise UserError(shortage)
+    place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # not ./outputs
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
     environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}
     fault = folder.path / FAULT
     fault.unlink(missing_ok=True)
     if subprocess.run(command, env=os.environ | environment, check=False).returncode:
-        lost = placement.address is not None and missing(placement, NOTICED)
-        said = fault.read_text() if fault.exists() else "verl failed, as it says above"
-        said = f"the cluster lost a node: {lost}" if lost else said.partition("; go on with")[0]
-        raise UserError(f"{said}; go on with --resume {folder.path}")
+        lost = placement.address is not None and missing(placement, DETECTION)
+        cause = fault.read_text() if fault.exists() else "verl failed, see its output above"
+        cause = f"the cluster lost a node: {lost}" if lost else cause.partition("; go on with")[0]
+        raise UserError(f"{cause}; go on with --resume {folder.path}")
     return checkpoint.saved(folder.path)[-1] / "model"

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from tensordict import TensorDict
     from torch import Tensor
 
-# Shapes: B rows, R their response tokens one after the other, N those of them that are trained.
-
+# Shapes: B rows, R their concatenated response tokens, N trained response tokens.
 
 _KNOWN = ("rollout_log_probs", "old_log_probs", "age", "advantages", "weights")
-"""Fields of each token that `Tokens` has."""
+"""Fields of rows.py with a value per token, in the order of `Tokens`."""
 
 
 def row_loss(
@@ -23,7 +22,7 @@ def row_loss(
 ) -> tuple[Tensor, dict[str, Any]]:
     """The loss of a micro-batch, scaled for verl, which averages gradients over data-parallel workers.
 
-    The metrics are its signals. Tokens that padding brought are in neither.
+    The metrics hold its signals. Tokens of padding rows count in neither.
     """
     from verl.workers.utils.padding import response_from_nested
 

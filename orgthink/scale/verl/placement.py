@@ -1,4 +1,4 @@
-"""Where verl runs, and what the command line says of it."""
+"""Nodes and GPUs for verl, and the option `--cluster`."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from orgthink.store import typed
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where verl runs."""
+    """Nodes and GPUs for verl."""
 
     nodes: int = 1
-    """Machines. The run folder lies where all of them see it."""
+    """Number of machines. All of them must see the run folder."""
     gpus: int = 1
-    """GPUs of each; on a CPU processes that train."""
+    """GPUs per node; on a CPU, training processes."""
     tensor_parallel: int = 1
     """GPUs of a rollout server."""
     device: Literal["cuda", "cpu"] = "cuda"
-    """`cpu` for tests, and to see a run on a laptop."""
+    """`cpu` for tests and trials on a laptop."""
     address: str | None = None
-    """Of a Ray cluster that is there; without one a local cluster is started."""
+    """Address of a running Ray cluster; without it a local cluster is started."""
     stretch: int = 128
-    """Tokens that are asked of a server at once: what an agent forks starts after so many at most."""
+    """Most tokens of a request to a server. A Fork takes effect when its request ends."""
     settings: tuple[str, ...] = ()
-    """More of verl's settings, as its command line has them; they win."""
+    """More settings, as for verl's command line; they override ours."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "nodes", "gpus", "tensor_parallel", "stretch")
         if self.nodes > 1 and self.address is None:
-            raise ValueError(f"nodes is {self.nodes}: several need the address of a Ray cluster, see `ray start`")
+            raise ValueError(f"nodes is {self.nodes}: several nodes need the address of a Ray cluster, see `ray start`")
 
 
 def placement_of(given: Sequence[str], device: str) -> Placement:
-    """What SETTING=VALUE on the command line means: fields of `Placement`, and what is none is verl's. UserError."""
+    """The placement of SETTING=VALUE options. Names that are no field of `Placement` are verl's. UserError."""
     ours = {f.name for f in fields(Placement)} - {"device", "settings"}
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     verls: list[str] = []
     for one in given:
         name, equals, value = one.partition("=")
         if not equals:
             raise UserError(f"--cluster {one}: write SETTING=VALUE, such as gpus=8")
         if name in ours:
-            told[name] = value
+            values[name] = value
         else:
             verls.append(one)
-    return typed(Placement, {**told, "device": device, "settings": verls}, "--cluster")
+    return typed(Placement, {**values, "device": device, "settings": verls}, "--cluster")

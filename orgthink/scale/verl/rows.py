@@ -1,4 +1,4 @@
-"""A row as the fields that verl's workers read."""
+"""Rows as fields of verl's workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orgthink.training.rows import PolicyRow
 
 
 def fields(row: PolicyRow) -> dict[str, Any]:
-    """A whole row, its tokens from the first trained one on being verl's response."""
+    """The fields of a row. verl's response is everything from the first trained token on."""
     start = prompt_length(row)
     ids, trained = torch.tensor(row.token_ids), torch.tensor(row.trained[start:])
     response = {"rollout_log_probs": row.logprobs, "old_log_probs": row.old or row.logprobs}
@@ -35,7 +35,7 @@ def fields(row: PolicyRow) -> dict[str, Any]:
 
 
 def padding(row: PolicyRow) -> PolicyRow:
-    """A short row to fill up a batch with, of which each worker gets an equal part: it is to weigh nothing."""
+    """A short row of weight 0, which completes a batch so that all workers get equal parts."""
     end = prompt_length(row) + 1
     parts = {name: getattr(row, name)[:end] for name in ("token_ids", "trained", "logprobs", "age")}
     return replace(row, episode="padding", weight=0.0, old=None, **parts)

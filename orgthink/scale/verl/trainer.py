@@ -1,6 +1,6 @@
-"""verl's trainer, which opens the workers and the servers, and then lets our loop drive.
+"""verl's trainer: it opens workers and servers, then our loop trains.
 
-Imported by name: VERL_USE_EXTERNAL_MODULES names this module, so that every process of verl registers it.
+VERL_USE_EXTERNAL_MODULES names this module, so that every process of verl registers the trainer.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from orgthink.recipes.jobs import Reinforced, model_folder
 from orgthink.recipes.registry import training_of
 from orgthink.scale.verl.backend import VerlBackend
 from orgthink.scale.verl.engine import VerlEngine
-from orgthink.scale.verl.launch import FAULT, TRAINER, room
+from orgthink.scale.verl.launch import FAULT, TRAINER, max_context
 from orgthink.scale.verl.nodes import watched
 from orgthink.store import RunFolder
 from orgthink.training.rl import train_policy
 
 
 class Rollouts:
-    """verl's `agent_loop_manager_class`: it has the client of the rollout servers, and our sources ask it for rows."""
+    """verl's `agent_loop_manager_class`: it holds the client of the rollout servers."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
 
     @classmethod
     def create(cls, *, llm_client: Any, **others: Any) -> Rollouts:
-        """As verl makes one; rewards and teachers are not verl's here."""
+        """Called by verl; its reward workers and teachers are not used."""
         return cls(llm_client)
 
 
@@ -42,10 +42,10 @@ class OrganizationTrainer(PPOTrainer):
     """Trains the job of a run folder, `orgthink.run` in verl's settings."""
 
     def _init_dataloader(self) -> None:
-        """Problems are drawn by our sources, which save their place."""
+        """Our sources draw problems and save their position."""
 
     def _init_resource_pool_mgr(self) -> None:
-        """Workers that add gradients and take steps as they are told."""
+        """Use workers with separate calls for gradients and optimizer steps."""
         super()._init_resource_pool_mgr()
         for role in self.role_worker_mapping:
             self.role_worker_mapping[role] = ray.remote(TinkerActorRolloutRefWorker)
@@ -63,7 +63,7 @@ class OrganizationTrainer(PPOTrainer):
         assert isinstance(job, Reinforced), "launch.py refuses other jobs"
         base, client = model_folder(job.model), agent_loop_manager.client
         stretch = self.config.orgthink.stretch
-        engine = VerlEngine(client, Tokenizer(base), name=base.name, context=room(job), stretch=stretch)
+        engine = VerlEngine(client, Tokenizer(base), name=base.name, context=max_context(job), stretch=stretch)
         tracking = Tracking(
             project_name=self.config.trainer.project_name,
             experiment_name=self.config.trainer.experiment_name,
@@ -72,13 +72,13 @@ class OrganizationTrainer(PPOTrainer):
         )
 
         def report(line: dict[str, Any]) -> None:
-            print(f"step {line['step']}/{job.steps}  {job.settings.told(line)}", flush=True)
+            print(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}", flush=True)
             tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
-        with watched(lambda said: folder.write(FAULT, said)):
+        with watched(lambda message: folder.write(FAULT, message)):
             try:
                 train_policy(VerlBackend(self, engine, base), job.source(), job.settings, folder, report)
-            except UserError as error:  # Ray would bury it
+            except UserError as error:  # Ray would wrap it
                 folder.write(FAULT, str(error))
                 raise
         self._shutdown_dump_executor()

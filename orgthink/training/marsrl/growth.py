@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orgthink.episode import Episode, Message, Problem, StopReason
-from orgthink.organizations.speech import visible_text
+from orgthink.organizations.reply import visible_text
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session, Work
 from orgthink.training.marsrl.chain import GroupInput, Rules, groups_of, last_groups, outputs_of

@@ -1,7 +1,7 @@
-"""Cold-start traces for `countdown-mini`: what the pocket model imitates before it learns to organize.
+"""Cold-start traces for `countdown-mini`, which the pocket model imitates before reinforcement learning.
 
-Three roles (sequential thinker, organizer, worker) over random structures, written by a program that scans
-pairs. They teach the format and the arithmetic; which structure to choose is left to reinforcement learning.
+A program that scans pairs writes three roles (sequential thinker, organizer, worker) over random structures. The traces
+teach the format and the arithmetic. Reinforcement learning teaches which structure to choose.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARTIAL = 0.25
 
 
 def sequential(problem: Problem, rng: random.Random) -> Trace:
-    """A thinker that scans all operators, or now and then only some, and answers."""
+    """A thinker that scans all operators, in a share of `PARTIAL` only some, and answers."""
     operators = list(OPERATORS)
     if rng.random() < PARTIAL:
         operators = rng.sample(operators, rng.randint(1, len(operators)))
@@ -33,13 +33,13 @@ def sequential(problem: Problem, rng: random.Random) -> Trace:
 
 
 def worker(problem: Problem, operators: Iterable[str]) -> Trace:
-    """A worker that scans the operators of its sub-query and returns what it found."""
+    """A worker that scans the operators of its sub-query and returns the solutions."""
     operators = tuple(operators)
     found = scan(problem.data["numbers"], problem.data["target"], operators)
     returned = _returned(found.hits, problem)
     text = f" {found.text} {DIALECT.render(Return(f' {returned} '))}"
-    asked = _prompt("worker", problem, query=_query(operators))
-    return teacher_trace("worker", "organizer", asked, [(text, Origin.SAMPLED)])
+    question = _prompt("worker", problem, query=_query(operators))
+    return teacher_trace("worker", "organizer", question, [(text, Origin.SAMPLED)])
 
 
 def organizer(problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
@@ -76,7 +76,7 @@ def _query(operators: Iterable[str]) -> str:
 
 
 def _different(hits: Iterable[str], problem: Problem) -> list[str]:
-    """The first n_s solutions that differ."""
+    """The first n_s different solutions."""
     different: dict[object, str] = {}
     for hit in hits:
         different.setdefault(parse(hit).key, hit)
@@ -95,14 +95,14 @@ def _prompt(role: str, problem: Problem, *, capacity: int = 1, query: str = "") 
     return prompt("pocket", role, problem, capacity=capacity, query=query)[0].content
 
 
-def teacher_trace(role: str, parent: str | None, prompted: str, spans: list[tuple[str, Origin]]) -> Trace:
-    """A teacher's trace: texts without ids, which a row encodes span by span."""
-    parts = [(prompted, Origin.PROMPT), *_merged(spans)]
+def teacher_trace(role: str, parent: str | None, question: str, spans: list[tuple[str, Origin]]) -> Trace:
+    """A teacher's trace: texts without token ids. Rows encode them span by span."""
+    parts = [(question, Origin.PROMPT), *_merged(spans)]
     return Trace(role, role, parent, tuple(Span(origin, text, len(text.split())) for text, origin in parts))
 
 
 def _merged(spans: list[tuple[str, Origin]]) -> list[tuple[str, Origin]]:
-    """Neighbouring sampled texts as one: they are sampled in one go."""
+    """Join neighbouring texts of one origin."""
     merged: list[tuple[str, Origin]] = []
     for text, origin in spans:
         if merged and merged[-1][1] is origin:

@@ -1,6 +1,6 @@
-"""Who plays the parts of a rehearsal: a teacher's manager, the agents that it asks, and a python on paper.
+"""The players of a rehearsal: the teacher of managers, rule-based agents, and a python that evaluates expressions.
 
-Each says what a rule makes of its context, so tens of thousands of episodes take a minute.
+The reply of each follows from its context by a rule, so tens of thousands of episodes take a minute.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache, partial
 from itertools import permutations, product
 
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Origin, Sampling, Span, Status
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_reply, read_responses
@@ -29,26 +29,26 @@ from orgthink_pocket.teachers.countdown_review import worked as worked_out
 from orgthink_pocket.teachers.seen import Round, Seen
 
 SKILL = 0.6
-"""Share of an agent's answers that are right …"""
+"""Share of an agent's answers that are right."""
 BETTER = 0.3
-"""… and how much more of them, if its model is said to be good at such problems."""
+"""Added to SKILL if the agent's model is described as good at such problems."""
 EMPTY = 0.3
-"""Share of the answers to countdown that say there is none, of those that are not right …"""
+"""Share of the wrong answers to countdown that state there is no solution."""
 SEVERAL = 0.5
-"""Share of the solutions of countdown that are the first of several offers, the others of which are worth nothing."""
+"""Share of the answers to countdown with one to three further, wrong solutions."""
 
-Say = Callable[[Context, random.Random], str]
-"""What is said next in a context."""
+Reply = Callable[[Context, random.Random], str]
+"""A rule: the reply in a context."""
 
 
 class Player:
-    """An engine that says what a rule makes of its context, with the ids of a tokenizer if it has one."""
+    """An engine whose replies follow a rule. Its spans have token ids if it has a tokenizer."""
 
     model = "player"
     native_calls = False
 
-    def __init__(self, say: Say, tokenizer: Tokenizer | None = None) -> None:
-        self._say, self._tokenizer = say, tokenizer
+    def __init__(self, reply: Reply, tokenizer: Tokenizer | None = None) -> None:
+        self._reply, self._tokenizer = reply, tokenizer
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         if self._tokenizer is not None:
@@ -63,21 +63,21 @@ class Player:
         return self.injection(text)
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        text = self._say(context, random.Random(sampling.seed))
+        text = self._reply(context, random.Random(sampling.seed))
         if self._tokenizer is None:
-            yield Chunk((text,), finish=Finish.EOS)
+            yield Chunk((text,), finish=FinishReason.EOS)
             return
         ids = (*self._tokenizer.encode(text), *self._tokenizer.eos_ids)
-        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=Finish.EOS)
+        yield Chunk((text, *[""] * (len(ids) - 1)), ids, finish=FinishReason.EOS)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """A player holds no resources."""
 
 
-def managing(tools: frozenset[str], calls: int) -> Say:
-    """The teacher of managers with these tools and so many calls a round, as a rule of contexts."""
+def managing(tools: frozenset[str], calls: int) -> Reply:
+    """The rule of a teacher of managers with these tools and at most `calls` calls a round."""
 
-    def say(context: Context, rng: random.Random) -> str:
+    def reply(context: Context, rng: random.Random) -> str:
         head, _, question = context.messages[0].content.partition(" ; ")
         last, ended = "", False
         rounds: list[Round] = []
@@ -87,32 +87,32 @@ def managing(tools: frozenset[str], calls: int) -> Say:
             elif TAGS.response[0] in span.text:
                 rounds.append(_round(last, span.text))
             else:
-                ended = True  # it is asked for its final answer
+                ended = True  # the request for the final answer
         left = int(head.split()[3]) - len(rounds)
         models = dict(re.findall(r"(m\d+): ([a-z ]+)", head))
         seen = Seen(question, models, tools, tuple(rounds), left, calls)
         return manager.answer(seen) if ended else manager.reply(seen, rng)
 
-    return say
+    return reply
 
 
-def _round(reply: str, told: str) -> Round:
-    """The calls of a reply that could be read, and what was told of them."""
-    pairs = zip(read_reply(reply).calls, read_responses(told), strict=False)
-    kept = [(call, response) for call, response in pairs if isinstance(call, ToolCall)]
-    return tuple(call for call, _ in kept), tuple(response for _, response in kept)
+def _round(reply: str, responses: str) -> Round:
+    """The readable calls of a reply, and their responses."""
+    pairs = zip(read_reply(reply).calls, read_responses(responses), strict=False)
+    readable = [(call, response) for call, response in pairs if isinstance(call, ToolCall)]
+    return tuple(call for call, _ in readable), tuple(response for _, response in readable)
 
 
-def helping(told: str) -> Say:
-    """What an agent of the pool says whose model the manager is told this of: only who is good at code writes it."""
+def helping(skills: str) -> Reply:
+    """The rule of an agent, by the description of its model. Only models with the skill `code` write programs."""
 
-    def say(context: Context, rng: random.Random) -> str:
+    def reply(context: Context, rng: random.Random) -> str:
         role, kind, *words = context.messages[0].content.split()
         rest = " ".join(words)
         if role == "sequential":
-            skill = SKILL + (BETTER if kind in told else 0.0)
+            skill = SKILL + (BETTER if kind in skills else 0.0)
             return f" {answered(_solved(kind, rest, skill, rng))}"
-        if "code" not in told:
+        if "code" not in skills:
             return f" {NO_SOLUTION}"
         if role == "finder":
             return helpers.queried(rest)
@@ -121,11 +121,11 @@ def helping(told: str) -> Say:
         question, _, answers = rest.partition(" answers ")
         return helpers.reviewed(kind, question, answers.split(helpers.SEPARATOR), slip=rng)
 
-    return say
+    return reply
 
 
 def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
-    """An answer, right or wrong; of several countdowns, to the first; a guess to anything but these and arithmetic."""
+    """An answer that is right with probability `skill`; to several countdowns, to the first; a guess to other kinds."""
     if kind == "countdown":
         *numbers, _, target = rest.partition(SEPARATOR)[0].rpartition(NAMED)[2].split()
         known = [int(number) for number in numbers]
@@ -134,9 +134,9 @@ def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
             return NO_SOLUTION
         right = solved(known, int(target), rng.sample(OPERATORS, len(OPERATORS)))[1]
         wrong = partial(near_miss, known, int(target), rng)
-        if right == NO_SOLUTION:  # the target is made up
-            right = _worth_it(int(target), rng)
-            wrong = partial(_worth_it, int(target) + rng.choice((-3, -1, 2, 5)), rng)
+        if right == NO_SOLUTION:  # the target is impossible
+            right = _expression_of(int(target), rng)
+            wrong = partial(_expression_of, int(target) + rng.choice((-3, -1, 2, 5)), rng)
         first = right if draw < skill else wrong()
         others = rng.randint(1, 3) if rng.random() < SEVERAL else 0
         return helpers.SEPARATOR.join([first, *(wrong() for _ in range(others))])
@@ -147,14 +147,14 @@ def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
     return str(value if rng.random() < skill else rng.choice(near))
 
 
-def _worth_it(target: int, rng: random.Random) -> str:
-    """Three numbers that make a target, whichever are given: for targets that are made up."""
+def _expression_of(target: int, rng: random.Random) -> str:
+    """An expression of any three numbers with the value of an impossible target."""
     return rng.choice(_triples()[target])
 
 
 @cache
 def _triples() -> dict[int, list[str]]:
-    """All that can be made of three numbers, by what it is worth."""
+    """All expressions of three numbers, by value."""
     made: dict[int, list[str]] = {}
     for (x, y, z), inner, outer in product(permutations(range(1, LARGEST_NUMBER + 1), 3), OPERATORS, OPERATORS):
         expression = f"( {x} {inner} {y} ) {outer} {z}"
@@ -168,23 +168,23 @@ FAILED = """Traceback (most recent call last):
   File "/code.py", line 1, in <module>
 NameError: name 'copper' is not defined
 """
-"""What a program leaves that does not work."""
+"""Output of a program that fails."""
 
 
 class OnPaper:
-    """Runs programs that print expressions, or whether two are the same, by working them out; any other fails."""
+    """Runs programs that print expressions or comparisons, by evaluating these; any other program fails."""
 
     async def run(self, code: str) -> Result:
         inside = re.fullmatch(r"\s*print\s*\((.*)\)\s*", code, re.DOTALL)
         try:
-            values = [_worth(part) for part in (inside[1].split(",") if inside else [""])]
+            values = [_value(part) for part in (inside[1].split(",") if inside else [""])]
         except ExpressionError:
             return Result(FAILED, Status.ERROR)
         return Result(" ".join(map(str, values)))
 
 
-def _worth(text: str) -> Fraction | float | bool:
-    """What python makes of an expression, or of a comparison of two; ExpressionError if it is neither."""
+def _value(text: str) -> Fraction | float | bool:
+    """Value of an expression or of a comparison of two. ExpressionError for other texts."""
     left, compared, right = text.partition("==")
     value = parse(left).value
     if compared:

@@ -1,8 +1,8 @@
-"""Rehearsals: episodes of a manager's organization in which everybody plays a part, the manager too.
+"""Rehearsals: episodes of a manager's organization in which rules play all agents, the manager included.
 
-The organization, its grammar and its search are the real ones; the manager's replies are a teacher's, its agents say
-what a real one might, right or wrong, and programs are worked out without being run (`players`). What a pocket manager
-learns from these episodes is the form of its work. `lessons` is the endless stream.
+The organization, its grammar and its search are real. A teacher writes the manager's replies, rules write the agents'
+answers, right or wrong, and programs are evaluated without being run (`players`). A pocket manager learns the form of
+its work from these episodes. `lessons` is the endless stream.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ SHARES = {
     "countdown-mini-four": 0.4,
     "ledger-mini": 0.25,
 }
-"""What managers of the pocket world work on, and how much of it."""
+"""Share of each task in the lessons of managers."""
 ALONE = {"arithmetic-mini": 0.25, "countdown-mini-single": 0.45, "ledger-mini": 0.3}
-"""The same of those who use tools alone."""
+"""Share of each task in the lessons of models that use tools alone."""
 CALLS = 4
 """Calls of a round at most."""
 MADE_UP = 0.5
-"""Share of a manager's countdowns whose targets are made up: one that has not seen an integer as a target cannot copy
-it, and those of `test` problems are never seen in a problem."""
+"""Share of a manager's countdowns with an impossible target. Without them a manager cannot copy integers that are never
+targets of `train` problems."""
 SERIAL = 0.25
 """Share of rehearsals with one call a round."""
 ROUNDS = (6, 12)
 """The fewest and the most rounds of a manager, H."""
 FAULTS = 0.12
 """Share of calls that fail."""
-AT_ONCE = 64
-"""Episodes that are rehearsed together."""
+BATCH = 64
+"""Episodes that run together."""
 CAPACITY = 9
-"""Agents at work at once: a manager and more than it can ask at once."""
+"""Concurrent agents: a manager and more than it can call in a round."""
 LONGEST = CONFIG.max_position_embeddings
-"""Tokens of a rehearsal at most; longer ones, a few in a thousand, are left out."""
+"""Most tokens of a rehearsal; longer ones, a few in a thousand, are left out."""
 GOOD_AT = tuple(POOL.values())
-"""What managers are told of the models of a pool."""
+"""Descriptions of the models of a pool."""
 
 
 @dataclass(frozen=True)
 class Rehearsal(ParaManager):
-    """The pocket world's manager as it is shipped, but that its programs are worked out on paper."""
+    """The shipped manager of the pocket models, but its programs are evaluated by `OnPaper`."""
 
     prompts: str = "pocket"
     """Prompt style."""
     rounds: int = MANAGING["rounds"]
     """H."""
     brief: bool = MANAGING["brief"]
-    """Agents hand back their answers only."""
+    """Agents return only their answers."""
     aliases: bool = MANAGING["aliases"]
-    """The manager has to go by what it is told of the models."""
+    """Models have aliases, so the manager must read their descriptions."""
     echo: bool = MANAGING["echo"]
-    """What comes back repeats the subtask."""
+    """Responses repeat the subtask."""
     response_tokens: int = MANAGING["response_tokens"]
-    """What comes back is cut after so many."""
+    """Most tokens of a response."""
     suite: Suite = field(default_factory=lambda: Suite(**MANAGING["suite"]))
-    """It searches the ledger."""
+    """Search in the ledger."""
 
     def resources(self) -> tuple[Tool, Tool]:
         return _resources(self.suite)
@@ -93,10 +93,10 @@ def _resources(suite: Suite) -> tuple[Tool, Tool]:
 
 
 def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer: Tokenizer, seed: int) -> list[Trace]:
-    """What managers said and saw at these problems, one trace each."""
+    """The trace of a manager at each of these problems."""
     sampling = Sampling(512, seed=seed)
     manager = Backing(Player(managing(frozenset(organization.tools), organization.calls), tokenizer), sampling)
-    roles = {name: Backing(Player(helping(told)), sampling) for name, told in organization.pool.items()}
+    roles = {name: Backing(Player(helping(skills)), sampling) for name, skills in organization.pool.items()}
 
     async def one(problem: Problem) -> Episode:
         return await attempt(organization, problem, manager, roles=roles, limits=Limits(capacity=CAPACITY))
@@ -105,7 +105,7 @@ def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer:
 
 
 def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) -> Iterator[Trace]:
-    """An endless stream of managers' traces, or of those who use tools `alone`; the same for the same pool."""
+    """An endless stream of traces of managers, or of models that use tools `alone`; the same for the same pool."""
     rng = random.Random(f"rehearsals {seed}/{pool}")
     shares = ALONE if alone else SHARES
     problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in shares}
@@ -117,16 +117,16 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
             members = {f"p{i}": words for i, words in enumerate(rng.sample(GOOD_AT, len(GOOD_AT)))}
             calls = 1 if rng.random() < SERIAL else CALLS
             organization = Rehearsal(pool=members, rounds=rng.randint(*ROUNDS), calls=calls, faults=faults)
-        names = rng.choices(list(shares), list(shares.values()), k=AT_ONCE)
-        chosen = [next(problems[name]) for name in names]
-        if not alone:  # who is alone has to find the solution
-            chosen = [_made_up(problem, rng) for problem in chosen]
-        traces = rehearsed(chosen, organization, tokenizer, rng.getrandbits(31))
+        names = rng.choices(list(shares), list(shares.values()), k=BATCH)
+        selected = [next(problems[name]) for name in names]
+        if not alone:  # a model alone must be able to find the solution
+            selected = [_made_up(problem, rng) for problem in selected]
+        traces = rehearsed(selected, organization, tokenizer, rng.getrandbits(31))
         yield from (trace for trace in traces if sum(span.tokens for span in trace.spans) <= LONGEST)
 
 
 def _made_up(problem: Problem, rng: random.Random) -> Problem:
-    """A countdown, now and then with other targets, to which there is no solution; any other problem as it is."""
+    """A countdown, in a share of `MADE_UP` with impossible targets; other problems unchanged."""
     if not problem.task.startswith("countdown") or rng.random() >= MADE_UP:
         return problem
     impossible = _impossible()
@@ -137,8 +137,7 @@ def _made_up(problem: Problem, rng: random.Random) -> Problem:
 
 @cache
 def _impossible() -> dict[int, list[tuple[int, ...]]]:
-    """Targets, and the numbers of which no three make them: every target as often as any other, for the small ones are
-    hard to miss."""
+    """Target → sets of numbers of which no three make it. Targets are drawn uniformly: few sets miss a small target."""
     size = COUNTDOWN_MINI_SINGLE.size
     low, high = size.targets
     impossible: dict[int, list[tuple[int, ...]]] = {target: [] for target in range(low, high + 1)}

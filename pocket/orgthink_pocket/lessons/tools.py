@@ -1,6 +1,6 @@
-"""Lessons of a pocket model that writes programs and queries, reviews, and uses tools by itself.
+"""Lessons in writing programs and queries, in reviews, and in the use of tools.
 
-Beside what `orgthink_pocket.lessons.roles` teaches: so the model still solves, verifies and corrects.
+They include the lessons of `orgthink_pocket.lessons.roles`, so that the model does not unlearn these roles.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from orgthink_pocket.teachers.countdown import OPERATORS
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION, near_miss, solved
 
 SHARES = {"roles": 0.45, "coder": 0.12, "searcher": 0.08, "reviewer": 0.17, "user": 0.18}
-"""Share of each kind of lesson: `roles` are the old ones, a `user` calls tools itself."""
+"""Share of each kind of lesson: `roles` are those of `lessons.roles`, a `user` calls tools itself."""
 TEMPLATES = {"coder": "code_reasoner", "searcher": "knowledge_searcher", "reviewer": "critical_reviewer"}
 """Prompt templates of the agents."""
 NOISE = 0.2
-"""Share of what a reviewer is shown that is no answer, or a number by chance."""
+"""Share of a reviewer's inputs that are no answer, or a random number."""
 
 
 def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
@@ -48,36 +48,36 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
 
 
 def lesson(role: str, problem: Problem, rng: random.Random) -> Trace:
-    """A lesson of one of the agents. A coder and a reviewer get the prices of a ledger, as a manager gives them."""
+    """A lesson of one of the agents. Coder and reviewer get a ledger with prices filled in, as from a manager."""
     kind, _, question = terse(problem).partition(" ")
     if kind == "ledger" and role != "searcher" and (role == "reviewer" or rng.random() < 0.8):
         kind, question = "arithmetic", problem.data["expression"]
-    shown = _answers(kind, problem, rng) if role == "reviewer" else []
+    answers = _answers(kind, problem, rng) if role == "reviewer" else []
     match role:
         case "coder":
             text = helpers.coded(question)
         case "searcher":
             text = helpers.queried(question)
         case _:
-            text = helpers.reviewed(kind, question, shown)
+            text = helpers.reviewed(kind, question, answers)
     subtask = Problem("", "", f"{kind} {question}")
-    asked = prompt("pocket", TEMPLATES[role], subtask, answers=helpers.SEPARATOR.join(shown))[0].content
-    return teacher_trace(role, None, asked, [(text, Origin.SAMPLED)])
+    request = prompt("pocket", TEMPLATES[role], subtask, answers=helpers.SEPARATOR.join(answers))[0].content
+    return teacher_trace(role, None, request, [(text, Origin.SAMPLED)])
 
 
 def _answers(kind: str, problem: Problem, rng: random.Random) -> list[str]:
-    """What a reviewer is shown: right and wrong answers, and some that are none."""
-    shown: list[str] = []
+    """Inputs of a reviewer: right and wrong answers, and texts that are no answers."""
+    answers: list[str] = []
     for _ in range(rng.randint(1, 4)):
         if rng.random() < NOISE:
-            shown.append(rng.choice((NO_SOLUTION, "copper in lyon costs 7 coins", str(rng.randint(1, 60)))))
+            answers.append(rng.choice((NO_SOLUTION, "copper in lyon costs 7 coins", str(rng.randint(1, 60)))))
             continue
         right = rng.random() < 0.5
         if kind == "countdown":
             numbers, target = problem.data["numbers"], problem.data["target"]
             order = rng.sample(OPERATORS, len(OPERATORS))
-            shown.append(solved(numbers, target, order)[1] if right else near_miss(numbers, target, rng))
+            answers.append(solved(numbers, target, order)[1] if right else near_miss(numbers, target, rng))
         else:
             value = problem.data["value"] if right else slipped(problem.data["expression"], rng).answer
-            shown.append(str(value))
-    return list(dict.fromkeys(shown))
+            answers.append(str(value))
+    return list(dict.fromkeys(answers))

@@ -1,6 +1,6 @@
-"""`arithmetic-mini`: expressions whose every intermediate value is one of the pocket models' integers.
+"""`arithmetic-mini`: expressions whose intermediate values are all in the integers of the pocket models.
 
-Worked step by step, a small slip is likely and can be checked.
+Step-by-step solutions often have small slips, which can be checked.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Arithmetic:
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """1 if the answer is the number and nothing else, else 0. An expression is no answer, whatever it is worth."""
+        """1 if the answer is the number and nothing else, else 0. Expressions are no answers."""
         return Grade(correct=int(_number(answer) == problem.data["value"]), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
@@ -68,13 +68,13 @@ def _number(answer: str) -> int | None:
 
 
 def expression(rng: random.Random, operands: int) -> tuple[list[str], int] | None:
-    """The tokens of a random expression and its value; `None` if the draw came to nothing."""
+    """The tokens of a random expression and its value; `None` if the draw failed."""
     part = _expression(rng, operands)
     return None if part is None else part[:2]
 
 
 def _expression(rng: random.Random, operands: int) -> Part | None:
-    """A random expression with as few parentheses as keep its shape; `None` if no operator fits some part of it."""
+    """A random expression without redundant parentheses; `None` if no operator fits some part of it."""
     if operands == 1:
         number = rng.randint(1, LARGEST_OPERAND)
         return [str(number)], number, ""

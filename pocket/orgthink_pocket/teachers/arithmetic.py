@@ -1,9 +1,9 @@
-"""A programmatic teacher for `arithmetic-mini`: one operation, its value, the expression with the value in its place.
+"""A programmatic teacher for `arithmetic-mini`: one operation, its value, then the expression with the value inserted.
 
     3 + 4 = 7 ; 7 * 5 - 6 ; 7 * 5 = 35 ; 35 - 6 ; 35 - 6 = 29
 
-Always the leftmost operation whose operands are numbers and whose turn it is, so that every step follows from the
-line before it.
+Each step takes the leftmost operation of two numbers that precedence allows, so every line follows from the line before
+it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ WORDS = ("arithmetic",)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Operation:
     """One operation of a solution."""
 
-    operation: tuple[str, str, str]
+    terms: tuple[str, str, str]
     """Left operand, operator, right operand."""
     value: int
-    """What the operation is said to be worth."""
+    """The written value of the operation, right or wrong."""
     rest: tuple[str, ...]
-    """Tokens of the expression with the value in its place; the value alone after the last step."""
+    """Tokens of the expression with the value inserted; the value alone after the last step."""
 
 
 def solve(problem_data: dict[str, Any]) -> tuple[str, str]:
@@ -35,31 +35,31 @@ def solve(problem_data: dict[str, Any]) -> tuple[str, str]:
     return written(found), str(found[-1].value) if found else tokens[0]
 
 
-def steps(tokens: Sequence[str]) -> list[Step]:
-    """The steps of an expression, given as its tokens. ValueError if it is none."""
-    found: list[Step] = []
+def steps(tokens: Sequence[str]) -> list[Operation]:
+    """The steps of an expression, given as its tokens. ValueError for other tokens."""
+    found: list[Operation] = []
     left = list(tokens)
     while len(left) > 1:
         at = _next(left)
         a, operator, b = left[at - 1 : at + 2]
-        value = worth(a, operator, b)
+        value = apply(a, operator, b)
         left = replaced(left, at, str(value))
-        found.append(Step((a, operator, b), value, tuple(left)))
+        found.append(Operation((a, operator, b), value, tuple(left)))
     return found
 
 
-def written(found: Sequence[Step]) -> str:
-    """Steps as a solution shows them."""
+def written(found: Sequence[Operation]) -> str:
+    """The text of steps in a solution."""
     lines: list[str] = []
     for step in found:
-        lines.append(f"{' '.join(step.operation)} = {step.value}")
+        lines.append(f"{' '.join(step.terms)} = {step.value}")
         if len(step.rest) > 1:
             lines.append(" ".join(step.rest))
     return " ; ".join(lines)
 
 
 def _next(tokens: list[str]) -> int:
-    """Position of the leftmost operator that may act now."""
+    """Position of the leftmost operator that precedence allows."""
     padded = ["(", *tokens, ")"]
     for at in range(1, len(tokens)):
         before, left, operator, right, after = padded[at - 1 : at + 4]
@@ -67,17 +67,17 @@ def _next(tokens: list[str]) -> int:
             continue
         if before in "(+-" if operator == "*" else before == "(" and after != "*":
             return at
-    raise ValueError(f"no expression: {' '.join(tokens)}")
+    raise ValueError(f"not an expression: {' '.join(tokens)}")
 
 
-def worth(left: str, operator: str, right: str) -> int:
+def apply(left: str, operator: str, right: str) -> int:
     """Value of an operation."""
     a, b = int(left), int(right)
     return a + b if operator == "+" else a - b if operator == "-" else a * b
 
 
 def replaced(tokens: list[str], at: int, value: str) -> list[str]:
-    """The expression with an operation replaced by its value, and the parentheses around it gone."""
+    """The expression with an operation replaced by its value, without the parentheses around it."""
     start, end = at - 1, at + 2
     if start > 0 and end < len(tokens) and tokens[start - 1] == "(" and tokens[end] == ")":
         start, end = start - 1, end + 1

@@ -1,14 +1,13 @@
-"""A programmatic teacher for `countdown-mini`: it scans pairs and writes down what it finds.
+"""A programmatic teacher for `countdown-mini`: it scans pairs and writes down the solutions.
 
-One line of a scan is a pair, its value, the target, and how the two are related by a number up to 15; `!`
-marks a relation whose number is still free, followed by the whole solution, so that answers and returns
-are verbatim copies:
+A line of a scan has a pair, its value, the target, and the relations of the two by numbers up to 15. `!` marks a
+relation by an unused number of the problem. The whole solution follows, so answers and returns are verbatim copies:
 
     scan * 2 * 9 18 29 up 11 ! ( 2 * 9 ) + 11 ; 2 * 11 22 29 up 7 ; …
 
-Value and target stand side by side so that relating them is arithmetic on neighbours. Such arithmetic is also
-drilled on its own (`facts`), for every integer: a model whose integers are single tokens knows nothing of one it
-has not seen. A *problem* with a held-out target is never shown.
+Value and target are neighbours, so their relation is arithmetic on adjacent tokens. `facts` drills this arithmetic for
+every integer, because integers are single tokens and the model knows nothing about an integer without examples. No
+*problem* of the lessons has a held-out target.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from itertools import combinations
 
 OPERATORS = ("+", "-", "*", "/")
 LARGEST = 15
-"""Relations by larger numbers are not written: the task has no such numbers."""
+"""Largest number of a relation: the task has no larger numbers."""
 
 _OPERATION = {"up": "+", "down": "-", "into": "*", "by": "/"}
-"""What is done to the value, by relation; `from` takes the value away from the number."""
+"""Relation → operator between value and number; `from` subtracts the value from the number."""
 
 WORDS = ("facts", "scan", "up", "down", "from", "into", "by", "!")
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one agent wrote about some operators."""
+    """A scan of some operators."""
 
     text: str
     """The lines."""
     hits: tuple[str, ...]
-    """Solutions in the order they were found; each of three numbers is found once."""
+    """Solutions in order, each once."""
 
 
 def scan(numbers: Sequence[int], target: int, operators: Sequence[str]) -> Scan:
-    """All pairs of `numbers`, which are sorted and different, under each operator in turn."""
+    """All pairs of `numbers`, which are sorted and different, for each operator in turn."""
     lines: list[str] = []
     hits: list[str] = []
     for operator in operators:
@@ -62,13 +61,13 @@ def scan(numbers: Sequence[int], target: int, operators: Sequence[str]) -> Scan:
 
 def first_hit(numbers: Sequence[int], target: int, operators: Sequence[str]) -> tuple[str, str | None]:
     """A scan up to its first solution, and that solution; `None` if these operators have none."""
-    done: list[str] = []
+    lines: list[str] = []
     for operator in operators:
         found = scan(numbers, target, [operator])
         if found.hits:
-            return " ".join([*done, found.text.partition(f" ! {found.hits[0]}")[0], "!", found.hits[0]]), found.hits[0]
-        done.append(found.text)
-    return " ".join(done), None
+            return " ".join([*lines, found.text.partition(f" ! {found.hits[0]}")[0], "!", found.hits[0]]), found.hits[0]
+        lines.append(found.text)
+    return " ".join(lines), None
 
 
 def related(value: int, target: int) -> Iterator[tuple[str, int]]:
@@ -82,9 +81,9 @@ def related(value: int, target: int) -> Iterator[tuple[str, int]]:
 
 
 def facts(rng: random.Random, target: int, count: int, small: float = 0.0) -> list[tuple[str, str]]:
-    """A drill about one integer: (a value, that integer and how the two are related). No problem is around it.
+    """A drill about one integer, outside any problem: pairs of a value, and the integer with their relations.
 
-    `small` is the share of values up to LARGEST beyond those that come by chance.
+    `small` is the additional share of values up to LARGEST.
     """
     drill = []
     for _ in range(count):
@@ -113,7 +112,7 @@ def _apply(low: int, operator: str, high: int) -> int | None:
 
 
 def _canonical(relation: str, z: int, low: int, operator: str, high: int) -> bool:
-    """Of the orders in which one solution can be written, one is canonical: (y + z) - x, not (y - x) + z."""
+    """Whether this is the canonical order of equivalent solutions: (y + z) - x, not (y - x) + z."""
     match operator:
         case "+":
             return relation != "up" or z > high

@@ -1,11 +1,11 @@
-"""What solvers, verifiers and correctors of `countdown-mini-single` imitate.
+"""Lessons of solvers, verifiers and correctors of `countdown-mini-single`.
 
-A solver scans pairs until one can be completed to the target, and answers. A verifier looks whether each number is
-given and works the expression out:
+A solver scans pairs up to the first solution, and answers. A verifier checks whether each number is given and evaluates
+the expression:
 
     2 ok 9 ok 11 ok ; 2 * 9 = 18 ; 18 + 11 = 29 29 ok </think> finding none correctness : correct
 
-How much it looks at is left to chance, and so is whether a corrector scans again: the lessons teach the form.
+Chance decides how much it checks, and whether a corrector scans again. The lessons teach the form.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT
 from orgthink.grammar.solution import THOUGHT
 from orgthink_pocket.tasks.arithmetic import LARGEST
-from orgthink_pocket.teachers.arithmetic import worth
+from orgthink_pocket.teachers.arithmetic import apply
 from orgthink_pocket.teachers.arithmetic_review import reported
 from orgthink_pocket.teachers.countdown import LARGEST as LARGEST_NUMBER
 from orgthink_pocket.teachers.countdown import OPERATORS, first_hit
 
 NO_SOLUTION = "none"
-"""The answer of one who found nothing."""
+"""The answer without a solution."""
 AWAY = 12
-"""How far from the target the value of a wrong answer is at most."""
+"""Largest distance of a wrong answer's value from the target."""
 PATIENCE = 2_000
 """Draws after which a wrong answer may use other numbers: 1, 2, 3, 4 and 5 make nothing near 60 but 60."""
 
 
 def answered(answer: str) -> str:
-    """A solution as a verifier sees it."""
+    """An answer in the tags of the grammar."""
     return DIALECT.render(Answer(f" {answer} "))
 
 
 def solved(numbers: Sequence[int], target: int, operators: Sequence[str] = OPERATORS) -> tuple[str, str]:
-    """What a solver writes, and its answer: it scans operators, in their order, up to the first solution."""
+    """A solver's text and its answer: it scans operators in order, up to the first solution."""
     lines, hit = first_hit(numbers, target, operators)
     answer = hit or NO_SOLUTION
     return f"{lines} {THOUGHT} {answered(answer)}", answer
 
 
 def near_miss(numbers: Sequence[int], target: int, rng: random.Random) -> str:
-    """A wrong answer: a value near the target, a number that is not given or is used twice, or none at all."""
+    """A wrong answer: a value near the target, a number that is not given or used twice, or no solution."""
     if rng.random() < 0.1:
         return NO_SOLUTION
     strange = rng.random() < 0.25
@@ -65,20 +65,20 @@ def near_miss(numbers: Sequence[int], target: int, rng: random.Random) -> str:
 
 
 def report(numbers: Sequence[int], target: int, answer: str, *, values: bool = True, given: bool = True) -> str:
-    """A verifier's thinking and report on an answer; it may leave out the values, or whether numbers are given."""
+    """A verifier's thinking and report on an answer, with or without checks of the values and of the given numbers."""
     if answer == NO_SOLUTION:
         return reported(["none bad"], "none")
     lines: list[str] = []
     if given:
         used = _numbers(answer)
         bad = next((i for i, token in enumerate(used) if int(token) not in numbers or token in used[:i]), None)
-        lines.append(_looked(used, bad))
+        lines.append(_checked(used, bad))
         if bad is not None:
             return reported(lines, used[bad])
     if values:
         found = worked(answer)
         if found is None:
-            raise ValueError(f"no expression of three numbers with values from 1 to {LARGEST}: {answer}")
+            raise ValueError(f"not an expression of three numbers with values from 1 to {LARGEST}: {answer}")
         inner, outer, value = found
         if value != target:
             return reported([*lines, inner, f"{outer} {target} bad"], outer)
@@ -87,25 +87,25 @@ def report(numbers: Sequence[int], target: int, answer: str, *, values: bool = T
 
 
 def false_report(answer: str, rng: random.Random) -> str:
-    """A report that accuses a right answer of using a number that is not given."""
+    """A report that calls a given number of a right answer not given."""
     used = _numbers(answer)
     bad = rng.randrange(len(used))
-    return reported([_looked(used, bad)], used[bad])
+    return reported([_checked(used, bad)], used[bad])
 
 
 def _numbers(expression: str) -> list[str]:
     return [token for token in expression.split() if token.isdigit()]
 
 
-def _looked(used: Sequence[str], bad: int | None) -> str:
-    """A line about numbers, up to the bad one."""
+def _checked(used: Sequence[str], bad: int | None) -> str:
+    """A line of checks of numbers, up to the bad one."""
     marks = [f"{token} ok" for token in used[:bad]]
     return " ".join(marks if bad is None else [*marks, f"{used[bad]} bad"])
 
 
 def worked(expression: str) -> tuple[str, str, int] | None:
-    """The two operations of an expression of three numbers with their values, as a verifier writes them, and the last
-    value; `None` if it leaves the models' integers, or is 0."""
+    """The two equations of an expression of three numbers, and its value; `None` if a value is 0 or not one of the
+    models' integers."""
     tokens = expression.split()
     inner = tokens[1:4] if tokens[0] == "(" else tokens[3:6]
     value = _value(*inner)
@@ -123,5 +123,5 @@ def _value(left: str, operator: str, right: str) -> int | None:
     if operator == "/":
         value, rest = divmod(int(left), int(right))
         return None if rest else value
-    value = worth(left, operator, right)
+    value = apply(left, operator, right)
     return value if 0 < value <= LARGEST else None

@@ -1,4 +1,4 @@
-"""What the agents of a manager imitate in the pocket world: a coder, a searcher and a reviewer.
+"""Lessons of the agents of a pocket manager: a coder, a searcher and a reviewer.
 
 coder arithmetic 3 * 17 + 2         <code> print ( 3 * 17 + 2 ) </code>
 finder ledger   3 * copper lyon     <query> copper lyon </query>
@@ -20,24 +20,24 @@ from orgthink_pocket.teachers.countdown_review import NO_SOLUTION, answered, wor
 SEPARATOR = " ; "
 """Between several answers, queries or judgements."""
 ATTENTIVE = 0.85
-"""Share of the judgements that are right of a reviewer who may slip."""
+"""Share of right judgements of a reviewer that may slip."""
 
 
 def coded(expression: str) -> str:
-    """A program that prints what an expression is worth. One with names in it will fail."""
+    """A program that prints the value of an expression. It fails if the expression has names."""
     return f" <code> print ( {expression} ) </code>"
 
 
 def queried(question: str) -> str:
-    """Queries for what a question does not tell."""
+    """Queries for the names in a question."""
     return f" <query> {SEPARATOR.join(named(question)) or question} </query>"
 
 
 def reviewed(kind: str, question: str, answers: Sequence[str], slip: random.Random | None = None) -> str:
-    """What a reviewer says of each answer: `ok` or `bad`, after the work; with `slip`, which makes it err, without.
+    """A review: the work, then `ok` or `bad` for each answer. With `slip` some judgements are wrong, without work.
 
-    What is no answer to such a question, a passage or another question's, is passed over. An answer to countdown is
-    `ok` if it is worth the target: whether its numbers are given is not looked at.
+    Texts that are no answers to this kind of question are skipped. An answer to countdown is `ok` if its value is the
+    target; whether its numbers are given is not checked.
     """
     lines: list[str] = []
     judged: dict[str, bool] = {}
@@ -56,13 +56,13 @@ def reviewed(kind: str, question: str, answers: Sequence[str], slip: random.Rand
     words = {True: "ok", False: "bad"}
     if slip is not None:
         judged = {answer: right == (slip.random() < ATTENTIVE) for answer, right in judged.items()}
-    said = SEPARATOR.join(f"{answer} {words[right]}" for answer, right in judged.items())
-    answer = answered(said or NO_SOLUTION)
+    judgements = SEPARATOR.join(f"{answer} {words[right]}" for answer, right in judged.items())
+    answer = answered(judgements or NO_SOLUTION)
     return f" {answer}" if slip is not None else f" {SEPARATOR.join(lines)} {THOUGHT} {answer}"
 
 
 def _worked(answer: str) -> tuple[str, str, int] | None:
-    """The work of an expression of three numbers; `None` if it is none."""
+    """`worked` for an expression of three numbers; `None` for other texts."""
     try:
         return worked(answer) if len(parse(answer).numbers) == 3 else None
     except (ExpressionError, ValueError, IndexError):

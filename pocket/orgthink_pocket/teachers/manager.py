@@ -1,12 +1,11 @@
-"""What a manager of the pocket world imitates before it learns to orchestrate: the form of replies, with most decisions
-left to chance.
+"""Lessons of a pocket manager before reinforcement learning: the form of replies, with mostly random decisions.
 
-A reply begins with what the manager has in mind, and ends with calls:
+A reply begins with a thought and ends with calls:
 
     <reasoning> compute 3 * 17 + 2 </reasoning><tool_call>…</tool_call><tool_call>…</tool_call>
 
-How many calls it makes, of which tools and which models, whether it checks what came back, and when it ends, is drawn
-at random; so is what it does about failures, but for giving up. What pays is for reinforcement learning to find.
+The number of calls, their tools and models, the checks of results, the reaction to failures and the end are random,
+but it never gives up. Reinforcement learning teaches which decisions are good.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from orgthink_pocket.teachers.seen import Seen
 
 def reply(seen: Seen, rng: random.Random) -> str:
     """The next reply."""
-    way = manager_countdown if seen.kind == "countdown" else manager_arithmetic
-    thought, calls = way.move(seen, rng)
+    teacher = manager_countdown if seen.kind == "countdown" else manager_arithmetic
+    thought, calls = teacher.move(seen, rng)
     return render_reply(f" {thought} ", calls or [ToolCall(FINAL, {})])
 
 
 def answer(seen: Seen) -> str:
     """The final answer, after the rounds."""
-    way = manager_countdown if seen.kind == "countdown" else manager_arithmetic
-    return f" {answered(way.answer(seen) or NO_SOLUTION)}"
+    teacher = manager_countdown if seen.kind == "countdown" else manager_arithmetic
+    return f" {answered(teacher.answer(seen) or NO_SOLUTION)}"

@@ -1,6 +1,4 @@
-"""How the teacher of managers goes about arithmetic, and that with prices: look up what is missing, compute, perhaps
-check, end.
-"""
+"""The teacher of managers for arithmetic, with or without prices: look up prices, compute, perhaps check, end."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _NUMBERS = frozenset(map(str, range(LARGEST + 1)))
 
 
 def move(seen: Seen, rng: random.Random) -> Move:
-    """The next move. Expressions of arithmetic have nothing to look up."""
+    """The next move. Arithmetic without prices needs no look-up."""
     known = {f"{m[1]} {m[2]}": m[3] for _, value in seen.ok for m in PRICE.finditer(value)}
     expression, names = seen.rest, named(seen.rest)
     missing = [name for name in names if name not in known]
@@ -29,8 +27,8 @@ def move(seen: Seen, rng: random.Random) -> Move:
         return f"look {SEPARATOR.join(missing)}", _look(seen, missing, rng)
     candidates = _candidates(seen)
     if not candidates:
-        asked = f"compute {expression}" if names else "compute"
-        return (asked, _compute(seen, expression, bool(names), rng)) if seen.left > 1 else ("final", [])
+        thought = f"compute {expression}" if names else "compute"
+        return (thought, _compute(seen, expression, bool(names), rng)) if seen.left > 1 else ("final", [])
     found = f"found {' '.join(candidates)} ;"
     calls: list[ToolCall] = []
     voted = _vote(seen, candidates)
@@ -43,54 +41,54 @@ def move(seen: Seen, rng: random.Random) -> Move:
 
 
 def answer(seen: Seen) -> str | None:
-    """The number that it would end with; `None` if it has none."""
+    """The number with the most votes; `None` without one."""
     candidates = _candidates(seen)
     return _vote(seen, candidates) if candidates else None
 
 
 def _look(seen: Seen, missing: Sequence[str], rng: random.Random) -> list[ToolCall]:
-    """Search for what is missing, in one call or several, or let an agent do it."""
+    """Search for missing prices, in one call or several, or through an agent."""
     draw = rng.random()
-    at_once = ToolCall("search", {"query_list": list(missing)})
+    joint_call = ToolCall("search", {"query_list": list(missing)})
     if "knowledge_searcher" in seen.tools and draw < 0.3:
         calls = [call(seen, "knowledge_searcher", rng, None)]
-        return [*calls, at_once][: seen.most] if draw < 0.1 else calls
+        return [*calls, joint_call][: seen.most] if draw < 0.1 else calls
     if draw < 0.5 and len(missing) > 1:
         return [ToolCall("search", {"query_list": [name]}) for name in missing][: seen.most]
-    return [at_once]
+    return [joint_call]
 
 
 def _compute(seen: Seen, expression: str, looked_up: bool, rng: random.Random) -> list[ToolCall]:
-    """Ask for the value of an expression, in one way or several. An ensemble knows no prices."""
+    """Calls for the value of an expression, by one tool or several. An ensemble knows no prices."""
     subtask = f"arithmetic {expression}" if looked_up else None
-    ways = [tool for tool in CALCULATORS if tool in seen.tools and not (looked_up and tool == "ensemble_solver")]
-    weights = [1.0 if tool != "ensemble_solver" else 0.25 for tool in ways]
+    tools = [tool for tool in CALCULATORS if tool in seen.tools and not (looked_up and tool == "ensemble_solver")]
+    weights = [1.0 if tool != "ensemble_solver" else 0.25 for tool in tools]
     calls: list[ToolCall] = []
     for _ in range(min(seen.most, rng.choices((1, 2, 3, 4), (0.4, 0.3, 0.2, 0.1))[0])):
-        (way,) = rng.choices(ways, weights)
-        if way == "python":
-            asked = python([expression])
-        elif way == "ensemble_solver":
-            asked = ToolCall("ensemble_solver", {})
+        (tool,) = rng.choices(tools, weights)
+        if tool == "python":
+            request = python([expression])
+        elif tool == "ensemble_solver":
+            request = ToolCall("ensemble_solver", {})
         else:
-            asked = call(seen, way, rng, subtask)
-        if asked not in calls:
-            calls.append(asked)
+            request = call(seen, tool, rng, subtask)
+        if request not in calls:
+            calls.append(request)
     return calls
 
 
 def _candidates(seen: Seen) -> list[str]:
     """Numbers that calculators returned."""
-    found = [value.strip() for asked, value in seen.ok if asked.name in CALCULATORS]
+    found = [value.strip() for request, value in seen.ok if request.name in CALCULATORS]
     return [value for value in found if value in _NUMBERS]
 
 
 def _vote(seen: Seen, candidates: Sequence[str]) -> str:
-    """The number that most calls returned; what a reviewer found bad counts less, what it found ok more."""
+    """The number with the most votes: calls that returned it, plus reviews `ok`, minus reviews `bad`."""
     votes = Counter(candidates)
-    for verdict in (value for asked, value in seen.ok if asked.name == "critical_reviewer"):
+    for verdict in (value for request, value in seen.ok if request.name == "critical_reviewer"):
         for number, word in re.findall(r"(\d+) (ok|bad)", verdict):
             if number in votes:
                 votes[number] += 1 if word == "ok" else -1
-    exact = [value.strip() for asked, value in seen.ok if asked.name in ("python", "code_reasoner")]
+    exact = [value.strip() for request, value in seen.ok if request.name in ("python", "code_reasoner")]
     return max(votes, key=lambda number: (votes[number], number in exact))

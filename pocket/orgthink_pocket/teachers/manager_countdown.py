@@ -1,11 +1,10 @@
-"""How the teacher of managers goes about countdown, one part or several: ask for solutions, let python compare what was
-offered with the target, ask again for what is still open, end.
+"""The teacher of managers for countdown, in one part or several: ask for solutions, compare offers with targets in
+python, ask again for open parts, end.
 
-What a program said of the offers is written down first, and so is the answer: a small manager decides by what it has
-just written, not by what it would have to put together. Of one part these are the words `17 ok ; final 17 = ( 4 + 9 ) +
-4`; of several it is what stands of each, in their order, `17 = ( 4 + 9 ) + 4 ; 31 bad ; ask 31`, so that the next list,
-and at last the answer, are copies of the list before with what is new. It finds things by what stands before them, so a
-target always comes before what belongs to it.
+A thought first repeats the results of the program, because a small manager decides by its last tokens. For one part
+it reads `17 ok ; final 17 = ( 4 + 9 ) + 4`. For several parts it lists the state of each in order, such as
+`17 = ( 4 + 9 ) + 4 ; 31 bad ; ask 31`, so that the next list and the answer are updated copies. A small manager finds
+a token by the tokens before it, so a target always precedes its solution.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
 from orgthink_pocket.teachers.seen import CALCULATORS, Move, Round, Seen, call, printed, python, returned
 
 TRUSTING = 0.02
-"""Share of the moments at which offers are taken unchecked."""
+"""Share of decisions that accept offers unchecked."""
 
 
 @dataclass(slots=True)
@@ -32,9 +31,9 @@ class _Part:
     question: str
     """`2 4 6 9 13 = 17`."""
     offers: dict[str, int] = field(default_factory=dict)
-    """Solutions that were offered, and their places among all that was offered."""
+    """Offered solutions → position among all offers."""
     verdicts: dict[str, bool] = field(default_factory=dict)
-    """Whether they are worth the target, of those that were checked."""
+    """Checked solutions → whether the value is the target."""
 
     @property
     def target(self) -> str:
@@ -42,22 +41,22 @@ class _Part:
 
     @property
     def good(self) -> str | None:
-        """The first that was found right."""
+        """The first solution that was found right."""
         return next((offer for offer in self.offers if self.verdicts.get(offer)), None)
 
     @property
     def fresh(self) -> list[str]:
-        """Not checked yet."""
+        """Solutions not checked yet."""
         return [offer for offer in self.offers if offer not in self.verdicts]
 
     @property
     def best(self) -> str:
-        """What it would end with."""
+        """The solution of the final answer."""
         return next(iter([*filter(None, [self.good]), *self.fresh, *self.offers]), NO_SOLUTION)
 
     @property
-    def told(self) -> str:
-        """What it would end with, as it writes it down."""
+    def equation(self) -> str:
+        """Target and best solution, as in thoughts."""
         return f"{self.target} = {self.best}"
 
 
@@ -65,60 +64,60 @@ def move(seen: Seen, rng: random.Random) -> Move:
     """The next move."""
     parts = _parts(seen)
     unsolved = [part for part in parts if part.good is None]
-    # One offer of each: where a target has two verdicts, a small manager takes the wrong one.
-    offered = ((part, part.fresh[0]) for part in unsolved if part.fresh)
-    fresh = sorted(offered, key=lambda one: one[0].offers[one[1]])
-    none_asked = [part for part in unsolved if not part.fresh]
-    trusting = bool(fresh) and not none_asked and rng.random() < TRUSTING
+    # One offer of each: with two verdicts for a target, a small manager takes the wrong one.
+    offers = ((part, part.fresh[0]) for part in unsolved if part.fresh)
+    fresh = sorted(offers, key=lambda offer: offer[0].offers[offer[1]])
+    without_offer = [part for part in unsolved if not part.fresh]
+    trusting = bool(fresh) and not without_offer and rng.random() < TRUSTING
     ended = not unsolved or seen.left <= 1 or trusting
     noted = _noted(seen, parts, ended)
     if ended:
-        return f"{noted}final{f' {parts[0].told}' if len(parts) == 1 else ''}", []
+        return f"{noted}final{f' {parts[0].equation}' if len(parts) == 1 else ''}", []
     if "standard_reasoner" not in seen.tools:
         return _tried(unsolved[0], rng)
-    if fresh and (not none_asked or rng.random() < 0.5):
+    if fresh and (not without_offer or rng.random() < 0.5):
         calls = _check(seen, fresh, len(parts), rng)
-        more = none_asked if seen.most > len(calls) and rng.random() < 0.7 else []
-        asked = _ask(seen, more, len(parts), seen.most - len(calls), rng)
-        return f"{noted}check{_named(more)}", [*calls, *asked]
-    return f"{noted}ask{_named(none_asked)}", _ask(seen, none_asked, len(parts), seen.most, rng)
+        more = without_offer if seen.most > len(calls) and rng.random() < 0.7 else []
+        requests = _ask(seen, more, len(parts), seen.most - len(calls), rng)
+        return f"{noted}check{_named(more)}", [*calls, *requests]
+    return f"{noted}ask{_named(without_offer)}", _ask(seen, without_offer, len(parts), seen.most, rng)
 
 
 def answer(seen: Seen) -> str:
-    """The solutions that it would end with, in the order of the parts."""
+    """The best solutions, in the order of the parts."""
     return SEPARATOR.join(part.best for part in _parts(seen))
 
 
 def _noted(seen: Seen, parts: Sequence[_Part], ended: bool) -> str:
-    """What a program has just said of one part; of several, what stands of each, or at the end would be answered."""
+    """The last verdicts, for one part; for several parts the state of each, at the end the best solutions."""
     verdicts = _verdicts(seen.rounds[-1:])
     if len(parts) == 1:
         notes = [f"{target} {'ok' if right else 'bad'}" for target, _, right in verdicts]
     elif verdicts or ended:
-        notes = [part.told if part.good or ended else f"{part.target} bad" for part in parts]
+        notes = [part.equation if part.good or ended else f"{part.target} bad" for part in parts]
     else:
         notes = []
     return "".join(f"{note} ; " for note in notes)
 
 
 def _named(parts: Sequence[_Part]) -> str:
-    """Targets of parts, as thoughts name them."""
+    """Targets of parts, as in thoughts."""
     return "".join(f" {part.target}" for part in parts)
 
 
 def _parts(seen: Seen) -> list[_Part]:
-    """What is known of each part. Agents offer solutions, of which the first counts; one without agents offers what it
-    lets python check."""
+    """The state of each part. The first solution of an agent's answer is its offer. A manager without agents offers the
+    solutions that it checks in python."""
     named = [named.rpartition(NAMED)[2] for named in seen.rest.split(SEPARATOR)]
     parts = {part.target: part for part in map(_Part, named)}
     places = count()
-    for asked, value in seen.ok:
-        subtask = str(asked.arguments.get("subtask", "")).split()
+    for request, value in seen.ok:
+        subtask = str(request.arguments.get("subtask", "")).split()
         part = parts.get(subtask[-1] if subtask else next(iter(parts)))
         offer = value.partition(";")[0].strip()
-        if asked.name in CALCULATORS and asked.name != "python" and part and offer not in ("", NO_SOLUTION):
+        if request.name in CALCULATORS and request.name != "python" and part and offer not in ("", NO_SOLUTION):
             part.offers.setdefault(offer, next(places))
-        elif asked.name == "critical_reviewer" and part:
+        elif request.name == "critical_reviewer" and part:
             for judged, _, word in (one.strip().rpartition(" ") for one in value.split(";")):
                 part.verdicts.setdefault(judged, word == "ok")
     for target, offer, right in _verdicts(seen.rounds):
@@ -129,26 +128,26 @@ def _parts(seen: Seen) -> list[_Part]:
 
 
 def _verdicts(rounds: Sequence[Round]) -> list[tuple[str, str, bool]]:
-    """Targets, offers and whether they are the same, by the programs of some rounds."""
+    """(target, offer, whether they are equal) from the programs of some rounds."""
     return [
-        (target.strip(), offer.strip(), said == "True")
-        for asked, value in returned(rounds)
-        if asked.name == "python"
-        for test, said in zip(printed(asked), value.split(), strict=False)
+        (target.strip(), offer.strip(), verdict == "True")
+        for request, value in returned(rounds)
+        if request.name == "python"
+        for test, verdict in zip(printed(request), value.split(), strict=False)
         for target, compared, offer in [test.partition("==")]
         if compared
     ]
 
 
 def _tried(part: _Part, rng: random.Random) -> Move:
-    """Of one who has nobody to ask: it scans for a solution itself, and lets python compare it with the target."""
+    """The move of a model without agents: it scans for a solution, and compares it with the target in python."""
     *numbers, _, target = part.question.split()
     lines, hit = first_hit([int(number) for number in numbers], int(target), rng.sample(OPERATORS, len(OPERATORS)))
     return (lines, [_test([(part, hit)], 1)]) if hit else ("final", [])
 
 
 def _check(seen: Seen, fresh: Sequence[tuple[_Part, str]], parts: int, rng: random.Random) -> list[ToolCall]:
-    """Let python look at what was offered, or a reviewer, who can only be asked about a problem of one part."""
+    """Check offers in python, or by a reviewer if the problem has one part."""
     draw = rng.random()
     calls: list[ToolCall] = []
     reviewing = parts == 1 and "critical_reviewer" in seen.tools
@@ -160,19 +159,21 @@ def _check(seen: Seen, fresh: Sequence[tuple[_Part, str]], parts: int, rng: rand
 
 
 def _test(offers: Sequence[tuple[_Part, str]], parts: int) -> ToolCall:
-    """A program that compares targets with what was offered, and of several parts prints which is which: `46 True 60
-    False`. `==` is a token without a space before it."""
+    """A program that compares targets with offers; for several parts it prints the targets too, `46 True 60 False`.
+
+    `==` is a token without a space before it.
+    """
     named = [f"{part.target} , " if parts > 1 else "" for part, _ in offers]
     return python([f"{name}{part.target}== {offer}" for name, (part, offer) in zip(named, offers, strict=True)])
 
 
-def _ask(seen: Seen, open_parts: Sequence[_Part], parts: int, room: int, rng: random.Random) -> list[ToolCall]:
-    """Ask for solutions of open parts, as far as there is room. One part is asked for once or twice, of the same model
-    perhaps, which samples: more would take as long as the slowest of them."""
+def _ask(seen: Seen, open_parts: Sequence[_Part], parts: int, slots: int, rng: random.Random) -> list[ToolCall]:
+    """At most `slots` calls for solutions of open parts. A single part gets one or two calls, perhaps to one model,
+    which samples. More calls would take as long as the slowest of them."""
     if not open_parts:
         return []
     if parts == 1 and rng.random() < 0.1:
         return [ToolCall("ensemble_solver", {})]
     if parts == 1:
-        return [call(seen, "standard_reasoner", rng, None) for _ in range(rng.randint(1, min(room, 2)))]
-    return [call(seen, "standard_reasoner", rng, f"countdown {part.question}") for part in open_parts[:room]]
+        return [call(seen, "standard_reasoner", rng, None) for _ in range(rng.randint(1, min(slots, 2)))]
+    return [call(seen, "standard_reasoner", rng, f"countdown {part.question}") for part in open_parts[:slots]]

@@ -1,4 +1,4 @@
-"""What a manager of the pocket world sees when it writes a reply, and the calls that it can make of it."""
+"""The view of a pocket manager when it writes a reply, and its possible calls."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ WANTED = {
     "code_reasoner": "code",
     "knowledge_searcher": "code",
 }
-"""What a model should be good at for a tool; reasoners, at the kind of problem."""
+"""Tool → required skill of its model; reasoners need the kind of the problem."""
 MATCHED = 0.9
-"""Share of calls whose model is chosen by what it is good at; the others ask any."""
+"""Share of calls to a model with the required skill; the others use a random model."""
 
 Round = tuple[tuple[ToolCall, ...], tuple[Response, ...]]
-"""Calls that could be read, and what came back, in the same order."""
+"""Readable calls and their responses, in the same order."""
 Move = tuple[str, list[ToolCall]]
-"""What it has in mind, and its calls; none ends the rounds."""
+"""A thought and its calls; no calls end the rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a manager sees when it writes its next reply."""
+    """The view of a manager when it writes its next reply."""
 
     question: str
     """The problem in the words of the pocket models."""
     models: dict[str, str]
-    """What the models that it may ask are good at, by their ids."""
+    """Model id → description of its skills."""
     tools: frozenset[str]
-    """Tools it may call."""
+    """Available tools."""
     rounds: tuple[Round, ...]
-    """So far."""
+    """Rounds so far."""
     left: int
     """Rounds left, this one included."""
     most: int
-    """Calls of a round at most."""
+    """Most calls of a round."""
 
     @property
     def kind(self) -> str:
-        """What the problem is: countdown, or else arithmetic, with or without names in it."""
+        """`countdown`, or `arithmetic` with or without names."""
         return "countdown" if self.question.startswith("countdown") else "arithmetic"
 
     @property
@@ -56,12 +56,12 @@ class Seen:
 
     @property
     def ok(self) -> list[tuple[ToolCall, str]]:
-        """Calls that went well and what they returned, in order."""
+        """Successful calls and their values, in order."""
         return returned(self.rounds)
 
 
 def returned(rounds: Sequence[Round]) -> list[tuple[ToolCall, str]]:
-    """Calls of some rounds that went well and what they returned, in order."""
+    """Successful calls of some rounds and their values, in order."""
     return [
         (call, response.value)
         for calls, responses in rounds
@@ -71,19 +71,19 @@ def returned(rounds: Sequence[Round]) -> list[tuple[ToolCall, str]]:
 
 
 def call(seen: Seen, tool: str, rng: random.Random, subtask: str | None) -> ToolCall:
-    """An agent, with any of the models or one that is good at it; `None` is the whole problem."""
-    fitting = [i for i, told in seen.models.items() if (WANTED[tool] or seen.kind) in told.split()]
-    ids = fitting if fitting and rng.random() < MATCHED else list(seen.models)
+    """A call of an agent with a suitable or a random model; subtask `None` is the whole problem."""
+    skilled = [i for i, skills in seen.models.items() if (WANTED[tool] or seen.kind) in skills.split()]
+    ids = skilled if skilled and rng.random() < MATCHED else list(seen.models)
     arguments: dict[str, Any] = {"model_id": rng.choice(ids)} if ids else {}
     return ToolCall(tool, arguments | ({} if subtask is None else {"subtask": f" {subtask}"}))
 
 
 def python(expressions: Sequence[str]) -> ToolCall:
-    """A program that prints what expressions are worth."""
+    """A program that prints the values of expressions."""
     return ToolCall("python", {"code": f"print( {' , '.join(expressions)})"})
 
 
-def printed(asked: ToolCall) -> list[str]:
-    """The expressions of such a program, `print( a , b)`."""
-    inside = str(asked.arguments["code"]).strip().removeprefix("print(").strip()
+def printed(program: ToolCall) -> list[str]:
+    """The expressions that a program `print( a , b)` prints."""
+    inside = str(program.arguments["code"]).strip().removeprefix("print(").strip()
     return [part.strip() for part in inside[:-1].split(",")] if inside.endswith(")") else []

@@ -1,9 +1,9 @@
-"""A programmatic teacher for `sudoku`: one empty cell at a time, with what its row, column and box rule out.
+"""A programmatic teacher for `sudoku`: one empty cell at a time, with the digits that its row, column and box exclude.
 
     cell 1 2 not 1 3 4 = 2 ; cell 2 1 not 1 2 4 = 3 ; …
 
-The first cell with a single candidate comes first. If there is none, the first of those with the fewest gets its
-smallest digit that some completion has: the clues then allow more than one grid, or it takes a look ahead.
+It fills the first cell with the fewest candidates. If a cell has several candidates, it takes the smallest digit that
+some completed grid has.
 """
 
 from __future__ import annotations

@@ -211,5 +211,5 @@ def test_a_checkpoint_brings_weights_and_optimizer_back(backend, rows, worker, t
     assert steps_taken(worker) == taken
     for name, weight in worker.actor.engine.module.named_parameters():
         torch.testing.assert_close(weight.full_tensor(), saved[name], rtol=0, atol=0)
-    with pytest.raises(UserError, match="no checkpoint of verl"):
+    with pytest.raises(UserError, match="not a checkpoint of verl"):
         backend.load(tmp_path)

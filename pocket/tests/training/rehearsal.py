@@ -12,7 +12,7 @@ from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
 
 from orgthink.episode import Origin, Trace
 from orgthink.grammar.solution import read_proposal
-from orgthink.grammar.toolcall import CallStatus, Reply, Response, ToolCall, read_reply, read_responses
+from orgthink.grammar.toolcall import CallStatus, ManagerReply, Response, ToolCall, read_reply, read_responses
 from orgthink.tasks.expression import parse
 
 PRICES = {entry.name: str(entry.coins) for entry in entries()}
@@ -40,7 +40,7 @@ class Rehearsed:
         return self.question.split()[0]
 
     @cached_property
-    def replies(self) -> list[Reply]:
+    def replies(self) -> list[ManagerReply]:
         """Of the rounds, the last with `final_answer`, if rounds were left for it."""
         return [read_reply(span.text) for span in self.trace.spans if span.origin is Origin.SAMPLED][:-1]
 

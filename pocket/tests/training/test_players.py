@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from orgthink_pocket.lessons.players import BETTER, EMPTY, FAILED, SEVERAL, SKILL, OnPaper, helping
+from orgthink_pocket.lessons.players import FAILED, OnPaper, helping
 from orgthink_pocket.lessons.rehearsals import GOOD_AT
 from orgthink_pocket.tasks.arithmetic import LARGEST
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
@@ -25,12 +25,19 @@ from orgthink.tasks.expression import ExpressionError, parse
 
 @pytest.mark.parametrize("told", GOOD_AT)
 @pytest.mark.parametrize(("kind", "rest"), [("arithmetic", "3 * 17 + 2"), ("countdown", "2 3 9 11 14 = 29")])
-def test_agents_are_right_as_often_as_is_set_and_more_often_at_what_is_told_of_them(kind, rest, told):
+def test_agents_are_now_right_and_now_wrong(kind, rest, told):
     right = 0
-    for seed in range(600):
+    for seed in range(100):
         offers = _helped(told, f"sequential {kind} {rest}", seed).split(helpers.SEPARATOR)
         right += offers == ["53"] if kind == "arithmetic" else _right(offers[0])
-    assert right / 600 == pytest.approx(SKILL + (BETTER if told == kind else 0), abs=0.07)
+    assert 0 < right < 100
+
+
+def test_agents_are_right_more_often_at_what_is_told_of_them():
+    def right(told: str) -> int:
+        return sum(_helped(told, "sequential arithmetic 3 * 17 + 2", seed) == "53" for seed in range(400))
+
+    assert right("arithmetic") > right("countdown")
 
 
 @pytest.mark.parametrize("told", GOOD_AT)
@@ -46,20 +53,19 @@ def test_only_who_is_good_at_code_writes_programs_queries_and_reviews(told):
 
 @pytest.mark.parametrize(("expression", "value"), [("3 - 3", 0), ("20 * 19 + 19", LARGEST)])
 def test_a_wrong_number_is_wrong_and_one_that_models_know(expression, value):
-    said = [int(_helped("review", f"sequential arithmetic {expression}", seed)) for seed in range(600)]
+    said = [int(_helped("review", f"sequential arithmetic {expression}", seed)) for seed in range(200)]
     assert all(0 <= number <= LARGEST for number in said)
-    assert said.count(value) / 600 == pytest.approx(SKILL, abs=0.07)
+    assert 0 < said.count(value) < 200
 
 
 def test_who_finds_no_solution_often_says_so_and_who_offers_more_has_nothing_more():
     said = [
-        _helped("review", "sequential countdown 2 3 9 11 14 = 29", seed).split(helpers.SEPARATOR)
-        for seed in range(1500)
+        _helped("review", "sequential countdown 2 3 9 11 14 = 29", seed).split(helpers.SEPARATOR) for seed in range(500)
     ]
     right, wrong = ([offers for offers in said if _right(offers[0]) is found] for found in (True, False))
-    assert wrong.count([NO_SOLUTION]) / len(wrong) == pytest.approx(EMPTY, abs=0.1), "a few beside, by near misses"
-    several = sum(len(offers) > 1 for offers in right) / len(right)
-    assert several == pytest.approx(SEVERAL, abs=0.07) and any(len(offers) > 1 for offers in wrong)
+    assert 0 < wrong.count([NO_SOLUTION]) < len(wrong)
+    for some in (right, wrong):
+        assert {len(offers) > 1 for offers in some} == {True, False}
     assert not any(_right(offer) for offers in said for offer in offers[1:])
     assert {len(offers) for offers in said} == {1, 2, 3, 4}
 

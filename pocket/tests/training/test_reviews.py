@@ -13,7 +13,7 @@ from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
 from orgthink_pocket.teachers import arithmetic_review as arithmetic
 from orgthink_pocket.teachers import countdown_review as countdown
-from orgthink_pocket.teachers.arithmetic import Step, steps
+from orgthink_pocket.teachers.arithmetic import Operation, steps
 from orgthink_pocket.teachers.countdown import OPERATORS, first_hit, scan
 
 from orgthink.grammar.solution import read_proposal
@@ -65,7 +65,7 @@ def test_there_is_one_slip_and_the_steps_after_it_follow_from_it(seed):
         return
     assert wrong.answer == wrong.steps[-1].value
     slip, step = wrong.steps[first], right.steps[first]
-    assert slip.operation == step.operation
+    assert slip.terms == step.terms
     changed = [pair for pair in zip(slip.rest, step.rest, strict=True) if pair[0] != pair[1]]
     assert changed == [(str(slip.value), str(step.value))] if slip.value != step.value else len(changed) == 1
     for before, after in zip(wrong.steps[first:], wrong.steps[first + 1 :], strict=False):
@@ -81,7 +81,7 @@ def test_a_whole_look_at_arithmetic_is_right_and_a_shallow_one_finds_nothing_dee
     assert _verdict(arithmetic.report(expression, right)) is Verdict.CORRECT
     assert _verdict(arithmetic.report(expression, wrong)) is Verdict.WRONG
     pairs = list(zip(right.steps, wrong.steps, strict=True))
-    seen = [(a.operation, a.value) == (b.operation, b.value) for a, b in pairs]
+    seen = [(a.terms, a.value) == (b.terms, b.value) for a, b in pairs]
     for depth in range(len(pairs) + 1):
         assert _verdict(arithmetic.report(expression, right, depth)) is Verdict.CORRECT
         found = _verdict(arithmetic.report(expression, wrong, depth))
@@ -96,8 +96,8 @@ def test_a_finding_names_the_first_operation_that_went_wrong_with_its_right_valu
     right, wrong = arithmetic.worked(expression), arithmetic.slipped(expression, rng)
     findings = read_report(arithmetic.report(expression, wrong), TERSE).findings
     pairs = zip(right.steps, wrong.steps, strict=True)
-    bad = next((a for a, b in pairs if (a.operation, a.value) != (b.operation, b.value)), None)
-    expected = str(right.answer) if bad is None else f"{' '.join(bad.operation)} = {bad.value}"
+    bad = next((a for a, b in pairs if (a.terms, a.value) != (b.terms, b.value)), None)
+    expected = str(right.answer) if bad is None else f"{' '.join(bad.terms)} = {bad.value}"
     assert findings == f"finding {expected}"
 
 
@@ -106,7 +106,7 @@ def test_a_finding_names_the_first_operation_that_went_wrong_with_its_right_valu
 def test_false_alarms_about_arithmetic_accuse_a_right_step_of_a_wrong_value(seed):
     problem, rng = _drawn(ARITHMETIC_MINI, seed)
     expression = problem.data["expression"]
-    values = {" ".join(step.operation): str(step.value) for step in arithmetic.worked(expression).steps}
+    values = {" ".join(step.terms): str(step.value) for step in arithmetic.worked(expression).steps}
     twin = random.Random()
     twin.setstate(rng.getstate())
     findings, believed = arithmetic.false_finding(expression, rng)
@@ -122,8 +122,8 @@ def test_a_report_on_arithmetic():
     expression = "( 3 + 4 ) * 5 - 6"
     right = arithmetic.worked(expression)
     seven, times, less = right.steps
-    slip = Step(times.operation, 36, ("36", "-", "6"))
-    wrong = arithmetic.Worked((seven, slip, Step(("36", "-", "6"), 30, ("30",))), 30)
+    slip = Operation(times.terms, 36, ("36", "-", "6"))
+    wrong = arithmetic.Worked((seven, slip, Operation(("36", "-", "6"), 30, ("30",))), 30)
     start = "3 + 4 = 7 7 ok ; 7 * 5 - 6"
     said = f"{start} ; 7 * 5 = 35 36 bad </think> finding 7 * 5 = 35 correctness : wrong"
     assert arithmetic.report(expression, wrong) == arithmetic.report(expression, wrong, 2) == said
@@ -146,7 +146,7 @@ def test_who_answers_too_soon_stops_after_a_right_step_and_a_whole_look_names_th
     assert soon.answer == soon.steps[-1].value
     missing = right.steps[done]
     report = read_report(arithmetic.report(expression, soon), TERSE)
-    finding = f"finding {' '.join(missing.operation)} = {missing.value}"
+    finding = f"finding {' '.join(missing.terms)} = {missing.value}"
     assert (report.verdict, report.findings) == (Verdict.WRONG, finding)
     assert _verdict(arithmetic.report(expression, soon, done)) is Verdict.CORRECT
     assert _verdict(arithmetic.report(expression, soon, done + 1)) is Verdict.WRONG
@@ -155,7 +155,7 @@ def test_who_answers_too_soon_stops_after_a_right_step_and_a_whole_look_names_th
 def test_a_line_copied_wrongly_shows_as_an_operation_that_is_not_there():
     expression = "( 3 + 4 ) * 5 - 6"
     seven, *_ = arithmetic.worked(expression).steps
-    copied = Step(seven.operation, 7, ("7", "+", "5", "-", "6"))
+    copied = Operation(seven.terms, 7, ("7", "+", "5", "-", "6"))
     wrong = arithmetic.Worked((copied, *steps(copied.rest)), 6)
     assert "; 7 * 5 = 35 none bad </think> finding 7 * 5 = 35 " in arithmetic.report(expression, wrong)
 
@@ -233,5 +233,5 @@ def test_reports_on_countdown():
     assert report("( 2 * 8 ) + 13") == "2 ok 8 bad </think> finding 8 correctness : wrong"
     assert report("none", values=False, given=False) == "none bad </think> finding none correctness : wrong"
     assert report("( 2 * 9 ) + 11", values=False, given=False) == end
-    with pytest.raises(ValueError, match="no expression of three numbers with values from 1 to 399: "):
+    with pytest.raises(ValueError, match="not an expression of three numbers with values from 1 to 399: "):
         report("( 2 / 9 ) + 11")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from orgthink.engines.engine import Chunk, Context, Finish
+from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.local.sampling import GAMMA
 from orgthink.episode import Message, Origin, Sampling, Span
 
@@ -55,7 +55,7 @@ class WordEngine:
     """Writes word by word, and ends with a token that is no text.
 
     An output depends on the input and the seed alone, however often it is carried on, if whoever carries it on moves
-    the seed as `orgthink.engines.local.sampling.ahead` does.
+    the seed as `orgthink.engines.local.sampling.advance_seed` does.
     """
 
     native_calls = False
@@ -83,15 +83,15 @@ class WordEngine:
         self.requests.append((asked, there, sampling.max_tokens))
         room = min(sampling.max_tokens, self._context - len(seen))
         if room <= 0:
-            yield Chunk((), (), (), Finish.LENGTH)
+            yield Chunk((), (), (), FinishReason.LENGTH)
             return
         output = self._write(asked, Random((sampling.seed - there * GAMMA) % 2**64))
         words = [*re.findall(r"\s*\S+", output), ""]
         for n, word in enumerate(words[there : there + room], there + 1):
             await asyncio.sleep(0)
-            finish = None if word else Finish.EOS
+            finish = None if word else FinishReason.EOS
             if finish is None and n == there + room:
-                finish = Finish.LENGTH
+                finish = FinishReason.LENGTH
             yield Chunk((word,), self._encode(word) or (0,), (-n / 100,), finish, self.version)
 
     async def aclose(self) -> None:

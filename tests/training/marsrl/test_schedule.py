@@ -13,12 +13,17 @@ from mars_words import Habits, WordEngine, problems_file
 from terse import TERSE
 
 from orgthink.engines.engine import EngineError
+from orgthink.episode import Episode
 from orgthink.errors import UserError
+from orgthink.measure.latency import critical_path, longest_path
+from orgthink.store import dump, load
+from orgthink.training.marsrl.chain import finished_in_step
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsRollout, MarsSettings
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
 from orgthink.training.rl import Batch, Clock
-from orgthink.training.rows import PolicyRow
+from orgthink.training.rows import PolicyRow, row_of
+from orgthink.view.layout import layout
 
 BUSY = Habits(solves=0.3, accuses=0.7, rambles=0.1, spellings=50)
 
@@ -80,6 +85,33 @@ def test_a_finished_group_is_handed_over_whole_and_once(settings):
         assert sum(row.advantage for row in rows) == pytest.approx(0, abs=1e-9)
     for batch in batches:
         assert len(by_group(batch)) == batch.metrics["groups"] - batch.metrics["flat_groups"]
+
+
+@pytest.mark.parametrize("schedule", ["pipeline", "whole"])
+def test_the_record_of_a_step_tells_what_was_trained_and_no_output_is_trained_twice(settings, schedule):
+    settings = planned(settings, schedule=schedule, segment=5 if schedule == "pipeline" else None)
+    batches = ticked(Chains(settings), failing(0.02), 12)
+    trained: list[tuple[int, str]] = []
+    for step, batch in enumerate(batches, 1):
+        episodes = [load(dump(episode)) for episode in batch.episodes]
+        measured = settings.measure(episodes)
+        assert measured == {name: batch.metrics[name] for name in measured}
+        by_agent = {(e.sample, t.agent): t for e in episodes for t in e.traces}
+        for row in batch.rows:
+            trace = by_agent[int(row.group.partition("#")[2].partition("|")[0]), row.agent]
+            assert row_of(trace).token_ids == row.token_ids
+        for episode in episodes:
+            assert (episode.step, episode.grade) == (step, None)
+            assert episode.id == f"{episode.problem.id}|marsrl|{episode.sample}|{step}"
+            assert critical_path(episode) == longest_path(episode) > 0
+            trained += [(episode.sample, place) for group in finished_in_step(episode) for place in group.places]
+        assert layout_of(episodes)
+    assert len(set(trained)) == len(trained) == sum(batch.metrics["outputs"] for batch in batches) > 200
+
+
+def layout_of(episodes: list[Episode]) -> bool:
+    """Every agent has its lane, from the first episode's start on."""
+    return all(len(layout(episode).lives) == len(episode.traces) for episode in episodes)
 
 
 def test_a_group_is_handed_over_at_the_tick_it_finished_and_its_chain_goes_on_at_the_next(settings):

@@ -1,7 +1,7 @@
-"""`ledger-mini`: expressions in which some numbers are prices that have to be looked up.
+"""`ledger-mini`: expressions in which some numbers are prices to look up.
 
-The prices stand in the text files beside this module, one file a town, which are also the project's own small corpus
-for search. Nobody can know a price without it: `test` problems are about prices that no `train` problem mentions.
+The text files beside this module have the prices, one file a town; they are also a small corpus for search. A model
+cannot know the prices of `test` problems without it: no `train` problem mentions them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from orgthink.tasks.task import Split, in_split
 from orgthink_pocket.tasks.arithmetic import OPERANDS, Arithmetic, expression
 
 FOLDER = Path(__file__).parent
-"""Where the prices stand."""
+"""Folder of the price files."""
 LOOKED_UP = (1, 3)
 """Fewest and most prices of a problem."""
 
 PRICE = re.compile(r"([a-z]+) in ([a-z]+) costs (\d+) coins")
-"""How the corpus tells a price: item, town, coins."""
+"""A price in the corpus: item, town, coins."""
 
 _NAME = re.compile(r"[a-z]+ [a-z]+")
 
@@ -33,33 +33,33 @@ class Entry(NamedTuple):
     """A price."""
 
     item: str
-    """What is sold."""
+    """The item."""
     town: str
-    """Where."""
+    """The town."""
     coins: int
-    """What it costs there."""
+    """Its price there."""
 
     @property
     def name(self) -> str:
-        """As problems name it."""
+        """Name in terse questions."""
         return f"{self.item} {self.town}"
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
     """Every price of the corpus."""
-    found = (told for file in sorted(FOLDER.glob("*.txt")) for told in PRICE.findall(file.read_text()))
+    found = (price for file in sorted(FOLDER.glob("*.txt")) for price in PRICE.findall(file.read_text()))
     return tuple(Entry(item, town, int(coins)) for item, town, coins in found)
 
 
 def named(question: str) -> list[str]:
-    """Names of the prices in a terse question, such as `copper lyon`, each once and in its order."""
+    """Names of the prices in a terse question, such as `copper lyon`, in order, without repetitions."""
     return list(dict.fromkeys(_NAME.findall(question)))
 
 
 @cache
 def _by_coins(split: Split) -> dict[int, list[Entry]]:
-    """The prices of a split, by their coins: a fifth, by a hash of their names, is held out for `test`."""
+    """Coins → prices of a split. A fifth of the prices, by a hash of their names, is held out for `test`."""
     prices: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in entries():
         if in_split(entry.name, split):
@@ -84,17 +84,18 @@ class Ledger(Arithmetic):
             count = rng.randint(*LOOKED_UP)
             if len(priced) < count:
                 continue
-            chosen = {at: rng.choice(prices[int(tokens[at])]) for at in rng.sample(priced, count)}
-            yield self.ledger_problem(tokens, chosen, value)
+            prices_at = {at: rng.choice(prices[int(tokens[at])]) for at in rng.sample(priced, count)}
+            yield self.ledger_problem(tokens, prices_at, value)
 
     def ledger_problem(self, tokens: list[str], prices: dict[int, Entry], value: int) -> Problem:
-        """The expression of these tokens, some of which are named as prices; `value` is what it is worth."""
+        """An expression of these tokens; `prices` replaces the tokens at its keys, `value` is the answer."""
         terse = [prices[at].name if at in prices else token for at, token in enumerate(tokens)]
-        told = [f"(price of {p.item} in {p.town})" if (p := prices.get(at)) else tok for at, tok in enumerate(tokens)]
+        long = {at: f"(price of {price.item} in {price.town})" for at, price in prices.items()}
+        words = [long.get(at, token) for at, token in enumerate(tokens)]
         return Problem(
             id=f"{self.name}/{'-'.join(terse).replace(' ', '_')}",
             task=self.name,
-            text=f"Compute {' '.join(told)} with the prices of the ledger, in coins.\n"
+            text=f"Compute {' '.join(words)} with the prices of the ledger, in coins.\n"
             "Write only the number in the answer.",
             data={
                 "expression": " ".join(tokens),

@@ -1,4 +1,4 @@
-"""`orgthink size`: a recipe or a model → what a step of it takes on so many GPUs, and whether it fits."""
+"""`orgthink size`: memory and time of a training step of a recipe or a model on GPUs, and whether it fits."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """Say what a training step takes on GPUs: memory, tokens, seconds, and whether it fits. Computes, runs nothing.
+    """Estimate memory, tokens and seconds of a training step on GPUs, and whether it fits. Nothing is run.
 
-    Every budget of the recipe counts as used up; `--assume sampled=700` says otherwise. docs/scale.md has the formulas'
-    assumptions. Nothing here was measured on a GPU.
+    Every budget of the recipe counts in full; `--assume sampled=700` overrides it. docs/scale.md has the assumptions of
+    the formulas. Nothing here was measured on a GPU.
     """
 
     what: Annotated[Positional[str], arg(metavar="RECIPE_OR_MODEL")]
-    """A recipe, such as `asyncthink-qwen3-math`; or a model, whose work is then `--assume problems=64 group=8 …`."""
+    """A recipe, such as `asyncthink-qwen3-math`; or a model, with its work as `--assume problems=64 group=8 …`."""
     model: str | None = None
-    """Model of a recipe: `qwen3-8b` and the like, a shipped one, a folder, a config.json; without it the recipe's."""
+    """Model of the recipe: a name such as `qwen3-8b`, a folder or a config.json; the recipe may have its own."""
     gpus: int = 8
-    """The most to try: 1, 2, 4, … up to so many."""
+    """Largest number of GPUs: 1, 2, 4, … up to it are estimated."""
     gpu: str = "h100"
     """Accelerator: `a100`, `h100`, `h200`, `b200`, `l40s`."""
     set: Annotated[tuple[str, ...], arg(metavar="SETTING=VALUE")] = ()
-    """Settings of the recipe, as `orgthink train` takes them."""
+    """Settings of the recipe, as in `orgthink train`."""
     assume: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
-    """Anything else of the calculation, such as sampled=700 prompt=300 share=0.6 split=4 flops=0.3 memory=96 (an
-    unknown name lists them)."""
+    """Other values of the calculation, such as sampled=700 prompt=300 share=0.6 split=4 flops=0.3 memory=96. An unknown
+    name lists all of them."""
 
     def __call__(self) -> int:
         try:
@@ -53,26 +53,24 @@ class Size:
         if job is None:
             require_known(self.what, [*recipes.RECIPES, *known_models()])
             if self.model is not None or self.set:
-                raise UserError(
-                    f"{self.what} is no recipe: --model and --set are for one, --assume sets a model's work"
-                )
+                raise UserError(f"{self.what} is a model: --model and --set belong to a recipe; use --assume")
         else:
             with user_input():
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
         found = plans(job, config, self.gpus, self.gpu, self.assume)
         print(f"{self.what}, {self.gpu} × {self.gpus}")
-        for line in (*told(found[-1], job), *table(found)):
+        for line in (*summary(found[-1], job), *table(found)):
             print(line)
         return 0
 
 
-def told(plan: Plan, job: Job | None) -> list[str]:
-    """What the table is about: the model, the work, the GPU."""
+def summary(plan: Plan, job: Job | None) -> list[str]:
+    """The lines above the table: the model, the work, the GPU."""
     from orgthink.scale.sizing.recipe import frozen_models, most_sampled
 
     model, work, gpu, cluster = plan.model, plan.work, plan.gpu, plan.cluster
-    bound, others = (None, []) if job is None else (most_sampled(job), frozen_models(job))
+    bound, frozen = (None, []) if job is None else (most_sampled(job), frozen_models(job))
     lines = [
         f"model     {parameters(model.total)} parameters, {parameters(model.active)} active for a token; "
         f"{model.kv_bytes(plan.setup.sampler):,} bytes of cache a token",
@@ -80,13 +78,15 @@ def told(plan: Plan, job: Job | None) -> list[str]:
         f"{work.prompt:,} prompt + {work.injected:,} injected + {work.sampled:,} sampled tokens",
         f"tokens    {work.prefilled:,.0f} read and {work.decoded:,} sampled; {work.computed:,} computed in training, "
         f"{work.trained:,} of them trained",
-        *([f"at most   {bound:,} sampled, if every turn used its budget"] if bound else []),
+        *([f"at most   {bound:,} sampled, if every turn uses its budget"] if bound else []),
         f"GPU       {gpu.memory:g} GB, {gpu.bf16:g} TFLOP/s in bfloat16, {gpu.bandwidth:,g} GB/s",
         f"assumed   {cluster.flops:.0%} of the TFLOP/s, {cluster.streaming:.0%} of the bandwidth, "
         f"{cluster.usable:.0%} of the memory",
     ]
-    if others:
-        lines.append(f"not in    frozen models ({', '.join(others)}) and tools: their GPUs, and the waiting for them")
+    if frozen:
+        lines.append(
+            f"excluded  GPUs of frozen models ({', '.join(frozen)}), and the time of these models and of tools"
+        )
     return lines
 
 
@@ -100,19 +100,19 @@ ROWS: Mapping[str, Callable[[Plan], float | None]] = {
     "sampler GiB": lambda plan: plan.memory.sampler / GIB,
     "its cache GiB": lambda plan: max(0.0, plan.memory.cache) / GIB,
     "= training GiB": lambda plan: plan.memory.training / GIB,
-    "= sampling GiB": lambda plan: plan.memory.sampling / GIB if plan.work.at_once else None,
-    "sequences at once": lambda plan: plan.fitting,
+    "= sampling GiB": lambda plan: plan.memory.sampling / GIB if plan.work.concurrent else None,
+    "concurrent sequences": lambda plan: plan.fitting,
     "prefill s": lambda plan: None if plan.seconds is None else plan.seconds.prefill,
     "decoding s": lambda plan: None if plan.seconds is None else plan.seconds.decoding,
     "training s": lambda plan: None if plan.seconds is None else plan.seconds.training,
     "push s": lambda plan: None if plan.seconds is None else plan.seconds.push,
     "= step s": lambda plan: None if plan.seconds is None else plan.seconds.step,
 }
-"""Memory of one GPU; sequences and seconds of the cluster."""
+"""Rows of the table: memory of one GPU; sequences and seconds of the cluster."""
 
 
 def table(found: Sequence[Plan]) -> list[str]:
-    """A column for each plan, without rows that are empty in all, then a verdict for each."""
+    """A column for each plan, without rows that are empty for all plans; then the verdict of each plan."""
     heads = [f"{plan.name} × {plan.cluster.gpus}" for plan in found]
     lines = [["", *heads]]
     for name, value in ROWS.items():
@@ -120,23 +120,23 @@ def table(found: Sequence[Plan]) -> list[str]:
         if any(values):
             lines.append([name, *map(number, values)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    shown = [
+    rows = [
         "  ".join(
             [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
         )
         for line in lines
     ]
     most = max(map(len, heads))
-    return ["", *shown, "", *(f"{head:<{most}}  {plan.verdict}" for head, plan in zip(heads, found, strict=True))]
+    return ["", *rows, "", *(f"{head:<{most}}  {plan.verdict}" for head, plan in zip(heads, found, strict=True))]
 
 
 def number(value: float | None) -> str:
-    """Three digits or so."""
+    """About three significant digits."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 100 or value == 0 or isinstance(value, int) else f"{value:#.3g}"
 
 
 def parameters(count: int) -> str:
-    """In billions or millions."""
+    """A number of parameters, in billions or millions."""
     return f"{count / 1e9:.2f} B" if count >= 1e9 else f"{count / 1e6:.2f} M"

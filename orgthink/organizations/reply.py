@@ -1,0 +1,75 @@
+"""One request and its reply: an agent thinks, answers, and is done. Organizations of such requests share this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from orgthink.episode import Message, Status, StopReason
+from orgthink.grammar.solution import after_thinking, read_proposal
+from orgthink.runtime.agent import Agent
+from orgthink.runtime.session import Session
+
+CALL = 1.0
+"""Cost units of a call, however long its reply is (Table 7 of ParaManager)."""
+NOTHING = "none"
+"""Stands in a prompt where there is no solution yet."""
+
+
+class Reply(NamedTuple):
+    """A solution or a report: an agent's text after its thinking."""
+
+    text: str
+    whole: bool
+    """Whether the text is complete: neither empty nor cut off."""
+    agent: Agent
+
+    @property
+    def answer(self) -> str | None:
+        return read_proposal(self.text, ended=True).answer
+
+
+def new_caller(session: Session, role: str, messages: tuple[Message, ...]) -> Agent:
+    """An agent for one call. Its cost is 0 until it has decoded, so an agent that never starts costs nothing."""
+    agent = session.agent(role, messages)
+    agent.spend(0.0)
+    return agent
+
+
+@contextmanager
+def charge_call(agent: Agent) -> Iterator[None]:
+    """Charge the call that is made within, if it is made.
+
+    The charge comes after the call, however it ends: an agent without a unit left could not decode.
+    """
+    try:
+        yield
+    finally:
+        if agent.turns:
+            agent.spend(CALL)
+
+
+async def ask(session: Session, root: Agent, key: str, role: str, messages: tuple[Message, ...]) -> Reply:
+    """Send a prompt to a new agent of a role and wait for its reply."""
+    agent = new_caller(session, role, messages)
+    result = await session.call(root, key, agent, _reply)
+    return Reply(result.text, result.status is Status.OK, agent)
+
+
+async def _reply(agent: Agent) -> str | None:
+    with charge_call(agent):
+        await agent.complete()
+    return visible_text(agent)
+
+
+def visible_text(agent: Agent) -> str | None:
+    """The text of an agent after its thinking, which is all that other agents see; `None` if there is none."""
+    return after_thinking(agent.text, ended=agent.stop is StopReason.DONE) or None
+
+
+def answered(answer: str | None, draft: Reply, session: Session) -> str | None:
+    """The answer. A missing answer is a format error of the draft's author, unless its engine failed."""
+    if answer is None and draft.agent.error is None:
+        session.unanswered(draft.agent)
+    return answer

@@ -1,0 +1,96 @@
+"""Rewards and credits of a recipe are named; their settings go with the name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orgthink.credit.shared import SharedCredit
+from orgthink.errors import UserError
+from orgthink.recipes.registry import RECIPES, Training, adjusted, start, training_of
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.store import plain, typed
+
+RECIPE = RECIPES["asyncthink-qwen3-countdown"]
+PLUGIN = Path(__file__).parents[1] / "plugin" / "dice.py"
+
+
+def settings(*given: str):
+    return adjusted(RECIPE, {}, given).settings
+
+
+@pytest.mark.parametrize(
+    ("given", "reward"),
+    [
+        (["reward.weight=0.1"], AsyncThinkReward(weight=0.1)),
+        (["reward=asyncthink"], AsyncThinkReward()),
+        (["reward.kind=paramanager"], ParaManagerReward()),
+        (["reward=paramanager", "reward.gate=none"], ParaManagerReward()),
+        (["reward.kind=paramanager", "reward.gate=correct"], ParaManagerReward(gate="correct")),
+        (['reward={"kind": "paramanager", "task": 2}'], ParaManagerReward(task=2.0)),
+        (['reward={"weight": 0.3}'], AsyncThinkReward(weight=0.3)),
+        (["reward.weight=0.1", "reward.kind=paramanager"], ParaManagerReward()),
+        (["reward.weight=0.1", "reward.kind=asyncthink"], AsyncThinkReward(weight=0.1)),
+    ],
+)
+def test_which_reward_it_is(given: list[str], reward: object):
+    assert settings(*given).reward == reward
+
+
+def test_a_reward_and_a_credit_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(PLUGIN.parent)
+    found = settings("reward=dice.py:Variety", "reward.weight=0.5", "credit.kind=dice.py:Ranks")
+    data = json.loads(json.dumps(plain(found)))
+    assert data["reward"] == {"kind": f"{PLUGIN}:Variety", "weight": 0.5}
+    assert data["credit"] == {"kind": f"{PLUGIN}:Ranks", "size": 1.0}
+    monkeypatch.chdir(tmp_path)
+    assert typed(type(found), data, "config.json") == found
+
+
+def test_names_in_settings_of_an_organization_have_their_full_path_in_the_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(PLUGIN.parent)
+    place = "rollout.organization"
+    job = adjusted(RECIPE, {}, [f"{place}.organization=dice.py:Shaker", f"{place}.settings.prompts=dice.py:STYLE"])
+    monkeypatch.setattr(type(job), "require", lambda job: None)
+    kept = training_of(start(Training("mine", job), tmp_path / "run")).job.settings.rollout.organization
+    assert (kept.organization, kept.settings) == (f"{PLUGIN}:Shaker", {"prompts": f"{PLUGIN}:STYLE"})
+    assert kept.label == "Shaker"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("reward.wieght=1", "reward has no 'wieght': did you mean weight?"),
+        ('reward={"wieght": 1}', "reward has no 'wieght': did you mean weight?"),
+        ('reward={"kind": "paramanager", "weight": 1}', "reward has no 'weight'"),
+        ('rollout.limits={"capcity": 2}', "rollout.limits has no 'capcity': did you mean capacity?"),
+        ('rollout.organization={"organization": "asyncthink", "settings": {"tolrant": 1}}', "did you mean tolerant?"),
+        ("reward.kind=asincthink", "did you mean asyncthink?"),
+        ("reward=none", "name a reward"),
+        ("credit.kind=nobody.py:X", "there is no file nobody.py"),
+        (f"credit={PLUGIN}:Variety", "must be a dataclass that derives from orgthink.credit.EpisodeCredit"),
+        (f"reward={PLUGIN}:Varieti", "did you mean Variety?"),
+        ("credit.delta=-1", "delta is -1"),
+        ("credit.normalise=perhaps", "credit.normalise"),
+        ("normalise=perhaps", "credit.normalise"),
+        ("normalize=std", "a policy training has no 'normalize'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_line_that_names_the_nearest(given: str, words: str):
+    with pytest.raises(UserError, match=r"^--set") as caught:
+        settings(given)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_settings_by_their_former_names():
+    """`normalise` and `delta` were the recipe's own before there was a choice of credits."""
+    assert settings("normalise=none", "delta=0.5").credit == SharedCredit("none", 0.5)
+    data = plain(RECIPE.settings)
+    del data["credit"]
+    assert typed(type(RECIPE.settings), data, "config.json") == RECIPE.settings
+    assert typed(type(RECIPE.settings), data | {"delta": 0.5}, "config.json").credit == SharedCredit(delta=0.5)

@@ -1,0 +1,265 @@
+"""Names lead to what they say, and what cannot be loaded is one line; a stranger's names lead to nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orgthink.cli import main
+from orgthink.engines import EngineSpec, engine_spec
+from orgthink.errors import UserError
+from orgthink.evaluation import Evaluation, OrganizationSpec
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.registry import Registry, absolute, is_reference, references, registered_only, split_reference
+from orgthink.rewards import REWARDS
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.store import RunFolder
+from orgthink.tools.toolbox import other_tool, toolbox
+
+GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
+PLUGIN = Path(__file__).parent / "plugin" / "dice.py"
+
+
+def numbers(**own: str) -> Registry[int]:
+    """A registry whose things are to be numbers."""
+    return Registry("number", "orgthink.test_numbers", own, "a number", lambda thing: isinstance(thing, int))
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Installs a package with one module and entry points among the numbers."""
+
+    def install(package: str, source: str, **entries: str) -> None:
+        (tmp_path / f"{package}.py").write_text(source)
+        (info := tmp_path / f"{package}-1.dist-info").mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+        lines = [f"{name} = {package}:{target}\n" for name, target in entries.items()]
+        (info / "entry_points.txt").write_text("[orgthink.test_numbers]\n" + "".join(lines))
+
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield install
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+# What names lead to
+
+
+def test_names_of_this_package_of_others_and_of_code(installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    installed("first", "ONE = 1\nTWO = 2\n", one="ONE", largest="TWO")
+    found = numbers(largest="sys:maxsize")
+    (tmp_path / "mine.py").write_text("THREE = 3\n")
+    monkeypatch.chdir(tmp_path)
+    assert list(found) == ["largest", "one"], "a name of this package cannot be taken over"
+    assert (found["one"], found["largest"]) == (1, sys.maxsize)
+    assert found["mine.py:THREE"] == found[f"{tmp_path}/mine.py:THREE"] == 3
+    assert found["os.path:supports_unicode_filenames"] in (True, False)
+    packages = [(name, registration.package) for name, registration in found.registrations()]
+    assert packages == [("largest", "orgthink"), ("one", "first")]
+
+
+def test_nothing_is_loaded_before_it_is_asked_for(installed):
+    installed("broken", "import nothing_of_this_name\n", nothing="NOTHING")
+    assert list(numbers()) == ["nothing"] and "nothing" in numbers() and "broken" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("onne", "unknown number 'onne': did you mean one?"),
+        ("zzz", "unknown number 'zzz': one of largest, one, text"),
+        ("text", "number text is none: it must be a number"),
+        ("mine.py:FUOR", "unknown number in {here}/mine.py 'FUOR': did you mean FOUR?"),
+        ("none.py:FOUR", "number none.py:FOUR cannot be loaded: FileNotFoundError: there is no file none.py"),
+        ("os.nothing:X", "number os.nothing:X cannot be loaded: ModuleNotFoundError"),
+        ("bad.py:X", "number {here}/bad.py:X cannot be loaded: ZeroDivisionError: no ({here}/bad.py, line 3)"),
+        ("torn.py:X", "number {here}/torn.py:X cannot be loaded: SyntaxError: '(' was never closed (torn.py, line 2)"),
+        ("quits.py:X", "number {here}/quits.py:X cannot be loaded: SystemExit: 3 ({here}/quits.py, line 1)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_line(name: str, words: str, installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    installed("first", "ONE = 1\nTEXT = 'one'\n", one="ONE", text="TEXT")
+    (tmp_path / "mine.py").write_text("FOUR = 4\n")
+    (tmp_path / "bad.py").write_text("def f():\n    raise ZeroDivisionError('no')\nX = f()\n")
+    (tmp_path / "torn.py").write_text("X = 1\nY = (\n")
+    (tmp_path / "quits.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        numbers(largest="sys:maxsize").named(name)
+    assert str(caught.value).startswith(words.format(here=tmp_path)) and "\n" not in str(caught.value)
+
+
+def test_a_name_of_two_packages_is_nobodys_and_the_others_are_found(installed):
+    installed("first", "ONE = 1\nFOUR = 4\n", one="ONE", four="FOUR")
+    installed("second", "ONE = 1\n", one="ONE")
+    found = numbers()
+    assert found["four"] == 4
+    with pytest.raises(UserError, match=r"several packages offer the number one: .*first \(first:ONE\)") as caught:
+        found.named("one")
+    assert "second (second:ONE)" in str(caught.value)
+
+
+def test_a_thing_is_found_again_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert REWARDS.name_of(AsyncThinkReward) == "asyncthink"
+    monkeypatch.chdir(PLUGIN.parent)
+    shaker = ORGANIZATIONS["dice.py:Shaker"]
+    assert Registry.name_of(ORGANIZATIONS, shaker) == f"{PLUGIN}:Shaker"
+    variety = sys.modules[shaker.__module__].Variety
+    assert REWARDS.name_of(variety) == f"{PLUGIN}:Variety", "of the same file, and looked up by nobody"
+    assert REWARDS[REWARDS.name_of(variety)] is variety
+
+
+# References
+
+
+@pytest.mark.parametrize("name", ["a.b:C", "x.py:C", "/a b/x.py:C", "../x.py:_c", "a.b.c:D1"])
+def test_what_is_a_reference(name: str):
+    assert is_reference(name) and split_reference(name) == (name, "") and list(references([name])) == [name]
+    assert split_reference(f"{name}:rows.jsonl") == (name, "rows.jsonl")
+
+
+@pytest.mark.parametrize(
+    "name", ["countdown", "math:rows.jsonl", "a:B", "x.py", "x.py:", "http://h:1/v1", "qwen3:8b", ""]
+)
+def test_what_is_none(name: str):
+    assert not is_reference(name) and split_reference(name) is None and not list(references({"name": name}))
+
+
+def test_references_are_found_wherever_they_are():
+    value = {"a": ["sudoku+x.py:T#a.b:grade", 3, None], "c.d:E": {"model": "x.py:open:rest"}}
+    assert set(references(value)) == {"x.py:T", "a.b:grade", "c.d:E", "x.py:open:rest"}
+
+
+def test_files_of_references_get_their_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("x.py", "style.toml", "notes.txt"):
+        Path(name).touch()
+    value = {"task": "sudoku+x.py:T#x.py:g", "kind": "./x.py:C", "styles": ["style.toml", "paper"], "n": 3}
+    x = tmp_path / "x.py"
+    assert absolute(value) == {
+        "task": f"sudoku+{x}:T#{x}:g", "kind": f"{x}:C", "styles": [str(tmp_path / "style.toml"), "paper"], "n": 3
+    }  # fmt: skip
+    same = ["none.py:C", "a.b:C", "x.py", "math:notes.txt", "words with x.py:C", "style.toml" * 99, "\0.py:C"]
+    assert absolute(same[:2] + same[3:]) == same[:2] + same[3:]
+
+
+# What strangers name
+
+
+TRAP = "from pathlib import Path\nPath('sprung').touch()\nX = 1\n"
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that leaves a mark if it is loaded."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trap.py").write_text(TRAP)
+    return tmp_path / "trap.py"
+
+
+def sprung() -> bool:
+    return Path("sprung").exists()
+
+
+def test_registered_names_only(trap: Path):
+    with registered_only(), pytest.raises(UserError, match=r"trap\.py:X is code that is not installed"):
+        ORGANIZATIONS.named("trap.py:X")
+    assert not sprung()
+    with pytest.raises(UserError, match="it must be a dataclass"):
+        ORGANIZATIONS.named("trap.py:X")
+    assert sprung(), "the trap works"
+
+
+@pytest.mark.parametrize("where", ["organization", "task", "tool", "style"])
+def test_looking_at_a_run_loads_none_of_its_code(where: str, trap: Path, capsys: pytest.CaptureFixture[str]):
+    name = f"{trap}:X"
+    settings = {"tool": {"tools": [name]}, "style": {"prompts": name}}.get(where, {})
+    organization = OrganizationSpec(
+        name if where == "organization" else "tool-use" if settings else "sequential", settings
+    )
+    plan = Evaluation(name if where == "task" else "countdown", {"who": organization}, n=1)
+    folder = RunFolder.create(Path("run"), "eval", plan)
+    lines = GOLDEN.read_bytes().splitlines(keepends=True)
+    folder.episodes_file.write_bytes(b"".join(lines))
+    assert main(["view", "run"]) == 0 and Path("run/view.html").exists()
+    assert not sprung()
+
+
+@pytest.mark.parametrize(
+    "preset",
+    [
+        {"prompts": "trap.py:X"},
+        {"organizations": {"trap.py:X": {}}},
+        {"organizations": {"tool-use": {"tools": ["trap.py:X"]}}},
+        {"organizations": {"tool-use": {"servers": ["python trap.py"]}}},
+        {"roles": {"worker": {"model": "trap.py:X:rest", "max_tokens": 3}}},
+    ],
+)
+def test_a_models_folder_names_no_code(preset: dict, trap: Path, capsys: pytest.CaptureFixture[str]):
+    Path("model").mkdir()
+    Path("model/orgthink.json").write_text(json.dumps(preset))
+    Path("model/config.json").write_text("{}")
+    assert main(["run", "1 + 1?", "--model", "model", "--organization", "tool-use"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and ("names code, trap.py:X" in said or "runs commands" in said)
+    assert not sprung()
+
+
+# Engines and tools by name
+
+
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [("local:FOLDER", "local"), ("FOLDER", "local"), ("vllm:FOLDER", "vllm"), ("x.py:open", "x.py:open"),
+     ("x.py:open:some rest: all of it", "x.py:open")],
+)  # fmt: skip
+def test_which_engine_a_model_names(model: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    Path("FOLDER").mkdir()
+    spec = engine_spec(model)
+    assert (spec.engine, spec.url) == (engine, None)
+    assert spec.folder == (tmp_path / "FOLDER" if "FOLDER" in model else None)
+    assert engine_spec("qwen3:8b").engine is None, "a server's name for a model may have a colon"
+    assert replace(spec, url="http://localhost:1/v1") == EngineSpec(spec.model, "http://localhost:1/v1")
+
+
+def test_tools_are_named_as_they_name_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(
+        'async def python(code: str) -> str:\n    "Runs."\n\nasync def roll(n):\n    "Rolls."\n\nX = 3\n'
+        'async def dice(n: int = 6) -> str:\n    "Throws a die."\n    return str(n)\n'
+    )
+    dice = other_tool("t.py:dice")
+    assert (dice.name, dice.description, list(dice.parameters.schema["properties"])) == ("dice", "Throws a die.", ["n"])
+    assert list(toolbox(["standard_reasoner", "t.py:dice"], (), dice, dice, brief=False)) == [
+        "standard_reasoner",
+        "dice",
+    ]
+    for name, words in (
+        ("t.py:python", "calls itself python, as one of the suite"),
+        ("t.py:roll", "give n a type hint"),
+        ("t.py:X", "must be a Tool"),
+        ("pyton", "did you mean python?"),
+    ):
+        with pytest.raises(UserError, match=words):
+            ORGANIZATIONS["tool-use"](tools=(name,))
+    with pytest.raises(UserError, match="there is a tool dice already"):
+        toolbox(["t.py:dice", "t.py:dice"], (), dice, dice, brief=False)
+
+
+# The list of names
+
+
+def test_everything_that_has_a_name_is_listed(capsys: pytest.CaptureFixture[str]):
+    assert main(["list", "organizations"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {name} " in said for name in ORGANIZATIONS)
+    assert "Think to the end, then answer.  [orgthink]" in said
+    assert main(["list", "organisations"]) == 2
+    assert "did you mean organizations?" in capsys.readouterr().err
