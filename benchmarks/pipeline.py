@@ -20,6 +20,7 @@ from orgthink_pocket.shipped import MODELS
 from benchmarks import pipeline_simulation
 from benchmarks.report import Line
 from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode
 from orgthink.measure.estimate import Estimate, average
 from orgthink.recipes.jobs import Mars
@@ -242,6 +243,7 @@ async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.
     """Lengths of chains' outputs, as the model writes them."""
     job = replace(SETTINGS[0], whole=problems).job(True, model, 0)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
+    await engine.update_weights(Qwen3.load(model).to_hf(), "0")  # rows count the age of tokens from it
     batch = await job.source().collect(engine, 0, Clock())
     await engine.aclose()
     return [_lengths(episode) for episode in batch.episodes]

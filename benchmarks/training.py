@@ -24,7 +24,7 @@ from orgthink.training.batches import collate
 from orgthink.training.embedded import embedded
 from orgthink.training.policy_loss import PolicyLoss, token_losses, weighted
 from orgthink.training.rl import train_policy
-from orgthink.training.rollout import Problems, roll_out
+from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows
 
 FOLDER = MODELS / "pocket"
@@ -57,7 +57,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
     job = recipe("asyncthink-countdown-mini")
     plan = replace(job.settings.rollout, problems=8)
     backend = embedded(MODELS / sampled_by, job)
-    episodes = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0))
+    episodes = asyncio.run(roll_out(plan, ProblemStream(plan, 0).batch(), backend.sampler, 0))
     rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
     rows, loss, model = weighted(rows, "token-mean"), PolicyLoss(), Qwen3.load(MODELS / sampled_by)
     computed = backend.forward_backward(rows, loss).computed

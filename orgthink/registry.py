@@ -88,7 +88,7 @@ def _absolute(name: str) -> str:
 
 @contextmanager
 def registered_only() -> Iterator[None]:
-    """Treat references as unknown names, so that no code of untrusted files is run."""
+    """Refuse references, so that no code of untrusted files is run."""
     token = _REGISTERED_ONLY.set(True)
     try:
         yield
@@ -137,15 +137,16 @@ class Registry(Mapping[str, T], Generic[T]):
         """The object of a name; KeyError if it is unknown, UserError if it cannot be loaded."""
         if name not in self:
             raise KeyError(name)
-        name = absolute(name) if is_reference(name) else name
+        if is_reference(name):
+            if _REGISTERED_ONLY.get():
+                raise UserError(f"{self.kind} {name} refers to code that is not installed; it is not run here")
+            name = absolute(name)
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (
-            name in self._own or name in self._offered or (is_reference(name) and not _REGISTERED_ONLY.get())
-        )
+        return isinstance(name, str) and (name in self._own or name in self._offered or is_reference(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._own, *self._offered])

@@ -15,7 +15,7 @@ FILES = sorted(file for folder in PACKAGES for file in folder.rglob("*.py"))
 
 VAGUE = {
     *("said", "asked", "told", "shown", "heard", "hear", "kept", "chosen", "room", "crowded"),
-    *("alike", "at_once", "require_sampling_noise", "charged", "precision"),
+    *("alike", "at_once", "require_chance", "charged", "precision"),
 }
 """Words for what somebody did with a thing: a name says what the thing is."""
 

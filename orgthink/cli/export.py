@@ -16,7 +16,7 @@ from orgthink.tasks.task import Split
 
 
 @dataclass(frozen=True)
-class Problems:
+class ExportProblems:
     """Write problems of a task as a parquet file with verl's columns. `--task verl:FILE` reads them back."""
 
     task: Annotated[Positional[str], arg(metavar="TASK")]
@@ -41,7 +41,7 @@ class Problems:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ExportRows:
     """Write the rows that a recipe makes of an evaluation's episodes, for another trainer (docs/row_formats.md).
 
     A JSON object a line, one for each row.
@@ -86,7 +86,7 @@ class Rows:
 class Export:
     """Write problems as verl's parquet files, or recorded episodes as the rows of other trainers."""
 
-    what: OmitArgPrefixes[Annotated[Problems, subcommand("problems")] | Annotated[Rows, subcommand("rows")]]
+    what: OmitArgPrefixes[Annotated[ExportProblems, subcommand("problems")] | Annotated[ExportRows, subcommand("rows")]]
     """What is written."""
 
     def __call__(self) -> int:

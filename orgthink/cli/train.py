@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.resuming import resumed
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
@@ -72,10 +73,7 @@ class Train:
             raise UserError("--cluster goes with --backend verl")
         if self.resume is not None:
             device = self.device if self.backend == "verl" else "auto"
-            alone = Train(resume=self.resume, backend=self.backend, cluster=self.cluster, device=device)
-            if self != alone:
-                raise UserError("--resume takes everything else from the folder: give it alone")
-            folder = RunFolder.open(self.resume)
+            folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),
@@ -154,9 +152,9 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
 
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
-            bar.update(task, completed=step, says=settings.told(line))
-            if not console.is_terminal and (step % settings.told_every == 0 or step == steps):
-                print(f"step {step}/{steps}  {settings.told(line)}", flush=True)
+            bar.update(task, completed=step, says=settings.progress_text(line))
+            if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
+                print(f"step {step}/{steps}  {settings.progress_text(line)}", flush=True)
 
         try:
             yield report

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -61,20 +60,20 @@ class View:
         return 0
 
     def _of_training(self, folder: RunFolder) -> list[Episode]:
-        """The episodes of the steps to show. UserError if there are none."""
-        steps, newest = set[int | None](), list[list[Episode]]()
+        """The episodes of the steps to show, grouped by step. UserError if there are none."""
+        steps, groups = 0, list[list[Episode]]()
         for step, group in groupby(folder.episodes(), lambda episode: episode.step):
-            steps.add(step)
+            steps += 1
             if self.step in (None, step):
-                newest.append(list(group))
-            while len(newest) > 1 and sum(map(len, newest)) > MOST_EPISODES:
-                newest.pop(0)
-        if not newest:
-            known = f"it has {len(steps)} others" if steps else "only reinforcement learning records its steps"
-            raise UserError(f"{folder.path} has no episodes{f' of step {self.step}' if steps else ''}: {known}")
-        if self.step is None and len(newest) < len(steps):
-            print(f"orgthink: the last {len(newest)} of {len(steps)} steps; others with --step N", file=sys.stderr)
-        return [episode for group in newest for episode in group]
+                groups.append([replace(episode, organization=f"step {step}") for episode in group])
+            while len(groups) > 1 and sum(map(len, groups)) > MOST_EPISODES:
+                groups.pop(0)
+        if not groups:
+            known = f" of step {self.step}: it has {steps} others" if steps else ": only rollouts are recorded"
+            raise UserError(f"{folder.path} has no episodes{known}")
+        if self.step is None and len(groups) < steps:
+            print(f"orgthink: the last {len(groups)} of {steps} steps; others with --step N", file=sys.stderr)
+        return [episode for group in groups for episode in group]
 
 
 def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) -> Path:
@@ -84,14 +83,7 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
     if folder.config["kind"] == "eval":
         with suppress(UserError):  # a task or an organization that is not installed here
             episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
-    if folder.config["kind"] == "train":
-        episodes = by_step(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode())
     return out
-
-
-def by_step(episodes: Iterable[Episode]) -> list[Episode]:
-    """Episodes of a training with their steps in place of the organization, which is the same for all."""
-    return [replace(episode, organization=f"step {episode.step}") for episode in episodes]

@@ -26,14 +26,14 @@ def lesson(
         texts[fork.key].append(text)
     episode = episode_of_text({"capacity": capacity, "organizer": organizer, "workers": dict(texts)})
     root, *others = episode.traces
-    asked = [prompt(style, "worker", problem, capacity=capacity, query=fork.query.strip()) for fork in forks]
+    prompts = [prompt(style, "worker", problem, capacity=capacity, query=fork.query.strip()) for fork in forks]
     traces = [
         _prompted(root, prompt(style, "organizer", problem, capacity=capacity)[0].content),
-        *(_prompted(trace, messages[0].content) for trace, messages in zip(others, asked, strict=True)),
+        *(_prompted(trace, messages[0].content) for trace, messages in zip(others, prompts, strict=True)),
     ]
     name = episode_id(problem, teacher, 0)
     return replace(episode, id=name, problem=problem, organization=teacher, traces=tuple(traces))
 
 
-def _prompted(trace: Trace, asked: str) -> Trace:
-    return replace(trace, spans=(Span(Origin.PROMPT, asked, words(asked)), *trace.spans))
+def _prompted(trace: Trace, prompt_text: str) -> Trace:
+    return replace(trace, spans=(Span(Origin.PROMPT, prompt_text, words(prompt_text)), *trace.spans))

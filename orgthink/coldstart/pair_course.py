@@ -58,12 +58,12 @@ def _row(pair: Pair, tokenizer: Tokenizer, end: int) -> Row:
     seen = list(tokenizer.prompt((Message("user", pair.prompt),)).token_ids or ())
     for stretch in stretches(pair.begun):
         seen.extend(tokenizer.encode(stretch))
-    said = (*tokenizer.encode(pair.response), *([end] if pair.last else []))
-    return Row((*seen, *said), (False,) * len(seen) + (True,) * len(said))
+    response = (*tokenizer.encode(pair.response), *([end] if pair.last else []))
+    return Row((*seen, *response), (False,) * len(seen) + (True,) * len(response))
 
 
 def stretches(context: str) -> Iterator[str]:
-    """What an organizer said and what Joins brought, in turns."""
+    """The organizer's text and the results of its Joins, in turns."""
     for injected, parts in groupby(read(context), lambda part: isinstance(part, Injected)):
         yield "".join(part.text if injected else DIALECT.render(part) for part in parts)  # type: ignore[union-attr]
 

@@ -24,7 +24,7 @@ class Pair:
     """One query and the response to imitate."""
 
     query: str
-    """Everything the role has seen: its prompt, then what it has said so far and what Joins brought."""
+    """Everything the role has seen: its prompt, then its own text so far and the results of its Joins."""
     response: str
     """What it says next: up to and including `<JOIN-i>`, or to its end."""
     role: str = ""
@@ -37,7 +37,7 @@ class Pair:
     """Place in the episode: the organizer's pairs in order, then the workers' in the order they were forked."""
     teacher: str = ""
     """Who wrote it: a model, or `program`."""
-    said: int = 0
+    written: int = 0
     """Characters at the end of the query that come after the prompt: a chat template goes around what is before."""
     last: bool = True
     """Whether the role's text ends with the response: then its end-of-text token is trained as well."""
@@ -45,12 +45,16 @@ class Pair:
     @property
     def prompt(self) -> str:
         """The user's turn."""
-        return self.query[: len(self.query) - self.said]
+        return self.query[: len(self.query) - self.written]
 
     @property
     def begun(self) -> str:
         """The start of the assistant's turn: seen, not trained."""
-        return self.query[len(self.query) - self.said :]
+        return self.query[len(self.query) - self.written :]
+
+
+_FORMER = "said"
+"""Name of the column `written` in files of earlier versions."""
 
 
 def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
@@ -58,13 +62,13 @@ def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
     pairs: list[Pair] = []
     for trace in episode.traces:
         stretches = [(origin, "".join(span.text for span in spans)) for origin, spans in groupby(trace.spans, _origin)]
-        seen, said = "", 0
+        seen, written = "", 0
         for at, (origin, text) in enumerate(stretches, 1):
             if origin is Origin.SAMPLED:
                 place = (trace.role, episode.problem.id, episode.id, len(pairs), teacher)
-                pairs.append(Pair(seen, text, *place, said=said, last=at == len(stretches)))
+                pairs.append(Pair(seen, text, *place, written=written, last=at == len(stretches)))
             seen += text
-            said += 0 if origin is Origin.PROMPT else len(text)
+            written += 0 if origin is Origin.PROMPT else len(text)
     return pairs
 
 
@@ -80,7 +84,7 @@ def read_pairs(path: Path | str) -> list[Pair]:
     file = Path(path)
     if not file.is_file():
         raise UserError(f"no file of query-response pairs at {file}")
-    rows = read_rows(file, [field.name for field in fields(Pair)])
+    rows = read_rows(file, [*(field.name for field in fields(Pair)), _FORMER])
     pairs = [_pair(row, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
     if not pairs:
         raise UserError(f"{file} holds no query-response pairs")
@@ -110,10 +114,15 @@ def line(pair: Pair) -> bytes:
 def _pair(row: Any, place: str) -> Pair:
     if not isinstance(row, dict):
         raise UserError(f"{place}: not an object with a query and a response")
-    pair = typed(Pair, {name: value for name, value in row.items() if value is not None}, place)
+    values = {name: value for name, value in row.items() if value is not None}
+    if _FORMER in values:
+        values["written"] = values.pop(_FORMER)
+    pair = typed(Pair, values, place)
     for name in ("query", "response"):
         if not getattr(pair, name):
             raise UserError(f"{place}: the {name} is empty")
-    if not 0 <= pair.said < len(pair.query):
-        raise UserError(f"{place}: said is {pair.said}, but the query has {len(pair.query)} characters and a prompt")
+    if not 0 <= pair.written < len(pair.query):
+        raise UserError(
+            f"{place}: written is {pair.written}, but the query has {len(pair.query)} characters and a prompt"
+        )
     return pair

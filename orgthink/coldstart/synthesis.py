@@ -4,10 +4,10 @@ A run folder of kind `synth`:
 
     config.json      the plan
     episodes.jsonl   what the teacher wrote, one record a problem, appended as it comes
-    pairs.jsonl      rows of what was kept, appended as it comes
+    pairs.jsonl      rows of the accepted records, appended as they come
     pairs.parquet    the same, once the run ends
     dropped.jsonl    what was dropped, and why
-    synth.json       how much was kept, and how much was dropped for each reason
+    synth.json       the number of accepted records, and of rejected ones by reason
 
 Only the records decide: everything else is a function of them, and written anew when a run is resumed.
 """
@@ -29,7 +29,7 @@ from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
-from orgthink.errors import pick
+from orgthink.errors import pick, require_at_least
 from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
@@ -63,9 +63,8 @@ class Synthesis:
     """Requests under way at once; it decides the seconds, and nothing else."""
 
     def __post_init__(self) -> None:
-        for name, least in (("n", 1), ("concurrency", 1), ("capacity", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least {least}")
+        require_at_least(1, self, "n", "concurrency")
+        require_at_least(2, self, "capacity")
         require_sampling(self.sampling)
         pick("prompt style", self.prompts, STYLES)
         if self.teacher is None:
@@ -91,18 +90,18 @@ def problems(plan: Synthesis) -> dict[str, Problem]:
 
 def lesson_of(plan: Synthesis, record: Episode) -> Episode:
     """The episode that a record tells of, graded: an organizer's trace and its workers'. Raises Dropped."""
-    told = record
+    episode = record
     if plan.teacher is not None:
         (written,) = record.traces
         if written.stop is not StopReason.DONE:
             raise Dropped(FormatError.TRUNCATED, f"the teacher was cut off: {written.stop}")
         structure = plan_of(record.problem, plan.capacity, plan.seed)
         read = read_transcript(written.text, structure, plan.capacity)
-        told = lesson(record.problem, plan.capacity, plan.prompts, read.organizer, read.workers, MODEL)
-    told = grade(told, task_named(plan.task))
-    if plan.correct_only and not (told.grade and told.grade.all_correct):
-        raise Dropped(Reason.WRONG_ANSWER, told.answer or "")
-    return told
+        episode = lesson(record.problem, plan.capacity, plan.prompts, read.organizer, read.workers, MODEL)
+    episode = grade(episode, task_named(plan.task))
+    if plan.correct_only and not (episode.grade and episode.grade.all_correct):
+        raise Dropped(Reason.WRONG_ANSWER, episode.answer or "")
+    return episode
 
 
 @dataclass(slots=True)
@@ -110,8 +109,8 @@ class Harvest:
     """What came of the records so far."""
 
     plan: Synthesis
-    kept: list[Episode] = field(default_factory=list)
-    """The episodes that teachers told of."""
+    accepted: list[Episode] = field(default_factory=list)
+    """Episodes that passed the rules."""
     dropped: list[tuple[Episode, Dropped]] = field(default_factory=list)
     """Records, and why they are dropped."""
     failed: list[Episode] = field(default_factory=list)
@@ -119,40 +118,40 @@ class Harvest:
 
     @property
     def done(self) -> int:
-        return len(self.kept) + len(self.dropped) + len(self.failed)
+        return len(self.accepted) + len(self.dropped) + len(self.failed)
 
     @property
     def rows(self) -> list[Pair]:
-        return [pair for episode in self.kept for pair in pairs_of(episode, self.plan.author)]
+        return [pair for episode in self.accepted for pair in pairs_of(episode, self.plan.author)]
 
     def take(self, record: Episode) -> Episode | None:
-        """Sort a record; returns its lesson if it is kept."""
+        """Sort a record; returns its lesson if it is accepted."""
         if engine_failed(record):
             self.failed.append(record)
             return None
         try:
-            self.kept.append(lesson_of(self.plan, record))
+            self.accepted.append(lesson_of(self.plan, record))
         except Dropped as why:
             self.dropped.append((record, why))
             return None
-        return self.kept[-1]
+        return self.accepted[-1]
 
     def summary(self) -> dict[str, Any]:
-        """Counts, as synth.json has them. Shares are `None` where nothing was kept."""
+        """Counts, as synth.json has them. Shares are `None` where nothing was accepted."""
         reasons = Counter(str(why.reason) for _, why in self.dropped)
         rows = self.rows
-        right = sum(bool(episode.grade and episode.grade.all_correct) for episode in self.kept)
-        kept = len(self.kept)
+        right = sum(bool(episode.grade and episode.grade.all_correct) for episode in self.accepted)
+        accepted = len(self.accepted)
         return {
             "teacher": self.plan.author,
             "problems": self.plan.n,
             "done": self.done,
-            "kept": kept,
+            "kept": accepted,
             "dropped": dict(sorted(reasons.items())),
             "failed": len(self.failed),
             "pairs": len(rows),
-            "sub_queries": sum(pair.role == "worker" for pair in rows) / kept if kept else None,
-            "all_correct": right / kept if kept else None,
+            "sub_queries": sum(pair.role == "worker" for pair in rows) / accepted if accepted else None,
+            "all_correct": right / accepted if accepted else None,
         }
 
 
@@ -164,7 +163,7 @@ async def synthesise(
     stop: asyncio.Event | None = None,
     progress: Callable[[Harvest], None] = lambda harvest: None,
 ) -> Harvest:
-    """Do what is missing or broken, append what comes, and write the summary.
+    """Do what is missing or engine_failed, append what comes, and write the summary.
 
     `progress` hears of every record that comes. Once `stop` is set nothing more begins, and what is under way is
     finished. Raises UserError if the folder holds records of another plan, OSError if it cannot be written; what was
@@ -182,9 +181,9 @@ async def synthesise(
             async def work(problem: Problem) -> None:
                 record = await teach(problem)
                 journal.append(record)
-                kept = harvest.take(record)
-                if kept is not None:
-                    rows.write(b"".join(map(pairs.line, pairs_of(kept, plan.author))))
+                episode = harvest.take(record)
+                if episode is not None:
+                    rows.write(b"".join(map(pairs.line, pairs_of(episode, plan.author))))
                 progress(harvest)
 
             await run_all(work, missing, plan.concurrency, stop)
@@ -203,10 +202,10 @@ def harvested(plan: Synthesis, records: Iterable[Episode]) -> Harvest:
 def conclude(folder: RunFolder, harvest: Harvest) -> None:
     """Write what is a function of the records, problem by problem; parquet only where pyarrow is installed."""
     place = {name: place for place, name in enumerate(problems(harvest.plan))}
-    harvest.kept.sort(key=lambda episode: place[episode.id])
+    harvest.accepted.sort(key=lambda episode: place[episode.id])
     harvest.dropped.sort(key=lambda dropped: place[dropped[0].id])
-    told = [{"episode": record.id, "reason": why.reason, "detail": why.detail} for record, why in harvest.dropped]
-    lines = [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in told]
+    dropped = [{"episode": record.id, "reason": why.reason, "detail": why.detail} for record, why in harvest.dropped]
+    lines = [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in dropped]
     write_whole(folder.path / "dropped.jsonl", b"".join(lines))
     pairs.write(folder.path / ROWS, harvest.rows)
     if has_parquet():

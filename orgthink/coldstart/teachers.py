@@ -41,7 +41,7 @@ PROGRAMS: Registry[Program] = Registry("task with a program that teaches it", "o
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """An organization of one agent that is asked for a transcript and writes it in one go."""
+    """An organization of one agent that writes a transcript in one reply."""
 
     seed: int
     """Of the plans."""
@@ -50,8 +50,8 @@ class Asking:
     roles = (MODEL,)
 
     async def run(self, problem: Problem, session: Session) -> None:
-        asked = request(problem, plan_of(problem, session.capacity, self.seed), session.capacity)
-        await session.agent(MODEL, (Message("user", asked),)).complete()
+        text = request(problem, plan_of(problem, session.capacity, self.seed), session.capacity)
+        await session.agent(MODEL, (Message("user", text),)).complete()
 
 
 def plan_of(problem: Problem, capacity: int, seed: int) -> list[Step]:
@@ -60,7 +60,7 @@ def plan_of(problem: Problem, capacity: int, seed: int) -> list[Step]:
 
 
 def request(problem: Problem, plan: list[Step], capacity: int) -> str:
-    """What a model is asked: the protocol, worked examples, the question and the plan."""
+    """The prompt of a teacher model: the protocol, worked examples, the question and the plan."""
     templates = synthesis()
     fitting = [example for example in templates["examples"] if example["capacity"] <= capacity]
     examples = [

@@ -14,7 +14,7 @@ from orgthink.grammar.toolcall import BadCall
 from orgthink.measure import orchestration
 
 
-class Reason(StrEnum):
+class Exclusion(StrEnum):
     """Why a trajectory is left out."""
 
     UNMANAGED = "no manager led it"
@@ -27,7 +27,7 @@ class Reason(StrEnum):
     """A model that is trained on it would not call tools that its own prompt lists."""
     TEMPLATE = "another model's chat template is in its text"
     LONG = "it is too long"
-    SPARE = "another one of its problem was chosen"
+    SPARE = "another trajectory of its problem was selected"
     DOMINATED = "one tool would have made too many of the calls"
 
 
@@ -37,11 +37,11 @@ class Selection:
 
     ids: tuple[str, ...]
     """Of the episodes that are retained, in order of the ids."""
-    left_out: Counter[Reason]
+    left_out: Counter[Exclusion]
     """How many of the others, by the reason."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """On one line."""
         learned = f"{len(self.ids)} of {len(self.ids) + self.left_out.total()} trajectories are learned from"
         return "; ".join([learned, *(f"{count} left out: {reason}" for reason, count in self.left_out.most_common())])
@@ -70,7 +70,7 @@ def select(
     episodes: Iterable[Episode],
     *,
     most: float = 0.5,
-    unfit: Callable[[Episode], Reason | None] = lambda episode: None,
+    unfit: Callable[[Episode], Exclusion | None] = lambda episode: None,
 ) -> Selection:
     """Choose at most one right episode of each problem; the same ones in whatever order they come.
 
@@ -80,7 +80,7 @@ def select(
     """
     if not 0 < most <= 1:
         raise ValueError(f"most is {most}: the share of calls that a tool may make is above 0, and 1 at most")
-    left_out: Counter[Reason] = Counter()
+    left_out: Counter[Exclusion] = Counter()
     of_problem: defaultdict[str, list[_Candidate]] = defaultdict(list)
     for episode in episodes:
         reason = _fault(episode) or unfit(episode)
@@ -89,25 +89,25 @@ def select(
             of_problem[candidate.problem].append(candidate)
         else:
             left_out[reason] += 1
-    chosen = _one_each(of_problem)
-    kept = _balanced(chosen, most)
-    left_out[Reason.SPARE] = sum(map(len, of_problem.values())) - len(chosen)
-    left_out[Reason.DOMINATED] = len(chosen) - len(kept)
-    return Selection(tuple(sorted(candidate.id for candidate in kept)), +left_out)
+    candidates = _one_each(of_problem)
+    selected = _balanced(candidates, most)
+    left_out[Exclusion.SPARE] = sum(map(len, of_problem.values())) - len(candidates)
+    left_out[Exclusion.DOMINATED] = len(candidates) - len(selected)
+    return Selection(tuple(sorted(candidate.id for candidate in selected)), +left_out)
 
 
-def _fault(episode: Episode) -> Reason | None:
+def _fault(episode: Episode) -> Exclusion | None:
     """What is wrong with an episode by itself."""
     if not orchestration.managed(episode):
-        return Reason.UNMANAGED
+        return Exclusion.UNMANAGED
     if episode.grade is None:
-        return Reason.UNGRADED
+        return Exclusion.UNGRADED
     if not episode.grade.all_correct:
-        return Reason.WRONG
+        return Exclusion.WRONG
     rounds = orchestration.rounds(episode)
     if not rounds or not rounds[-1].ends:
-        return Reason.UNENDED
-    return Reason.MALFORMED if any(isinstance(call, BadCall) for call in rounds[-1].reply.calls) else None
+        return Exclusion.UNENDED
+    return Exclusion.MALFORMED if any(isinstance(call, BadCall) for call in rounds[-1].reply.calls) else None
 
 
 def _candidate(episode: Episode) -> _Candidate:
@@ -132,12 +132,12 @@ def _one_each(of_problem: dict[str, list[_Candidate]]) -> list[_Candidate]:
         for problem, candidates in of_problem.items()
     }
     made: Counter[str] = Counter()
-    chosen = []
+    selected = []
     for problem in sorted(best, key=lambda problem: (len(best[problem]), problem)):
         one = min(best[problem], key=lambda one: _largest(made + one.tools)[1])
-        chosen.append(one)
+        selected.append(one)
         made += one.tools
-    return chosen
+    return selected
 
 
 def _largest(made: Counter[str]) -> tuple[str, float]:
@@ -146,19 +146,19 @@ def _largest(made: Counter[str]) -> tuple[str, float]:
     return tool, made[tool] / made.total() if made else 0.0
 
 
-def _balanced(chosen: list[_Candidate], most: float) -> list[_Candidate]:
+def _balanced(candidates: list[_Candidate], most: float) -> list[_Candidate]:
     """What is left when no tool makes more than its share any more.
 
     The tool that dominates loses the candidates that lean on it most; of those that do equally, the ones that did not
     recover from anything, then the ones with most calls.
     """
-    kept, made = list(chosen), sum((one.tools for one in chosen), Counter[str]())
+    selected, made = list(candidates), sum((one.tools for one in candidates), Counter[str]())
     while (top := _largest(made))[1] > most:
         tool = top[0]
-        kept.sort(key=lambda one: (_share(one, tool), not one.recovered, one.tools[tool], one.id))
+        selected.sort(key=lambda one: (_share(one, tool), not one.recovered, one.tools[tool], one.id))
         while made[tool] and made[tool] / made.total() > most:
-            made -= kept.pop().tools
-    return kept
+            made -= selected.pop().tools
+    return selected
 
 
 def _share(one: _Candidate, tool: str) -> float:

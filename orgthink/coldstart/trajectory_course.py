@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from orgthink.coldstart.pair_course import end_of_text, shuffled
-from orgthink.coldstart.trajectories import Reason, Selection, select
+from orgthink.coldstart.trajectories import Exclusion, Selection, select
 from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Message, Origin, Problem, Span, Trace
@@ -40,9 +40,9 @@ def trajectory_rows(
     with user_input():
         selection = select(run.episodes(), most=most, unfit=partial(_unfit, spelled=spelled, longest=longest))
     if not selection.ids:
-        raise UserError(f"{run.path} holds nothing to learn from: {selection.told}")
-    chosen = frozenset(selection.ids)
-    rows = {episode.id: spelled(episode.root) for episode in run.episodes() if episode.id in chosen}
+        raise UserError(f"{run.path} holds nothing to learn from: {selection.summary}")
+    selected = frozenset(selection.ids)
+    rows = {episode.id: spelled(episode.root) for episode in run.episodes() if episode.id in selected}
     return [row for i in selection.ids if (row := rows[i]) is not None], selection
 
 
@@ -72,19 +72,19 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
     return row_of(_respelled(trace, tokenizer, end)) if _bare(trace) else None
 
 
-def _unfit(episode: Episode, spelled: Callable[[Trace], Row | None], longest: int | None) -> Reason | None:
+def _unfit(episode: Episode, spelled: Callable[[Trace], Row | None], longest: int | None) -> Exclusion | None:
     if _unlisted(episode.root):
-        return Reason.UNLISTED
+        return Exclusion.UNLISTED
     row = spelled(episode.root)
     if row is None:
-        return Reason.TEMPLATE
-    return Reason.LONG if longest is not None and len(row) > longest else None
+        return Exclusion.TEMPLATE
+    return Exclusion.LONG if longest is not None and len(row) > longest else None
 
 
 def _unlisted(trace: Trace) -> bool:
     """Whether a prompt with a place for tools lists none, as where a server tells its model of them itself."""
-    asked = "".join(span.text for span in trace.spans if span.origin is Origin.PROMPT)
-    return any(f"{line}\n\n" in asked for line in _headings())
+    prompt_text = "".join(span.text for span in trace.spans if span.origin is Origin.PROMPT)
+    return any(f"{line}\n\n" in prompt_text for line in _headings())
 
 
 @cache
@@ -109,9 +109,9 @@ def _own(span: Span, tokenizer: Tokenizer) -> bool:
 
 
 def _bare(trace: Trace) -> bool:
-    """Whether what it was told begins with the responses, and not with what a chat template puts around them."""
-    told = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
-    return told.startswith(TAGS.response[0])
+    """Whether the first injected text begins with the responses, not with the turns of a chat template."""
+    response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
+    return response.startswith(TAGS.response[0])
 
 
 def _respelled(trace: Trace, tokenizer: Tokenizer, end: int) -> Trace:

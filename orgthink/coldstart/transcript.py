@@ -78,13 +78,13 @@ class _Worker:
 def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcript:
     """The transcript in a teacher's text. Raises Dropped at the first broken rule."""
     organizer, workers = _sections(text)
-    said = _organized(organizer, capacity)
-    _require_structure(said, plan)
-    forks = [part for part in said if isinstance(part, Fork)]
+    actions = _organized(organizer, capacity)
+    _require_structure(actions, plan)
+    forks = [part for part in actions if isinstance(part, Fork)]
     if [fork.key for fork in forks] != list(workers):
         raise Dropped(Reason.WORKERS, f"forks {[fork.key for fork in forks]}, workers {list(workers)}")
     returned = {fork.key: _returned(fork, workers[fork.key]) for fork in forks}
-    return Transcript(_joined(said, returned), tuple(workers[fork.key].text for fork in forks))
+    return Transcript(_joined(actions, returned), tuple(workers[fork.key].text for fork in forks))
 
 
 def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
@@ -99,13 +99,13 @@ def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
     ends = [*(header.start() for header in headers[1:]), len(text)]
     bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
     pairs = zip(bodies[2::2], bodies[3::2], strict=True)
-    return bodies[1], {key: _Worker(query, said) for key, (query, said) in zip(keys, pairs, strict=True)}
+    return bodies[1], {key: _Worker(query, actions) for key, (query, actions) in zip(keys, pairs, strict=True)}
 
 
 def _organized(text: str, capacity: int) -> list[Action | Injected]:
     """The organizer's context read with its protocol, up to the answer."""
-    said, keys = read(text), Keys(capacity)
-    for part in said:
+    actions, keys = read(text), Keys(capacity)
+    for part in actions:
         if isinstance(part, Injected):
             continue
         fault = keys.check(part)
@@ -113,20 +113,20 @@ def _organized(text: str, capacity: int) -> list[Action | Injected]:
             fault = FormatError.MALFORMED_TAG
         if fault is not None:
             raise Dropped(fault, DIALECT.render(part))
-    end = next((part for part in said if isinstance(part, Answer)), None)
+    end = next((part for part in actions if isinstance(part, Answer)), None)
     if end is None or not end.text.strip():
         raise Dropped(FormatError.NO_ANSWER)
-    if said[-1] is not end:
+    if actions[-1] is not end:
         raise Dropped(Reason.AFTER_END, "the organizer goes on after its answer")
-    return said
+    return actions
 
 
-def _require_structure(said: Sequence[Action | Injected], plan: Sequence[Step]) -> None:
+def _require_structure(actions: Sequence[Action | Injected], plan: Sequence[Step]) -> None:
     """Forks, joins and the answer in the order of the plan, and a thought where it has one."""
     done: list[Step] = []
     thought = False
     planned = {at for at, step in enumerate(plan) if step.action == "think"}
-    for part in said:
+    for part in actions:
         match part:
             case Think(text):
                 thought = thought or bool(text.strip())
@@ -157,18 +157,18 @@ def _returned(fork: Fork, worker: _Worker) -> str:
     return end.text.strip()
 
 
-def _joined(said: Sequence[Action | Injected], returned: dict[str, str]) -> str:
+def _joined(actions: Sequence[Action | Injected], returned: dict[str, str]) -> str:
     """The organizer's context with every Join bringing what its worker returned, written as the runtime does."""
     written: list[str] = []
-    parts = iter(said)
+    parts = iter(actions)
     for part in parts:
         assert not isinstance(part, Injected), "what a Join brought is taken with it"
         written.append(DIALECT.render(part))
         if isinstance(part, Join):
             brought, text = next(parts, None), returned[part.key]
-            told = brought.text.rpartition("<")[0] if isinstance(brought, Injected) else ""
-            if told.split() != text.split():
-                raise Dropped(Reason.JOIN_TEXT, f"{told!r}, but worker {part.key} returned {text!r}")
+            injected = brought.text.rpartition("<")[0] if isinstance(brought, Injected) else ""
+            if injected.split() != text.split():
+                raise Dropped(Reason.JOIN_TEXT, f"{injected!r}, but worker {part.key} returned {text!r}")
             written.append(DIALECT.injection(part.key, text))
     return "".join(written)
 

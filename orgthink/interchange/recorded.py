@@ -21,8 +21,8 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
     plan, rollout = folder.settings("eval", Evaluation), settings.rollout
     wanted, found = rollout.organization.organization, {how.organization for how in plan.organizations.values()}
     if len(plan.organizations) > 1 or found != {wanted}:
-        said = ", ".join(plan.organizations)
-        raise UserError(f"{folder.path} holds {said}: the recipe is for {wanted} by itself, see --organizations")
+        names = ", ".join(plan.organizations)
+        raise UserError(f"{folder.path} holds {names}: the recipe is for {wanted} by itself, see --organizations")
     if plan.samples < 2:
         raise UserError(f"{folder.path} has one attempt at each problem, and nothing to compare it with: --samples 8")
     episodes = whole_groups(resolve(plan).in_order(folder.episodes()), plan.task)

@@ -43,7 +43,7 @@ MATHEMATICAL = (
 )
 """Data sources that verl grades by a short mathematical answer (`utils/reward_score`), beside those named `aime…`."""
 
-ASKED = (
+INSTRUCTIONS = (
     ("", ' Let\'s think step by step and output the final answer after "####".'),
     ("", " Let's think step by step and output the final answer within \\boxed{}."),
     (
@@ -103,8 +103,8 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
 
     UserError that begins with `place` for a row of other data, or one that lacks something.
     """
-    source = _told(row, "data_source", str, place)
-    truth = _told(row, "reward_model", dict, place).get("ground_truth")
+    source = _typed_value(row, "data_source", str, place)
+    truth = _typed_value(row, "reward_model", dict, place).get("ground_truth")
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         raise UserError(f"{place}: its reward_model has no ground_truth")
     extra = row.get("extra_info")
@@ -116,15 +116,15 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: its ground truth is not JSON: {error}") from error
     return Problem(
-        id=_told(extra, "id", str, place),
+        id=_typed_value(extra, "id", str, place),
         task=source.removeprefix(OURS),
         text=_question(row, place),
-        required=_told(extra, "required", int, place),
-        data=_told({"data": data}, "data", dict, place),
+        required=_typed_value(extra, "required", int, place),
+        data=_typed_value({"data": data}, "data", dict, place),
     )
 
 
-def _told(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
+def _typed_value(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
     """What a row has under a name."""
     value = row.get(name)
     if isinstance(value, kind) and not isinstance(value, bool):
@@ -133,10 +133,10 @@ def _told(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
 
 
 def _question(row: Mapping[str, Any], place: str) -> str:
-    turns = _told(row, "prompt", list, place)
+    turns = _typed_value(row, "prompt", list, place)
     if [turn.get("role") if isinstance(turn, Mapping) else None for turn in turns] != ["user"]:
         raise UserError(f"{place}: its prompt is not one turn of the user: leave out what others say")
-    return _told(turns[0], "content", str, place)
+    return _typed_value(turns[0], "content", str, place)
 
 
 def _mathematical(
@@ -147,7 +147,7 @@ def _mathematical(
         raise UserError(f"{place}: {source} has no short mathematical answers, and orgthink no task for it")
     alone = extra.get("question") or extra.get("raw_problem")
     question = alone if isinstance(alone, str) else _question(row, place)
-    for before, behind in ASKED:
+    for before, behind in INSTRUCTIONS:
         if question.startswith(before) and question.endswith(behind):
             question = question.removeprefix(before).removesuffix(behind)
     question, answer = question.strip(), truth.strip()

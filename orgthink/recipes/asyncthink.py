@@ -28,8 +28,8 @@ def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> P
     settings = RlSettings(
         rollout, steps=200, learning_rate=1e-6, decay=False, reward=AsyncThinkReward(accuracy=accuracy)
     )
-    room = {"gpu_memory_utilization": 0.3}
-    return Policy(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=4096)
+    sampler_settings = {"gpu_memory_utilization": 0.3}
+    return Policy(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=4096)
 
 
 SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-4))

@@ -18,7 +18,7 @@ from orgthink.training.embedded import embedded
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.models import LoraSettings, chosen, precision
+from orgthink.training.models import LoraSettings, resolve_device, torch_dtype
 from orgthink.training.rl import Optimization, Source, train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
@@ -72,7 +72,7 @@ class FromModel:
 
     def require(self) -> None:
         model_folder(self.model)
-        chosen(self.device)
+        resolve_device(self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Pairs(FromModel):
 
         assert self.pairs is not None
         base, seed = model_folder(self.model), self.settings.seed
-        device, dtype = chosen(self.device), precision(self.dtype)
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         course = sft_course(base, Path(self.pairs), self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
 
@@ -138,9 +138,9 @@ class Trajectories(FromModel):
         if chosen_before.is_file() and json.loads(chosen_before.read_text())["ids"] != list(selection.ids):
             raise UserError(f"{self.episodes} has changed since {folder.path} began to learn from it: begin anew")
         folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
-        print(selection.told, flush=True)
+        print(selection.summary, flush=True)
         base, seed = model_folder(self.model), self.settings.seed
-        device, dtype = chosen(self.device), precision(self.dtype)
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         course = trajectory_course(base, rows, self.lora, dtype=dtype, device=device, seed=seed)
         return train(course, self.settings, folder, report)
 

@@ -29,8 +29,8 @@ def paper() -> Mars:
     settings = MarsSettings(
         rollout, steps=200, learning_rate=1e-6, warmup=0, decay=False, mastered=Mastered(entropy=0.2, probability=0.99)
     )
-    room = {"gpu_memory_utilization": 0.3, "max_model_len": rollout.max_input + rollout.max_tokens}
-    return Mars(settings, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
+    sampler_settings = {"gpu_memory_utilization": 0.3, "max_model_len": rollout.max_input + rollout.max_tokens}
+    return Mars(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=16_384)
 
 
 PAPER = paper()

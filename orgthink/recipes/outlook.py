@@ -8,7 +8,7 @@ from orgthink.recipes.jobs import Reinforced
 from orgthink.recipes.registry import JOBS
 from orgthink.store import plain
 from orgthink.tasks.from_file import MissingFile
-from orgthink.training.models import chosen
+from orgthink.training.models import resolve_device
 
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job
@@ -32,7 +32,7 @@ def unnamed(job: Job) -> list[str]:
         if not options:
             job.require()
         else:
-            chosen(job.device)
+            resolve_device(job.device)
             if isinstance(job, Reinforced):
                 job.settings.require(None)
     except MissingFile as missing:

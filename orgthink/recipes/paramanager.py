@@ -19,7 +19,7 @@ PAPER_POOL = {
     "qwen3-30b-a3b": ("Qwen/Qwen3-30B-A3B-Instruct-2507", "knowledge, instructions, short and clear answers"),
     "qwen3-coder-30b-a3b": ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "programs, and numbers that are better computed"),
 }
-"""The paper's pool by `model_id`, the default first: what a server calls each, and what the manager is told of it."""
+"""The paper's pool by `model_id`, the default first: the server's name of each, and its description for the manager."""
 
 
 def paper() -> Policy:
@@ -38,7 +38,7 @@ def paper() -> Policy:
     }
     settings = {
         "prompts": "paper",
-        "pool": {name: told for name, (_, told) in PAPER_POOL.items()},
+        "pool": {name: description for name, (_, description) in PAPER_POOL.items()},
         "suite": {"corpus": "http://localhost:8000", "topk": 3},
         "rounds": rounds,
         "calls": calls,
@@ -68,8 +68,8 @@ def paper() -> Policy:
         credit=SharedCredit(delta=1e-6),
         mixed=True,
     )
-    room = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * longest}
-    return Policy(optimization, model=None, sampler="vllm", sampler_settings=room, pack_tokens=16_384)
+    sampler_settings = {"gpu_memory_utilization": 0.3, "max_model_len": 2 * longest}
+    return Policy(optimization, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=16_384)
 
 
 SFT = Trajectories(SftSettings(steps=160, learning_rate=1e-4, warmup=10))

@@ -220,8 +220,8 @@ class Agent:
             self._stop_at_budget()
             return
         self._draft = Draft(sampling, self._clock())
-        heard = replace(sampling, stop=(*sampling.stop, *scanner.stops))
-        self._stream = stream = self._backing.engine.stream(self._context, heard)
+        requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: FinishReason | None = None
         try:
             async for chunk in stream:
@@ -254,7 +254,10 @@ class Agent:
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
-            self.stop = StopReason.BUDGET if self._tokens_left() < 1 else StopReason.LENGTH
+            if self._tokens_left() < 1:
+                self._stop_at_budget()
+            else:
+                self.stop = StopReason.LENGTH
             return
         for event in scanner.close():
             if not isinstance(event.action, Think):

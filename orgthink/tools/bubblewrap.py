@@ -28,7 +28,7 @@ COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SandboxLimits:
     """What code in the sandbox may use."""
 
     seconds: float
@@ -41,7 +41,7 @@ class Limits:
     """MiB of all files together."""
 
 
-def command(limits: Limits, code: int, filter: int) -> list[str]:
+def command(limits: SandboxLimits, code: int, filter: int) -> list[str]:
     """What to start, with no environment: it ends as the code does (128 + n for signal n).
 
     `code` and `filter` are file descriptors to inherit: the program, and the system calls that it may not make.
@@ -88,8 +88,8 @@ def _system(python: str) -> list[str]:
     return visible
 
 
-def _limited(limits: Limits) -> list[str]:
-    """Limits that the code cannot raise. Those of the sandbox itself are set once inside."""
+def _limited(limits: SandboxLimits) -> list[str]:
+    """SandboxLimits that the code cannot raise. Those of the sandbox itself are set once inside."""
     most = {
         "cpu": int(limits.seconds * (os.cpu_count() or 1)) + 1,  # also where nobody is left to look at the clock
         "as": limits.memory_mb << 20,
@@ -113,7 +113,7 @@ def _bubblewrap() -> str:
 def check() -> None:
     """Make a sandbox once; UserError with bubblewrap's own words if this machine cannot."""
     with files(b"") as (code, filter):
-        made = command(Limits(seconds=5, memory_mb=256, processes=16, file_mb=1), code, filter)
+        made = command(SandboxLimits(seconds=5, memory_mb=256, processes=16, file_mb=1), code, filter)
         try:
             done = subprocess.run(
                 made, env={}, pass_fds=(code, filter), stdin=subprocess.DEVNULL, capture_output=True, timeout=30

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import IO
@@ -12,9 +14,8 @@ from typing import IO
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
-from orgthink.tools import bubblewrap as room
-from orgthink.tools import processes
-from orgthink.tools.per_loop import PerLoop
+from orgthink.tools import bubblewrap, processes
+from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import CodeRunner, ending, unindented
 
 __all__ = ["Bubblewrap", "CodeRunner", "runner_named"]
@@ -60,15 +61,20 @@ class Bubblewrap:
     """MiB of all files together."""
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
-    _places: PerLoop[asyncio.Semaphore] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
+    _places: Keeper[asyncio.Semaphore] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        room.check()
+        bubblewrap.check()
+        object.__setattr__(self, "_places", Keeper(self._new_places))
+
+    @asynccontextmanager
+    async def _new_places(self) -> AsyncIterator[asyncio.Semaphore]:
+        yield asyncio.Semaphore(self.max_parallel)
 
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
-        async with self._places.use(lambda: asyncio.Semaphore(self.max_parallel)) as places, places:
+        async with await self._places.get():
             deadline = asyncio.get_running_loop().time() + self.seconds
             process = self._start(code)
             try:
@@ -84,11 +90,11 @@ class Bubblewrap:
         return self._result(output, process.returncode, stopped)
 
     def _start(self, code: str) -> subprocess.Popen[bytes]:
-        limits = room.Limits(self.seconds, self.memory_mb, self.processes, self.file_mb)
+        limits = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
         try:
-            with room.files(unindented(code).encode(errors="surrogatepass")) as files:
+            with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files:
                 return subprocess.Popen(
-                    room.command(limits, *files),
+                    bubblewrap.command(limits, *files),
                     env={},
                     pass_fds=files,
                     stdin=subprocess.DEVNULL,
@@ -130,7 +136,7 @@ class Bubblewrap:
             return Result(text, Status.ERROR, error=f"stopped: all its processes held more than {self.memory_mb} MiB")
         if code == 0:
             return Result(text)
-        if text.startswith(room.COMPLAINTS):
+        if text.startswith(bubblewrap.COMPLAINTS):
             raise ToolError(f"the sandbox did not start: {text[:200]}")
         return Result(text, Status.ERROR, error=ending(code, text))
 

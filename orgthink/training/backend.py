@@ -20,7 +20,7 @@ from orgthink.training import checkpoint
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
-from orgthink.training.policy_loss import PolicyLoss, token_losses, told
+from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
 
 # Shapes: T tokens of a pack, N trained tokens of its rows, V vocabulary.
@@ -115,7 +115,7 @@ def assess(
         largest=drift_N.max().item(),
         where=tokens.row(int(drift_N.argmax())),
         kl=(away_N.exp() - away_N - 1).sum().item(),
-        apart=told(log_ratio_N.where(fresh_N, 0.0), loss, lengths).abs().where(fresh_N, 0.0).sum().item(),
+        apart=per_row_log_ratio(log_ratio_N.where(fresh_N, 0.0), loss, lengths).abs().where(fresh_N, 0.0).sum().item(),
     )
 
 

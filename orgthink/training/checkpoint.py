@@ -21,7 +21,7 @@ import torch
 from orgthink.errors import UserError
 from orgthink.training.models import Trainable
 
-KEPT = 2
+RETAINED = 2
 """Older checkpoints are removed."""
 
 
@@ -52,7 +52,7 @@ def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any
     (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
-    for old in saved(run)[:-KEPT]:
+    for old in saved(run)[:-RETAINED]:
         shutil.rmtree(old)
     return folder
 

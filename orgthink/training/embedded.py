@@ -10,7 +10,7 @@ from orgthink.engines import ENGINES
 from orgthink.engines.engine import Updatable
 from orgthink.errors import UserError
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.models import LoraSettings, chosen, open_trainable, precision
+from orgthink.training.models import LoraSettings, open_trainable, resolve_device, torch_dtype
 from orgthink.training.rl import Optimization
 
 SLOTS = 192
@@ -58,7 +58,7 @@ class Equipment(Protocol):
 
 def embedded(folder: Path, job: Equipment) -> EmbeddedBackend:
     """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
-    device, dtype = chosen(job.device), precision(job.dtype)
+    device, dtype = resolve_device(job.device), torch_dtype(job.dtype)
     model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
     reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
     return EmbeddedBackend(model, sampler(folder, job), folder, pack_tokens=job.pack_tokens, reference=reference)

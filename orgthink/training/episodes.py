@@ -32,10 +32,10 @@ from orgthink.tasks import task_named
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
-from orgthink.training.rl import Batch, Clock, Optimization, took
-from orgthink.training.rollout import Groups, Problems, Rollout, roll_out
+from orgthink.training.rl import Batch, Clock, Optimization, step_seconds
+from orgthink.training.rollout import Groups, ProblemStream, Rollout, roll_out
 from orgthink.training.rows import policy_rows
-from orgthink.training.source_state import keep, kept
+from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ class RlSettings(Optimization):
             "optimizer_steps_a_step": self.minibatches,
         }
 
-    def told(self, line: Mapping[str, Any]) -> str:
+    def progress_text(self, line: Mapping[str, Any]) -> str:
         own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
         watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
-        said = [_said(form, line[name]) for name, form in watched.items() if name in line]
-        return "  ".join([*said, f"{took(line):.0f} s"])
+        parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
+        return "  ".join([*parts, f"{step_seconds(line):.0f} s"])
 
 
-def _said(form: str, value: float | None) -> str:
+def _formatted(form: str, value: float | None) -> str:
     """A metric as it is watched; one that is not known is not zero."""
     return f"{form.partition('{')[0]}–" if value is None else form.format(value)
 
@@ -153,7 +153,7 @@ class Episodes:
 
     def __init__(self, settings: RlSettings) -> None:
         self._settings, self._plan = settings, settings.rollout
-        self._problems = Problems(self._plan, settings.seed)
+        self._problems = ProblemStream(self._plan, settings.seed)
         self._models: dict[str, Backing] = {}
         self._groups = Groups()
         self._anew: list[Problem] = []
@@ -178,13 +178,13 @@ class Episodes:
         attempted = self._first_finished if settings.ahead else self._all
         drawn, episodes, began = await attempted(sampler, step, seed, clock)
         episodes = [episode.of_step(step + 1) for episode in episodes]
-        chosen, dropped = self._chosen(episodes)
+        selected, dropped = self._selected(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
-        groups = grouped(chosen, rewards, random.Random(seed) if settings.shuffled else None)
+        groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
             advantages = settings.credit(groups)
-            rewarded = [episode for episode in chosen if episode.id in advantages]
+            rewarded = [episode for episode in selected if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
             **settings.measure(episodes),
@@ -229,7 +229,7 @@ class Episodes:
         episodes = whole_groups([e for group in groups for e in group.attempts.result()], plan.task)
         return _Attempted(len(groups), episodes, {group.problem.id: group.began for group in groups})
 
-    def _chosen(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
+    def _selected(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
         """The episodes to train on, as many groups as a step has problems, and how many other groups there are."""
         if not self._settings.mixed:
             return episodes, 0
@@ -237,16 +237,19 @@ class Episodes:
         return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
     def save(self, folder: Path) -> None:
-        keep(folder / "problems.json", Place(self._problems.drawn, tuple(self._unfinished)))
+        save_state(folder / "problems.json", Place(self._problems.drawn, tuple(self._unfinished)))
 
     def load(self, folder: Path, step: int) -> None:
         """Checkpoints from before there was `redraw` have no place: there, every step drew one batch."""
         file = folder / "problems.json"
         if file.exists():
-            place = kept(file, Place)
-            self._problems, self._anew = Problems(self._plan, self._settings.seed, place.drawn), list(place.underway)
+            place = load_state(file, Place)
+            self._problems, self._anew = (
+                ProblemStream(self._plan, self._settings.seed, place.drawn),
+                list(place.underway),
+            )
         else:
-            self._problems = Problems(self._plan, self._settings.seed)
+            self._problems = ProblemStream(self._plan, self._settings.seed)
             for _ in range(step):
                 self._problems.batch()
 
@@ -287,8 +290,8 @@ def require_version(
         for trace in episode.traces:
             for span in trace.spans:
                 if span.origin is Origin.SAMPLED and (span.policy_version in own) != trained(trace):
-                    said = _mistaken(trace, span.policy_version, version, trained(trace))
-                    raise UserError(f"episode {episode.id}, {trace.agent}: {said}")
+                    message = _mistaken(trace, span.policy_version, version, trained(trace))
+                    raise UserError(f"episode {episode.id}, {trace.agent}: {message}")
 
 
 def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool) -> str:

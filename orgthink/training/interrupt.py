@@ -15,17 +15,17 @@ def interrupt() -> Iterator[threading.Event]:
 
     Signals are handled in the main thread only: in another the event is never set.
     """
-    asked = threading.Event()
+    interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interrupted
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
-        asked.set()
+        interrupted.set()
 
     before = signal.signal(signal.SIGINT, handle)
     try:
-        yield asked
+        yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)

@@ -236,7 +236,7 @@ def open_trainable(
     return trainable
 
 
-def chosen(device: str) -> str:
+def resolve_device(device: str) -> str:
     """The device that `auto` means here. UserError for one that is not there."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -247,7 +247,7 @@ def chosen(device: str) -> str:
     return device
 
 
-def precision(dtype: str) -> torch.dtype:
+def torch_dtype(dtype: str) -> torch.dtype:
     """The type of that name."""
     return getattr(torch, dtype)
 

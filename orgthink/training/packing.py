@@ -55,22 +55,22 @@ class Pack(Generic[R]):
 
 def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:
     """All rows in packs of at most `tokens` tokens; a longer row has a pack of its own."""
-    chosen: list[int] = []
+    places: list[int] = []
     size, last = 0, ()
     for place, row in sorted(enumerate(rows), key=lambda placed: placed[1].token_ids):
         new = len(row) - _common(last, row.token_ids)
-        if chosen and size + new > tokens:
-            yield _pack(rows, chosen)
-            chosen, size, new = [], 0, len(row)
-        chosen.append(place)
+        if places and size + new > tokens:
+            yield _pack(rows, places)
+            places, size, new = [], 0, len(row)
+        places.append(place)
         size, last = size + new, row.token_ids
-    if chosen:
-        yield _pack(rows, chosen)
+    if places:
+        yield _pack(rows, places)
 
 
-def _pack(all_rows: Sequence[R], chosen: list[int]) -> Pack[R]:
+def _pack(all_rows: Sequence[R], places: list[int]) -> Pack[R]:
     """The pack of the rows at these places, which are in the order of their ids."""
-    rows = [all_rows[place] for place in chosen]
+    rows = [all_rows[place] for place in places]
     ids: list[int] = []
     positions: list[int] = []
     ends: list[int] = []
@@ -95,7 +95,7 @@ def _pack(all_rows: Sequence[R], chosen: list[int]) -> Pack[R]:
         last = row.token_ids
     for place in path:
         ends[place] = len(ids)
-    return Pack(tuple(rows), tuple(chosen), *map(torch.tensor, (ids, positions, ends, before, targets)))
+    return Pack(tuple(rows), tuple(places), *map(torch.tensor, (ids, positions, ends, before, targets)))
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:

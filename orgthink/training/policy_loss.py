@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from orgthink.errors import require_at_least
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
 
@@ -52,9 +53,7 @@ class PolicyLoss:
     vLLM does, needs the latter under a ratio of rows: what it is off by at a token does not matter, but it adds up."""
 
     def __post_init__(self) -> None:
-        for name in ("clip_low", "clip_high", "kl"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
+        require_at_least(0, self, "clip_low", "clip_high", "kl")
         if self.ratio not in get_args(Ratio):
             raise ValueError(f"ratio is {self.ratio!r}: it must be one of {', '.join(get_args(Ratio))}")
         if self.old not in ("sampler", "trainer"):
@@ -93,7 +92,10 @@ def token_losses(
     counts as one token of which all of its tokens tell; it is stale if one of them is. The divergence stays that of
     tokens.
     """
-    log_ratio_N, told_N = told(logprobs_N - sampled_N, loss, lengths), told(logprobs_N, loss, lengths)
+    log_ratio_N, row_logprob_N = (
+        per_row_log_ratio(logprobs_N - sampled_N, loss, lengths),
+        per_row_log_ratio(logprobs_N, loss, lengths),
+    )
     if loss.ratio != "token":
         log_ratio_N = log_ratio_N - (log_ratio_N.detach() - FARTHEST).clamp(min=0)  # a clamp that lets gradients pass
         assert lengths is not None
@@ -104,7 +106,7 @@ def token_losses(
     outside = (ratio < 1 - loss.clip_low) | (ratio > 1 + loss.clip_high)
     if stale_N is not None:
         weight = ratio.detach().clamp(max=loss.staleness.cap)
-        losses = torch.where(stale_N, -weight * advantages_N * told_N, losses)
+        losses = torch.where(stale_N, -weight * advantages_N * row_logprob_N, losses)
         outside = outside & ~stale_N
     if reference_N is not None:
         away = reference_N - logprobs_N
@@ -112,7 +114,7 @@ def token_losses(
     return TokenLosses(losses, outside)
 
 
-def told(values_N: Tensor, loss: PolicyLoss, lengths: Sequence[int] | None) -> Tensor:
+def per_row_log_ratio(values_N: Tensor, loss: PolicyLoss, lengths: Sequence[int] | None) -> Tensor:
     """[N]: logarithms of tokens as the ratio takes them: each by itself, or the sum or mean of its row's.
 
     ValueError without the lengths of rows where they are needed.

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Episode
-from orgthink.errors import UserError
+from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
@@ -114,19 +114,13 @@ class Optimization(ABC):
     """Steps between steps whose episodes are stored, from the first on; the last one's always are. A sampled token
     takes some 40 bytes: 256 episodes of 2,000 tokens are 20 MB a step."""
 
-    told_every: ClassVar[int] = 1
+    report_every: ClassVar[int] = 1
     """Steps between two lines for a user without a terminal."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "minibatches", "save_every", "record_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("warmup", "drift"):
-            if not getattr(self, name) >= 0:  # NaN is not either
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
-        for name in ("learning_rate", "clip"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
+        require_at_least(1, self, "steps", "minibatches", "save_every", "record_every")
+        require_at_least(0, self, "warmup", "drift")
+        require_above_zero(self, "learning_rate", "clip")
         if self.mastered is not None and self.loss.ratio != "token":
             raise ValueError(f"ratio {self.loss.ratio!r} is of all tokens of a row: mastered ones cannot be left out")
 
@@ -164,11 +158,11 @@ class Optimization(ABC):
         """What a step takes at most, for who thinks of a run; `None` where there is no bound."""
 
     @abstractmethod
-    def told(self, line: Mapping[str, Any]) -> str:
+    def progress_text(self, line: Mapping[str, Any]) -> str:
         """Of the metrics of a step, those that a user watches."""
 
 
-def took(line: Mapping[str, Any]) -> float:
+def step_seconds(line: Mapping[str, Any]) -> float:
     """Seconds of a step, from its metrics."""
     return sum(line["seconds"].values())
 

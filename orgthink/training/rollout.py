@@ -11,7 +11,7 @@ from typing import Any
 from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
-from orgthink.errors import UserError
+from orgthink.errors import UserError, require_at_least
 from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
@@ -44,9 +44,7 @@ class Rollout:
     """Who is trained; nobody named: every role without a model in `models`."""
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "problems"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        require_at_least(1, self, "max_tokens", "problems")
         if self.group < 2:
             raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
         if not 0 < self.temperature < float("inf"):
@@ -71,7 +69,7 @@ class Rollout:
         return trace.role in self.roles if self.roles else trace.role not in self.models
 
 
-class Problems:
+class ProblemStream:
     """The problems of a rollout, in the order of its task's stream."""
 
     def __init__(self, plan: Rollout, seed: int, drawn: int = 0) -> None:
@@ -87,18 +85,18 @@ class Problems:
 
         UserError if the task has too few; fewer if others are known, down to none.
         """
-        chosen: dict[str, Problem] = {}
+        drawn: dict[str, Problem] = {}
         wanted = self._plan.problems if wanted is None else wanted
         repeats = 0
-        while len(chosen) < wanted and repeats < MOST_REPEATS:
+        while len(drawn) < wanted and repeats < MOST_REPEATS:
             problem = next(self._stream)
             self.drawn += 1
-            repeats = repeats + 1 if problem.id in chosen or problem.id in known else 0
+            repeats = repeats + 1 if problem.id in drawn or problem.id in known else 0
             if not repeats:
-                chosen[problem.id] = problem
+                drawn[problem.id] = problem
         if repeats and not known:
-            raise UserError(f"{self._plan.task} has only {len(chosen)} different problems, not {wanted}")
-        return list(chosen.values())
+            raise UserError(f"{self._plan.task} has only {len(drawn)} different problems, not {wanted}")
+        return list(drawn.values())
 
 
 async def roll_out(

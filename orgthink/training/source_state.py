@@ -13,12 +13,12 @@ from orgthink.store import plain, typed, write_whole
 T = TypeVar("T")
 
 
-def keep(file: Path, state: Any) -> None:
+def save_state(file: Path, state: Any) -> None:
     """Write a dataclass."""
     write_whole(file, json.dumps(plain(state)).encode())
 
 
-def kept(file: Path, cls: type[T], upgraded: Callable[[Any], Any] = lambda data: data) -> T:
+def load_state(file: Path, cls: type[T], upgraded: Callable[[Any], Any] = lambda data: data) -> T:
     """The dataclass that was written, of JSON values that an older release wrote once they are `upgraded`. UserError
     that names the file if it is torn or holds something else."""
     try:

@@ -14,7 +14,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import FromModel, Report, model_folder
 from orgthink.store import RunFolder
-from orgthink.training.models import chosen, open_trainable, precision
+from orgthink.training.models import open_trainable, resolve_device, torch_dtype
 from orgthink.training.rows import Row, row_of
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink_pocket import model as pocket
@@ -42,7 +42,7 @@ class Pocket:
         return self.settings.steps
 
     def require(self) -> None:
-        chosen(self.device)
+        resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
@@ -68,7 +68,7 @@ class Roles(FromModel):
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
-        device, dtype = chosen(self.device), precision(self.dtype)
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         model = open_trainable(model_folder(self.model), self.lora, dtype, device, self.settings.seed)
         course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
@@ -97,7 +97,7 @@ class Calls(FromModel):
         def using(seed: int, pool: int) -> Iterator[Row]:
             return tool_lessons.lessons(seed, pool, tokenizer)
 
-        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(chosen(self.device))
+        model = pocket_tools.widened(model_folder(self.model), self.settings.seed).to(resolve_device(self.device))
         rows = managing if self.lessons == "manager" else using
         write_folder = partial(pocket_tools.write_folder, lessons=self.lessons)
         course = Course(model, rows, write_folder, pocket.vocabulary().index(pocket.PAD))
@@ -122,4 +122,4 @@ def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -
 
     model = Qwen3(pocket.CONFIG)
     model.initialise(torch.Generator().manual_seed(seed))
-    return Course(model.to(chosen(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+    return Course(model.to(resolve_device(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))

@@ -27,7 +27,7 @@ from orgthink.training.sft import SftSettings, train
 BEGUN = " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1> ! 1 + 2 ; </JOIN-1>"
 PAIRS = [
     Pair("organizer countdown 1 2 = 3", " <FORK-1> scan + </FORK-1> 3 + 4 <JOIN-1>", "organizer", last=False),
-    Pair(f"organizer countdown 1 2 = 3{BEGUN}", " <ANSWER> 1 + 2 </ANSWER>", "organizer", said=len(BEGUN)),
+    Pair(f"organizer countdown 1 2 = 3{BEGUN}", " <ANSWER> 1 + 2 </ANSWER>", "organizer", written=len(BEGUN)),
     Pair("worker countdown 1 2 = 3 subtask scan +", " <RETURN> ! 1 + 2 ; </RETURN>", "worker"),
 ]
 SETTINGS = SftSettings(steps=6, warmup=2, batch_rows=8, batch_tokens=100, save_every=2, learning_rate=1e-2)

@@ -18,7 +18,7 @@ from orgthink.coldstart.pairs import Pair, pairs_of, read_pairs, write
 from orgthink.episode import Episode, Origin, Problem, Span, Trace
 from orgthink.errors import UserError
 
-PAIR = Pair("ask said", "more", "organizer", "p", "p|teacher|0", 1, "m", said=5, last=False)
+PAIR = Pair("ask said", "more", "organizer", "p", "p|teacher|0", 1, "m", written=5, last=False)
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1)
 pairs = st.builds(Pair, texts, texts, texts, texts, texts, st.integers(0, 99), texts, last=st.booleans())
@@ -57,8 +57,8 @@ def test_rows_of_other_programs_need_a_query_and_a_response_only(tmp_path: Path)
         ({"query": "q", "response": ""}, "the response is empty"),
         ({"query": "", "response": "r"}, "the query is empty"),
         ({"query": "q", "response": 5}, "response: Input should be a valid string"),
-        ({"query": "q", "response": "r", "said": 1}, "said is 1, but the query has 1 characters and a prompt"),
-        ({"query": "q", "response": "r", "said": -1}, "said is -1"),
+        ({"query": "q", "response": "r", "said": 1}, "written is 1, but the query has 1 characters and a prompt"),
+        ({"query": "q", "response": "r", "said": -1}, "written is -1"),
     ],
 )
 def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):
@@ -126,7 +126,7 @@ def test_spans_that_were_sampled_in_one_go_are_one_response():
     )
     episode = Episode("e", Problem("p", "t", ""), "asyncthink", 2, traces)
     assert pairs_of(episode, "m") == [
-        Pair("ask", " a <JOIN-1>", "organizer", "p", "e", 0, "m", said=0, last=False),
-        Pair("ask a <JOIN-1> r </JOIN-1>", "b", "organizer", "p", "e", 1, "m", said=23, last=True),
-        Pair("ask", " a <JOIN-1>", "worker", "p", "e", 2, "m", said=0, last=False),
+        Pair("ask", " a <JOIN-1>", "organizer", "p", "e", 0, "m", written=0, last=False),
+        Pair("ask a <JOIN-1> r </JOIN-1>", "b", "organizer", "p", "e", 1, "m", written=23, last=True),
+        Pair("ask", " a <JOIN-1>", "worker", "p", "e", 2, "m", written=0, last=False),
     ]

@@ -111,7 +111,7 @@ def _forks(plan: Synthesis, problem: Problem) -> int:
 async def test_a_wrong_answer_is_kept_unless_only_correct_ones_are_asked_for(tmp_path: Path):
     plan = plan_for(4)
     harvest = await taught(plan, RuleEngine(lambda context: by_rule(context)), new(tmp_path / "run", plan))
-    assert len(harvest.kept) == 4
+    assert len(harvest.accepted) == 4
     assert harvest.summary()["all_correct"] == 0
 
 

@@ -18,7 +18,7 @@ from terse import TERSE
 
 from orgthink.cli import main
 from orgthink.coldstart.pair_course import end_of_text
-from orgthink.coldstart.trajectories import Reason, select
+from orgthink.coldstart.trajectories import Exclusion, select
 from orgthink.coldstart.trajectory_course import manager_row, trajectory_rows
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -65,21 +65,21 @@ BAD_END = led(sampled(render_reply("done", []) + '<tool_call>{"name": 5}</tool_c
 @pytest.mark.parametrize(
     ("episode", "reason"),
     [
-        (of("p", 0, grade=None), Reason.UNGRADED),
-        (of("p", 0, grade=WRONG), Reason.WRONG),
-        (of("p", 0, end="direct"), Reason.UNENDED),
-        (of("p", 0, end="used up"), Reason.UNENDED),
-        (of("p", 0, end="cut off"), Reason.UNENDED),
-        (led(), Reason.UNENDED),
-        (BAD_END, Reason.MALFORMED),
-        (replace(of("p", 0), traces=(replace(of("p", 0).root, role="solver"),)), Reason.UNMANAGED),
+        (of("p", 0, grade=None), Exclusion.UNGRADED),
+        (of("p", 0, grade=WRONG), Exclusion.WRONG),
+        (of("p", 0, end="direct"), Exclusion.UNENDED),
+        (of("p", 0, end="used up"), Exclusion.UNENDED),
+        (of("p", 0, end="cut off"), Exclusion.UNENDED),
+        (led(), Exclusion.UNENDED),
+        (BAD_END, Exclusion.MALFORMED),
+        (replace(of("p", 0), traces=(replace(of("p", 0).root, role="solver"),)), Exclusion.UNMANAGED),
     ],
 )
 def test_what_is_left_out_says_why(episode, reason):
     good = of("q", 0)
     selection = select([episode, good])
     assert selection.ids == (good.id,) and selection.left_out == Counter([reason])
-    assert selection.told == f"1 of 2 trajectories are learned from; 1 left out: {reason}"
+    assert selection.summary == f"1 of 2 trajectories are learned from; 1 left out: {reason}"
     assert select([]).ids == () and select([good]).told == "1 of 1 trajectories are learned from"
 
 
@@ -92,7 +92,7 @@ def test_who_recovered_comes_first():
         "a malformed call that it recovered from is a failure like others"
     )
     assert ids(retained([plain, own, failed], most=1)) == [failed.id], "yet what it wrote there is trained"
-    assert select([plain, own, failed], most=1).left_out == Counter({Reason.SPARE: 2})
+    assert select([plain, own, failed], most=1).left_out == Counter({Exclusion.SPARE: 2})
 
 
 def test_equals_are_chosen_for_the_balance():
@@ -108,7 +108,7 @@ def test_the_dominating_tool_loses_who_leans_on_it_most():
     mixed = [of("d", 0, [[PYTHON, SEARCH]]), of("e", 0, [[PYTHON, SEARCH, CODE]])]
     assert ids(retained([*leaning, recovered, *mixed])) == ids(mixed)
     assert ids(retained([*leaning, recovered, *mixed], most=0.7)) == ids([leaning[0], recovered, *mixed])
-    assert select([*leaning, recovered, *mixed]).left_out == Counter({Reason.DOMINATED: 3})
+    assert select([*leaning, recovered, *mixed]).left_out == Counter({Exclusion.DOMINATED: 3})
 
 
 def test_a_share_that_cannot_hold_leaves_nothing_that_calls():
@@ -244,8 +244,8 @@ def test_long_ones_are_left_out_before_the_choice(words, tmp_path):
     assert rows == [row_of(episode.root) for episode in retained(episodes, most=1.0)]
     longest = sorted(map(len, rows))[0]
     short, fewer = trajectory_rows(run, words, most=1.0, longest=longest)
-    assert max(map(len, short)) == longest and fewer.left_out[Reason.LONG] > 0
-    assert selection.left_out[Reason.LONG] == 0
+    assert max(map(len, short)) == longest and fewer.left_out[Exclusion.LONG] > 0
+    assert selection.left_out[Exclusion.LONG] == 0
     with pytest.raises(UserError, match=r"nothing to learn from: 0 of .* too long"):
         trajectory_rows(run, words, longest=3)
 
@@ -272,7 +272,7 @@ def test_a_prompt_that_lists_no_tools_though_its_style_does_is_left_out(style, w
     listed, told = played(ScriptedEngine, 0), played(Native, 1)
     run = RunFolder.open(recorded(tmp_path / "run", [told, listed]))
     rows, selection = trajectory_rows(run, words)
-    reason = Reason.UNLISTED if style == "paper" else Reason.SPARE
+    reason = Exclusion.UNLISTED if style == "paper" else Exclusion.SPARE
     assert len(rows) == 1 and selection.ids == (listed.id,) and selection.left_out == Counter([reason])
     if style == "paper":
         alone = RunFolder.open(recorded(tmp_path / "alone", [told]))

@@ -33,7 +33,7 @@ from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.policy_loss import weighted
 from orgthink.training.rl import require_no_drift, train_policy
-from orgthink.training.rollout import Problems, roll_out
+from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.sft import SftSettings, train
 
@@ -116,13 +116,13 @@ def learn(folder, tmp_path, capacity=2):
     assert plan.limits.capacity == capacity
 
     async def step():
-        episodes = await roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0)
+        episodes = await roll_out(plan, ProblemStream(plan, 0).batch(), backend.sampler, 0)
         rows = [row for i, episode in enumerate(episodes) for row in policy_rows(episode, (-1.0) ** i)]
         signals = backend.forward_backward(weighted(rows, loss.reduction), loss)
         require_no_drift(signals, job.settings.drift)
         norm = backend.optim_step(job.settings.learning_rate, job.settings.clip)
         await backend.sync_sampler("1")
-        again = await roll_out(plan, Problems(plan, 0).batch(), backend.sampler, 0)
+        again = await roll_out(plan, ProblemStream(plan, 0).batch(), backend.sampler, 0)
         return norm, {span.policy_version for e in again for t in e.traces for span in t.spans if span.logprobs}
 
     norm, versions = asyncio.run(step())

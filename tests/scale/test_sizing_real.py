@@ -20,7 +20,7 @@ from orgthink.scale.sizing.recipe import model_of, most_sampled, work_of
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work
 from orgthink.training.embedded import sampler
-from orgthink.training.rollout import Problems, roll_out
+from orgthink.training.rollout import ProblemStream, roll_out
 from orgthink.training.rows import policy_rows
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -90,7 +90,7 @@ def test_tokens_are_those_of_a_real_rollout():
     job = replace(ASYNCTHINK, model=str(TINY))
     plan = job.settings.rollout
     engine = sampler(TINY, job)
-    episodes = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), engine, 0))
+    episodes = asyncio.run(roll_out(plan, ProblemStream(plan, 0).batch(), engine, 0))
     rows = [row for episode in episodes for row in policy_rows(episode, 1.0, plan.trains)]
     tokens = Counter(dict.fromkeys(Origin, 0))
     parts = []

@@ -46,7 +46,7 @@ from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rollout import Rollout
 from orgthink.training.rows import PolicyRow
-from orgthink.training.source_state import kept
+from orgthink.training.source_state import load_state
 from orgthink.training.staleness import Staleness
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -213,13 +213,13 @@ def test_no_problem_is_lost_or_trained_twice_however_often_a_run_is_resumed(
             for step in steps:
                 batch = await step_of(source, engine, step)
                 source.save(folder)
-                place = kept(folder / "problems.json", Place)
+                place = load_state(folder / "problems.json", Place)
                 underway = [int(problem.id.removeprefix("numbers/")) for problem in place.underway]
                 assert len(numbers(batch)) == problems and len(underway) == ahead
                 trained.extend(numbers(batch))
                 assert sorted([*trained, *underway]) == list(range(place.drawn)), "each once"
                 for row in batch.rows:
-                    asked = f"{row.group} {row.episode.rpartition(chr(124))[2]}"
+                    asked = f"{row.group} {row.episode.split('|')[-2]}"
                     said = [version for prompt, version in engine.drawn if prompt == asked]
                     assert [step - version for version in said] == list(row.age[1:])
         assert engine.live == 0
@@ -408,7 +408,7 @@ def test_training_repeats_to_the_bit_and_goes_on_with_the_problems_that_were_und
     assert max(line["age_max"] or 0 for line in lines) > 0
     shorter = replace(RL, steps=2)
     assert trained(tmp_path / "cut", shorter) == lines[:2]
-    place = kept(checkpoint.saved(tmp_path / "cut")[-1] / "problems.json", Place)
+    place = load_state(checkpoint.saved(tmp_path / "cut")[-1] / "problems.json", Place)
     again = trained(tmp_path / "cut")
     assert again[:2] == lines[:2] and [line["step"] for line in again] == [1, 2, 3, 4]
     assert len(place.underway) == 2 and again[2]["age_max"] == 0, "they were attempted anew, by the newest weights"

@@ -32,7 +32,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
-from orgthink.training.rollout import Problems, Rollout, roll_out
+from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow, policy_rows, untrained
 from orgthink.training.staleness import Staleness
 
@@ -375,7 +375,7 @@ async def rollouts(engine: LocalEngine, temperature: float = 1.0, problems: int 
         problems=problems,
         group=3,
     )
-    return await roll_out(plan, Problems(plan, seed=3).batch(), engine, seed=5)
+    return await roll_out(plan, ProblemStream(plan, seed=3).batch(), engine, seed=5)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

@@ -181,7 +181,7 @@ def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"roles": ()}, f"coin/1|led|0, manager/1.2: sampled by version {TINY.name}, not by 0"),
+        ({"roles": ()}, f"coin/1|led|0|1, manager/1.2: sampled by version {TINY.name}, not by 0"),
         (
             {"models": {"reviewer": FROZEN["reviewer"]}},
             "manager/1.2: sampled by the policy, but nobody trains a reasoner",
@@ -517,9 +517,9 @@ LINE = {
 
 
 def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
-    told = ASYNCTHINK.settings.told(LINE)
+    told = ASYNCTHINK.settings.progress_text(LINE)
     assert told == "reward -0.143  all correct 12%  penalised 33%  η 1.26  path 77  3 s"
-    assert "η –  path" in ASYNCTHINK.settings.told(LINE | {"concurrency_pool": None})
+    assert "η –  path" in ASYNCTHINK.settings.progress_text(LINE | {"concurrency_pool": None})
     of_manager = {name: value for name, value in LINE.items() if name != "penalised"}
     of_manager |= {"rounds": 2.5, "calls_per_round": 1.666, "cost_units": 4.04}
     assert SETTINGS.told(of_manager) == (
@@ -529,10 +529,10 @@ def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
 
 def test_the_other_kinds_tell_what_they_told():
     line = {"rewards": {"solver": 0.58333, "verifier": None}, "chains": 8, "seconds": {"rollout": 2.4}}
-    assert MARSRL.settings.told(line) == "solver 0.583  verifier –  chains 8  2 s"
+    assert MARSRL.settings.progress_text(line) == "solver 0.583  verifier –  chains 8  2 s"
     supervised = RECIPES["asyncthink-sft"].settings
     assert supervised.told({"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}) == "loss 0.2500  8,000 tokens/s"
-    assert [RECIPES[name].settings.told_every for name in ("asyncthink-sft", "marsrl-qwen3")] == [100, 1]
+    assert [RECIPES[name].settings.report_every for name in ("asyncthink-sft", "marsrl-qwen3")] == [100, 1]
 
 
 def test_the_bounds_count_further_draws_and_longer_agents():

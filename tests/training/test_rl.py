@@ -47,7 +47,7 @@ from orgthink.training.episodes import Episodes, RlSettings, grouped, require_ve
 from orgthink.training.models import ADAPTER, LoraSettings
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import minibatches, require_ratios, train_policy
-from orgthink.training.rollout import Problems, Rollout, roll_out
+from orgthink.training.rollout import ProblemStream, Rollout, roll_out
 from orgthink.training.rows import PolicyRow
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -108,14 +108,14 @@ def same(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) 
 @pytest.mark.parametrize("done", [0, 1, 7])
 def test_the_problems_of_a_step_do_not_depend_on_where_a_run_began(done):
     plan = replace(ROLLOUT, problems=9)
-    problems = Problems(plan, seed=5)
+    problems = ProblemStream(plan, seed=5)
     whole, places = [], [0]
     for _ in range(10):
         whole.append(problems.batch())
         places.append(problems.drawn)
-    again = Problems(plan, seed=5, drawn=places[done])
+    again = ProblemStream(plan, seed=5, drawn=places[done])
     assert [again.batch() for _ in range(10 - done)] == whole[done:]
-    assert Problems(plan, seed=6).batch() != whole[0]
+    assert ProblemStream(plan, seed=6).batch() != whole[0]
     for batch in whole:
         assert len({problem.id for problem in batch}) == 9
         assert not any(problem.text.endswith(str(HELD_OUT)) for problem in batch)
@@ -126,8 +126,8 @@ def test_too_few_problems_are_said_and_not_waited_for(tmp_path):
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     plan = replace(ROLLOUT, task=f"math:{tmp_path / 'few.jsonl'}", problems=4)
     with pytest.raises(UserError, match="only 3 different problems, not 4"):
-        Problems(plan, seed=0).batch()
-    enough = Problems(replace(plan, problems=3), seed=0)
+        ProblemStream(plan, seed=0).batch()
+    enough = ProblemStream(replace(plan, problems=3), seed=0)
     first = {problem.id for problem in enough.batch()}
     assert len(first) == 3
     assert len(enough.batch(set(list(first)[:1]))) == 2 and enough.batch(first) == [], "the rest of the task"
@@ -144,7 +144,7 @@ def test_the_learning_rate_warms_up_and_then_goes_down_or_stays():
 
 async def test_a_group_is_one_problem_attempted_by_different_luck():
     plan, engine = ROLLOUT, LocalEngine.open(TINY, threaded=False)
-    problems = Problems(plan, seed=1).batch()
+    problems = ProblemStream(plan, seed=1).batch()
     episodes = await roll_out(plan, problems, engine, seed=2)
     assert Counter(e.problem.id for e in episodes) == {problem.id: 3 for problem in problems}
     assert len({e.id for e in episodes}) == 6 and len({e.root.text for e in episodes}) > 3
@@ -155,7 +155,7 @@ async def test_a_group_is_one_problem_attempted_by_different_luck():
 async def scripted(failures: int) -> list[Episode]:
     """Three groups of three; so many requests fail, from the first on."""
     plan = replace(ROLLOUT, organization=OrganizationSpec("sequential"), problems=3)
-    problems = Problems(plan, seed=0).batch()
+    problems = ProblemStream(plan, seed=0).batch()
     turns = [Turn("1 +", when=problem.text, fails="out of memory") for problem in problems for _ in range(3)][:failures]
     turns += [Turn("1 + 2</ANSWER>") for _ in range(9 - failures)]
     return await roll_out(plan, problems, ScriptedEngine(turns), seed=0)
@@ -273,7 +273,7 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
 
     plan, engine = ROLLOUT, LocalEngine.open(TINY, threaded=False)
     seed = random.Random("0/0").getrandbits(31)
-    attempted = asyncio.run(roll_out(plan, Problems(plan, 0).batch(), engine, seed))
+    attempted = asyncio.run(roll_out(plan, ProblemStream(plan, 0).batch(), engine, seed))
     episodes = whole_groups(attempted, plan.task)
     rewards = [SETTINGS.reward(episode) for episode in episodes]
     expected = {
@@ -325,7 +325,7 @@ def test_one_flat_group_leaves_the_others(tmp_path):
     def only_one(episode: Episode) -> AsyncThinkScore:
         return AsyncThinkScore(float(episode.sample == 1 and episode.problem.id == first), 0.0, 0.0, False)
 
-    first = Problems(ROLLOUT, 0).batch()[0].id
+    first = ProblemStream(ROLLOUT, 0).batch()[0].id
     backend = tiny()
     (line,) = trained(tmp_path, replace(SETTINGS, steps=1, reward=only_one), backend)
     assert (line["groups"], line["flat_groups"], backend.updates) == (2, 1, 1)

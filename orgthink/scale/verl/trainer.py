@@ -72,7 +72,7 @@ class OrganizationTrainer(PPOTrainer):
         )
 
         def report(line: dict[str, Any]) -> None:
-            print(f"step {line['step']}/{job.steps}  {job.settings.told(line)}", flush=True)
+            print(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}", flush=True)
             tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
         with watched(lambda message: folder.write(FAULT, message)):

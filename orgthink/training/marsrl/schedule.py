@@ -44,7 +44,7 @@ from orgthink.training.marsrl.streams import STREAMS, role_of
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, policy_row
-from orgthink.training.source_state import keep, kept
+from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 
 
@@ -187,11 +187,11 @@ class Chains:
     def save(self, folder: Path) -> None:
         """Chains under way with what they have sampled, unfinished outputs included."""
         chains = (chain.episode for chain in self._chains if chain.episode is not None)
-        keep(folder / "chains.json", Underway(self._begun, tuple(chains)))
+        save_state(folder / "chains.json", Underway(self._begun, tuple(chains)))
 
     def load(self, folder: Path, step: int) -> None:
         file, style = folder / "chains.json", style_named(self._plan.prompts)
-        underway = kept(file, Underway, lambda data: as_episodes(data, style.verdicts))
+        underway = load_state(file, Underway, lambda data: as_episodes(data, style.verdicts))
         now = time.monotonic()
         self._begun = underway.begun
         self._chains = [Chain(one.sample, one.problem, now - one.seconds, one) for one in underway.chains]

@@ -16,7 +16,7 @@ from orgthink.training.marsrl.chain import Rules, finished_in_step
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.streams import ROLES
-from orgthink.training.rl import Optimization, took
+from orgthink.training.rl import Optimization, step_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,6 @@ class MarsSettings(Optimization):
             "optimizer_steps_a_step": min(self.minibatches, entering * under_way),
         }
 
-    def told(self, line: Mapping[str, Any]) -> str:
+    def progress_text(self, line: Mapping[str, Any]) -> str:
         rewards = "  ".join(f"{role} {'–' if r is None else f'{r:.3f}'}" for role, r in line["rewards"].items())
-        return f"{rewards}  chains {line['chains']}  {took(line):.0f} s"
+        return f"{rewards}  chains {line['chains']}  {step_seconds(line):.0f} s"

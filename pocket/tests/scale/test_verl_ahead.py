@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from orgthink.training.source_state import load_state
+
 pytest.importorskip("verl")
 
 from benchmarks import scale_page
@@ -19,7 +21,6 @@ from orgthink.scale.verl.launch import run
 from orgthink.scale.verl.placement import Placement
 from orgthink.training import checkpoint
 from orgthink.training.episodes import Place
-from orgthink.training.source_state import kept
 
 pytestmark = pytest.mark.verl
 
@@ -46,5 +47,5 @@ def test_outputs_go_on_under_the_weights_of_the_next_step(cluster: Placement, tm
         assert line["logprob_difference"] <= 1e-5 and line["logprob_difference_max"] <= 1e-4
     assert lines[0]["age_max"] == 0 and max(line["age_max"] for line in lines[1:]) >= 1
     for step, saved in enumerate(checkpoint.saved(folder.path), 1):
-        place = kept(saved / "problems.json", Place)
+        place = load_state(saved / "problems.json", Place)
         assert place.drawn >= 3 * step + 2 and len({problem.id for problem in place.underway}) == 2

@@ -85,7 +85,6 @@ def test_old_chains_go_on_to_the_bit(settings, tmp_path, ticks):
     under_way = [chain.episode for chain in chains._chains if chain.episode is not None]
     file.write_text(json.dumps(state | {"chains": [as_old(chains._rules, one) for one in under_way]}))
     again.load(tmp_path, ticks)
-    assert all(0 <= trace.start <= trace.end < 100 for chain in again._chains for trace in chain.episode.traces)
     one, other = (ticked(source, ticks, 6) for source in (chains, again))
     assert [timeless(batch.rows) for batch in one] == [timeless(batch.rows) for batch in other]
     assert [timeless(batch.metrics) for batch in one] == [timeless(batch.metrics) for batch in other]

@@ -90,7 +90,7 @@ def test_a_finished_group_is_handed_over_whole_and_once(settings):
 @pytest.mark.parametrize("schedule", ["pipeline", "whole"])
 def test_the_record_of_a_step_tells_what_was_trained_and_no_output_is_trained_twice(settings, schedule):
     settings = planned(settings, schedule=schedule, segment=5 if schedule == "pipeline" else None)
-    batches = ticked(settings.source(), failing(0.02), 12)
+    batches = ticked(Chains(settings), failing(0.02), 12)
     trained: list[tuple[int, str]] = []
     for step, batch in enumerate(batches, 1):
         episodes = [load(dump(episode)) for episode in batch.episodes]
