@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import StrEnum
+from math import inf
 from typing import ClassVar, TypeVar
 
 T = TypeVar("T")
@@ -66,6 +67,22 @@ def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     near = get_close_matches(name, table, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(table))}"
     raise UserError(f"unknown {kind} {name!r}: {hint}")
+
+
+def require_at_least(least: float, settings: object, *names: str) -> None:
+    """ValueError for the first of these settings that is less, or not a finite number; `None` sets nothing."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not least <= value < inf:
+            wanted = f"at least {least:g}" if least else "a number from 0 on"
+            raise ValueError(f"{name} is {value}: it must be {wanted}")
+
+
+def require_above_zero(settings: object, *names: str) -> None:
+    """ValueError for the first of these settings that is not a finite number above 0."""
+    for name in names:
+        if not 0 < getattr(settings, name) < inf:
+            raise ValueError(f"{name} is {getattr(settings, name)}: it must be a number above 0")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
-from orgthink.errors import UserError, pick
+from orgthink.errors import UserError, pick, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.summary import Measure, summarise
 from orgthink.organizations import ORGANIZATIONS
@@ -93,9 +93,7 @@ class Evaluation:
     def __post_init__(self) -> None:
         if not self.organizations:
             raise ValueError("no organization: name at least one")
-        for name in ("n", "samples", "concurrency"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        require_at_least(1, self, "n", "samples", "concurrency")
         for sampling in (self.sampling, *(role.sampling for role in self.roles.values())):
             require_sampling(sampling)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import httpx2
 
@@ -120,6 +120,12 @@ class HttpClient:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
             verify=_certificates(),
         )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections; running requests fail."""

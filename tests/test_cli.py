@@ -595,7 +595,7 @@ def _whole(run: Path) -> None:
         ("run --capacity -3", "capacity is -3"),
         ("eval --max-tokens -5", "the budget is -5 tokens"),
         ("run --max-tokens 0", "the budget is 0 tokens"),
-        ("eval --depth -1", "budget depth is -1"),
+        ("eval --depth -1", "depth is -1"),
         ("eval --deadline -1", "episode_seconds is -1"),
         ("eval --temperature -1", "temperature is -1"),
         ("eval --temperature nan", "temperature is nan"),

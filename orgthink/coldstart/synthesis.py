@@ -29,7 +29,7 @@ from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
-from orgthink.errors import pick
+from orgthink.errors import pick, require_at_least
 from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder, write_whole
@@ -63,9 +63,8 @@ class Synthesis:
     """Requests under way at once; it decides the seconds, and nothing else."""
 
     def __post_init__(self) -> None:
-        for name, least in (("n", 1), ("concurrency", 1), ("capacity", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least {least}")
+        require_at_least(1, self, "n", "concurrency")
+        require_at_least(2, self, "capacity")
         require_sampling(self.sampling)
         pick("prompt style", self.prompts, STYLES)
         if self.teacher is None:
@@ -164,7 +163,7 @@ async def synthesise(
     stop: asyncio.Event | None = None,
     progress: Callable[[Harvest], None] = lambda harvest: None,
 ) -> Harvest:
-    """Do what is missing or broken, append what comes, and write the summary.
+    """Do what is missing or engine_failed, append what comes, and write the summary.
 
     `progress` hears of every record that comes. Once `stop` is set nothing more begins, and what is under way is
     finished. Raises UserError if the folder holds records of another plan, OSError if it cannot be written; what was

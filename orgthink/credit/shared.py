@@ -9,6 +9,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from orgthink.credit import EpisodeCredit
+from orgthink.errors import require_at_least
 
 Normalise = Literal["std", "none"]
 """Whether advantages are divided by the group's standard deviation."""
@@ -69,8 +70,7 @@ class SharedCredit(EpisodeCredit):
     """δ, added to that standard deviation (Eq. 19 of ParaManager)."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.delta < math.inf:
-            raise ValueError(f"delta is {self.delta}: it must be a number from 0 on")
+        require_at_least(0, self, "delta")
 
     def __call__(self, groups: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         return credit(groups, self.normalise, delta=self.delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orgthink.errors import require_at_least
 from orgthink.organizations.parallel import Parallel
 
 
@@ -16,8 +17,7 @@ class MajorityVote(Parallel):
     name: str = "majority-vote"
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples is {self.samples}: it must be at least 1")
+        require_at_least(1, self, "samples")
 
     def thinkers(self, capacity: int) -> int:
         return self.samples

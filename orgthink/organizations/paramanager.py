@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
+from orgthink.errors import require_above_zero, require_at_least
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
@@ -86,11 +87,8 @@ class ParaManager:
     name: str = "paramanager"
 
     def __post_init__(self) -> None:
-        for setting in ("rounds", "calls", "response_tokens"):
-            if getattr(self, setting) < 1:
-                raise ValueError(f"{setting} is {getattr(self, setting)}: it must be at least 1")
-        if not self.call_seconds > 0:
-            raise ValueError(f"call_seconds is {self.call_seconds}: it must be a number above 0")
+        require_at_least(1, self, "rounds", "calls", "response_tokens")
+        require_above_zero(self, "call_seconds")
         others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
         taken = next((name for name in self.pool if name in ("manager", "summarizer", *TOOLS, *others)), None)
         if taken is not None:

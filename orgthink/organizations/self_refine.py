@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orgthink.episode import Problem
+from orgthink.errors import require_at_least
 from orgthink.grammar.verdict import Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
@@ -34,8 +35,7 @@ class SelfRefine:
     roles = ("thinker", "critic")
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ValueError(f"rounds is {self.rounds}: it must be at least 1")
+        require_at_least(1, self, "rounds")
         for template in STEPS:
             prompt(self.prompts, template, Problem("", "", ""))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orgthink.episode import Message, Problem
+from orgthink.errors import require_at_least
 from orgthink.grammar.verdict import Report, Verdict, read_report
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
@@ -43,9 +44,7 @@ class VerifierCorrector:
     roles = ("solver", "verifier", "corrector")
 
     def __post_init__(self) -> None:
-        for setting in ("passes", "failures", "rounds"):
-            if getattr(self, setting) < 1:
-                raise ValueError(f"{setting} is {getattr(self, setting)}: it must be at least 1")
+        require_at_least(1, self, "passes", "failures", "rounds")
         if self.passes > self.rounds:
             raise ValueError(f"passes is {self.passes}, more than the {self.rounds} rounds: nothing could be accepted")
         for template in (*self.roles, *([IMPROVE] if self.improve else [])):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from orgthink.episode import Episode
+from orgthink.errors import require_at_least
 from orgthink.measure.concurrency import concurrency
 from orgthink.rewards import EpisodeReward, Score
 
@@ -50,8 +51,7 @@ class AsyncThinkReward(EpisodeReward):
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
             raise ValueError(f"threshold is {self.threshold}: it must lie in (0, 1]")
-        if not 0 <= self.weight < math.inf:
-            raise ValueError(f"weight is {self.weight}: it must be a number from 0 on")
+        require_at_least(0, self, "weight")
         if not -math.inf < self.format_error <= 0:
             raise ValueError(f"format_error is {self.format_error}: it must be a number up to 0, or errors would pay")
 

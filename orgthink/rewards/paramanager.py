@@ -5,13 +5,12 @@ As printed it is ungated, so that a wrong but tidy episode earns 3 of 4. The gat
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
 from orgthink.episode import Episode
-from orgthink.errors import UserError
+from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.orchestration import (
     calls_per_round,
@@ -86,12 +85,8 @@ class ParaManagerReward(EpisodeReward):
     """Of the manager whose episodes these are."""
 
     def __post_init__(self) -> None:
-        for name in ("task", "format", "diversity", "efficiency"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}: a weight must be a number from 0 on")
-        for name in ("theta_par", "theta_tool", "length_target", "cost_target"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
+        require_at_least(0, self, "task", "format", "diversity", "efficiency")
+        require_above_zero(self, "theta_par", "theta_tool", "length_target", "cost_target")
 
     def __call__(self, episode: Episode) -> ParaManagerScore:
         """ValueError if the episode is not graded, or its cost not known: an unknown reward is not zero."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 from orgthink.episode import Exhausted
-from orgthink.errors import ErrorKind
+from orgthink.errors import ErrorKind, require_at_least
 
 TURNS = 1000
 """Turns of an episode that nothing else would end."""
@@ -28,10 +28,7 @@ class Budget:
     """Levels of forks below: 1 lets an organizer have workers, 2 lets those have their own. Code takes no level."""
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None and not value >= 0:  # NaN is not either
-                raise ValueError(f"budget {item.name} is {value}: it must be a number from 0 on")
+        require_at_least(0, self, *(item.name for item in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +51,7 @@ class Limits:
     def __post_init__(self) -> None:
         if self.capacity < 1:
             raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
-        for name in ("agent_tokens", "episode_seconds", "agent_seconds", "grace"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:  # NaN is not either
-                raise ValueError(f"{name} is {value}: it must be a number from 0 on")
+        require_at_least(0, self, "agent_tokens", "episode_seconds", "agent_seconds", "grace")
 
     @property
     def allowed(self) -> Budget:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from orgthink.errors import ToolError, UserError
@@ -40,13 +39,8 @@ class RetrieverClient:
             raise ToolError(f"{server.name} answered {len(found)} of {len(queries)} queries")
         return [passages[:topk] for passages in found]
 
-    @asynccontextmanager
-    async def _server(self) -> AsyncIterator[HttpClient]:
-        server = HttpClient(self._url, failure=ToolError, what="retriever", retry_policy=self._retry_policy)
-        try:
-            yield server
-        finally:
-            await server.aclose()
+    def _server(self) -> HttpClient:
+        return HttpClient(self._url, failure=ToolError, what="retriever", retry_policy=self._retry_policy)
 
 
 def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:

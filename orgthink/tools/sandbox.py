@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import IO
@@ -13,7 +15,7 @@ from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
 from orgthink.tools import bubblewrap, processes
-from orgthink.tools.per_loop import PerLoop
+from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import CodeRunner, ending, unindented
 
 __all__ = ["Bubblewrap", "CodeRunner", "runner_named"]
@@ -59,15 +61,20 @@ class Bubblewrap:
     """MiB of all files together."""
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
-    _places: PerLoop[asyncio.Semaphore] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
+    _places: Keeper[asyncio.Semaphore] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bubblewrap.check()
+        object.__setattr__(self, "_places", Keeper(self._new_places))
+
+    @asynccontextmanager
+    async def _new_places(self) -> AsyncIterator[asyncio.Semaphore]:
+        yield asyncio.Semaphore(self.max_parallel)
 
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
-        async with self._places.use(lambda: asyncio.Semaphore(self.max_parallel)) as places, places:
+        async with await self._places.get():
             deadline = asyncio.get_running_loop().time() + self.seconds
             process = self._start(code)
             try:

@@ -12,7 +12,7 @@ from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
 from orgthink.runtime.result import Result
-from orgthink.tools.per_loop import PerLoop
+from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
 
 LARGEST = 1 << 20
@@ -54,13 +54,14 @@ class SandboxFusion:
     """Requests that an event loop makes at once; others wait."""
     patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=3))
     """With a server that is busy or does not answer."""
-    _servers: PerLoop[HttpClient] = field(default_factory=PerLoop, init=False, repr=False, compare=False)
+    _servers: Keeper[HttpClient] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
             server_url(self.url)
         except ValueError as error:
             raise UserError(f"not the URL of a SandboxFusion server, {self.url!r}: {error}") from error
+        object.__setattr__(self, "_servers", Keeper(self._server))
 
     async def run(self, code: str) -> Result:
         """Run it. A server that stays silent is a TIMEOUT; one that cannot run programs, a ToolError."""
@@ -72,17 +73,16 @@ class SandboxFusion:
             "files": {},
             "fetch_files": [],
         }
-        seconds = self.seconds + self.grace
-        async with self._servers.use(self._server, HttpClient.aclose) as server:
-            try:
-                reply = await server.request("POST", "run_code", body, seconds=seconds, most_bytes=LARGEST)
-            except TimeoutError:
-                return Result("", Status.TIMEOUT, error=f"no answer in {seconds:g} s")
-            except TooLarge:
-                return Result("", Status.ERROR, error=f"answer of more than {LARGEST} bytes: not read")
-            if reply.status != 200:
-                raise server.refused(reply)
-            return self._result(reply.body, server.name)
+        server, seconds = await self._servers.get(), self.seconds + self.grace
+        try:
+            reply = await server.request("POST", "run_code", body, seconds=seconds, most_bytes=LARGEST)
+        except TimeoutError:
+            return Result("", Status.TIMEOUT, error=f"no answer in {seconds:g} s")
+        except TooLarge:
+            return Result("", Status.ERROR, error=f"answer of more than {LARGEST} bytes: not read")
+        if reply.status != 200:
+            raise server.refused(reply)
+        return self._result(reply.body, server.name)
 
     def _result(self, answer: bytes, server: str) -> Result:
         try:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orgthink.episode import Origin, Trace
+from orgthink.errors import require_at_least
 from orgthink.training.rows import PolicyRow, untrained
 
 
@@ -25,8 +26,7 @@ class Mastered:
     """A token that was drawn with at least this probability is mastered."""
 
     def __post_init__(self) -> None:
-        if not self.entropy >= 0:
-            raise ValueError(f"entropy is {self.entropy}: it must be a number from 0 on")
+        require_at_least(0, self, "entropy")
         if not 0 < self.probability <= 1:
             raise ValueError(f"probability is {self.probability}: it must lie above 0 and be at most 1")
 

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from orgthink.errors import require_at_least
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import Staleness
 
@@ -52,9 +53,7 @@ class PolicyLoss:
     vLLM does, needs the latter under a ratio of rows: what it is off by at a token does not matter, but it adds up."""
 
     def __post_init__(self) -> None:
-        for name in ("clip_low", "clip_high", "kl"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
+        require_at_least(0, self, "clip_low", "clip_high", "kl")
         if self.ratio not in get_args(Ratio):
             raise ValueError(f"ratio is {self.ratio!r}: it must be one of {', '.join(get_args(Ratio))}")
         if self.old not in ("sampler", "trainer"):

@@ -25,7 +25,7 @@ from orgthink.credit import CREDITS, EpisodeCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Episode
-from orgthink.errors import UserError
+from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
 from orgthink.store import RunFolder, class_by_kind, migrate_settings
 from orgthink.training import checkpoint
@@ -137,15 +137,9 @@ class Optimization(ABC):
         return migrate_settings(settings, cls.former)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "minibatches", "save_every", "record_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("warmup", "drift"):
-            if not getattr(self, name) >= 0:  # NaN is not either
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
-        for name in ("learning_rate", "clip"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
+        require_at_least(1, self, "steps", "minibatches", "save_every", "record_every")
+        require_at_least(0, self, "warmup", "drift")
+        require_above_zero(self, "learning_rate", "clip")
         if self.mastered is not None and self.loss.ratio != "token":
             raise ValueError(f"ratio {self.loss.ratio!r} is of all tokens of a row: mastered ones cannot be left out")
 

@@ -11,7 +11,7 @@ from typing import Any
 from orgthink.concurrency import run_all
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Problem, Sampling, Trace
-from orgthink.errors import UserError
+from orgthink.errors import UserError, require_at_least
 from orgthink.evaluation import MOST_REPEATS, OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
@@ -44,9 +44,7 @@ class Rollout:
     """Who is trained; nobody named: every role without a model in `models`."""
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "problems"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        require_at_least(1, self, "max_tokens", "problems")
         if self.group < 2:
             raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
         if not 0 < self.temperature < float("inf"):

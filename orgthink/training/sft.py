@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from orgthink.errors import require_above_zero, require_at_least
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches, collate, in_one_go
@@ -51,15 +52,9 @@ class SftSettings:
     """Steps between two lines for a user without a terminal."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_tokens", "save_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("warmup", "weight_decay"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number from 0 on")
-        for name in ("learning_rate", "clip"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be a number above 0")
+        require_at_least(1, self, "steps", "batch_tokens", "save_every")
+        require_at_least(0, self, "warmup", "weight_decay")
+        require_above_zero(self, "learning_rate", "clip")
         if self.batch_rows is not None and not 1 <= self.batch_rows <= POOL:
             raise ValueError(f"batch_rows is {self.batch_rows}: it must be from 1 to {POOL}")
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from orgthink.errors import require_above_zero
 from orgthink.training.rows import PolicyRow, untrained
 
 Beyond = Literal["drop", "mask", "truncate"]
@@ -32,8 +33,7 @@ class Staleness:
             raise ValueError(f"bound is {self.bound}: it must be a number of updates from 0 on")
         if self.beyond not in get_args(Beyond):
             raise ValueError(f"beyond is {self.beyond!r}: it must be one of {', '.join(get_args(Beyond))}")
-        if not self.cap > 0:
-            raise ValueError(f"cap is {self.cap}: it must be a number above 0")
+        require_above_zero(self, "cap")
 
 
 def within(rows: Sequence[PolicyRow], staleness: Staleness) -> list[PolicyRow]:

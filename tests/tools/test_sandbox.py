@@ -259,7 +259,7 @@ def test_every_event_loop_has_places_of_its_own():
         return [result.text for result in await asyncio.gather(runner.run("print(1)"), runner.run("print(2)"))]
 
     assert asyncio.run(two()) == asyncio.run(two()) == ["1\n", "2\n"]
-    assert not runner._places._shared, "a loop that is closed is forgotten"
+    assert not runner._places._open, "a loop that is closed is forgotten"
 
 
 async def test_output_is_verbatim_and_in_order():

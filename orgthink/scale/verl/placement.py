@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from orgthink.errors import UserError
+from orgthink.errors import UserError, require_at_least
 from orgthink.store import typed
 
 
@@ -30,9 +30,7 @@ class Placement:
     """More settings, as for verl's command line; they override ours."""
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "gpus", "tensor_parallel", "stretch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        require_at_least(1, self, "nodes", "gpus", "tensor_parallel", "stretch")
         if self.nodes > 1 and self.address is None:
             raise ValueError(f"nodes is {self.nodes}: several nodes need the address of a Ray cluster, see `ray start`")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from orgthink.errors import require_at_least
 from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.streams import ROLES, Role, last_stage
 
@@ -41,9 +42,7 @@ class MarsRollout:
     """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_input", "problems", "take"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        require_at_least(1, self, "max_tokens", "max_input", "problems", "take")
         if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
             raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
         if self.schedule == "whole" and self.segment is not None:
