@@ -147,8 +147,10 @@ def test_a_long_training_shows_its_last_steps_and_any_other_that_is_named(tmp_pa
     assert not capsys.readouterr().err
     monkeypatch.setattr(view, "MOST_EPISODES", 1)
     assert steps_of_page() == {"step 3"}, "a step is shown whole"
+    first = next(folder.episodes())
+    assert main(["view", str(folder.path), "--episode", first.id]) == 0, "whichever step it is of"
     assert main(["view", str(folder.path), "--step", "7"]) == 2
-    assert "has no episodes of step 7" in capsys.readouterr().err
+    assert "has no episodes of step 7: it has 3 others" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["view", "measure"])
