@@ -531,7 +531,8 @@ def test_the_other_kinds_tell_what_they_told():
     line = {"rewards": {"solver": 0.58333, "verifier": None}, "chains": 8, "seconds": {"rollout": 2.4}}
     assert MARSRL.settings.progress_text(line) == "solver 0.583  verifier –  chains 8  2 s"
     supervised = RECIPES["asyncthink-sft"].settings
-    assert supervised.progress_text({"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}) == "loss 0.2500  8,000 tokens/s"
+    line = {"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}
+    assert supervised.progress_text(line) == "loss 0.2500  8,000 tokens/s"
     assert [RECIPES[name].settings.report_every for name in ("asyncthink-sft", "marsrl-qwen3")] == [100, 1]
 
 
