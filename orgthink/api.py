@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
-from orgthink.store import RunFolder, plain
+from orgthink.store import RunFolder, dated, plain
 from orgthink.tasks import task_of
 from orgthink.tasks.task import Split
 
@@ -164,7 +163,7 @@ async def aevaluate(
     resolved = resolve(plan)  # errors appear before an engine is opened
     async with Engines() as engines:
         resolved = await resolved.opened(engines)
-        folder = RunFolder.create(Path(out) if out is not None else _dated(name), "eval", resolved.plan)
+        folder = RunFolder.create(Path(out) if out is not None else dated(name), "eval", resolved.plan)
         return Run(folder.path, await evaluate_plan(resolved, engines, folder, progress=progress))
 
 
@@ -214,10 +213,6 @@ def _text(value: Any) -> str:
     if value is None:
         return "none"
     return json.dumps(plain(value)) if isinstance(value, list | tuple | dict) else str(value)
-
-
-def _dated(task: str) -> Path:
-    return Path("runs") / f"{task.partition(':')[0].replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

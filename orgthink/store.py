@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -188,6 +189,12 @@ class Journal:
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
         _append(self._metrics, json.dumps(numbers).encode() + b"\n")
+
+
+def dated(name: str) -> Path:
+    """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time."""
+    whole = name.partition(":")[0].replace("/", "-")  # a part of a task has a `/`
+    return Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def require_vacant(path: Path, *, overwrite: bool = False) -> None:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-from orgthink.cli.interruption import INTERRUPTED
+from orgthink.cli.resuming import INTERRUPTED
 from orgthink.threads import set_threads
 
 

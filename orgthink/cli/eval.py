@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.interruption import INTERRUPTED, interruptible
 from orgthink.cli.options import Options, pair, warn
 from orgthink.cli.progress import progress
+from orgthink.cli.resuming import exit_code, interruptible, resumed, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
@@ -30,7 +29,7 @@ from orgthink.evaluation import (
     resolve,
 )
 from orgthink.registry import default
-from orgthink.store import RunFolder, require_vacant
+from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.tasks.task import Split
 
 
@@ -65,15 +64,9 @@ class Eval(Options):
         if self.resume is None:
             resolved = resolve(self.plan())
             warn(resolved.organizations.values(), resolved.plan.limits.capacity)
-            return asyncio.run(conduct(resolved, self.out or self._dated()))
-        if self != Eval(resume=self.resume):
-            raise UserError("--resume takes everything else from the folder: give it alone")
-        folder = RunFolder.open(self.resume)
+            return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task)))
+        folder = resumed(self)
         return asyncio.run(conduct(resolve(folder.settings("eval", Evaluation)), folder))
-
-    def _dated(self) -> Path:
-        task = self.named_task.partition(":")[0].replace("/", "-")  # `@0/2`
-        return Path("runs") / f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
 
     @property
     def named_task(self) -> str:
@@ -131,12 +124,8 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
 
 
 async def _evaluate(resolved: Resolved, engines: Engines, folder: RunFolder, stop: asyncio.Event) -> list[Episode]:
-    try:
-        with progress(len(resolved.planned)) as ended:
-            return await evaluate(resolved, engines, folder, stop=stop, progress=ended)
-    except OSError as error:
-        again = f"what was written is whole; {_again(folder)}"
-        raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
+    with written(folder), progress(len(resolved.planned)) as ended:
+        return await evaluate(resolved, engines, folder, stop=stop, progress=ended)
 
 
 def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> int:
@@ -150,14 +139,5 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
         failure = failure_message(others[0])
         why = f"{len(others)} of {total} episodes went on without an agent whose engine failed ({failure})"
         print(f"orgthink: {why}", file=sys.stderr)
-    if len(episodes) < total:
-        print(f"orgthink: stopped after {len(episodes)} of {total} episodes; {_again(folder)}", file=sys.stderr)
-        return INTERRUPTED
-    if failed:
-        why = f"{len(failed)} of {total} episodes failed ({failure_message(failed[0])})"
-        print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
-    return int(bool(failed))
-
-
-def _again(folder: RunFolder) -> str:
-    return f"go on with: orgthink eval --resume {folder.path}"
+    why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
+    return exit_code(folder, len(episodes), total, "episodes", len(failed), why)

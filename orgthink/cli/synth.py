@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli.interruption import INTERRUPTED, interruptible
 from orgthink.cli.progress import LINES
+from orgthink.cli.resuming import exit_code, interruptible, resumed, written
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
@@ -18,7 +17,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import failure_message
 from orgthink.registry import default
-from orgthink.store import RunFolder, require_vacant
+from orgthink.store import RunFolder, dated, require_vacant
 
 if TYPE_CHECKING:
     from orgthink.coldstart.synthesis import Harvest, Synthesis
@@ -67,12 +66,8 @@ class Synth:
 
         if self.resume is None:
             plan = self.plan()
-            task = plan.task.partition(":")[0].replace("/", "-")  # `@0/2`
-            path = self.out or Path("runs") / f"synth-{task}-{time.strftime('%Y%m%d-%H%M%S')}"
-            return asyncio.run(conduct(plan, path))
-        if self != Synth(resume=self.resume):
-            raise UserError("--resume takes everything else from the folder: give it alone")
-        folder = RunFolder.open(self.resume)
+            return asyncio.run(conduct(plan, self.out or dated(f"synth-{plan.task}")))
+        folder = resumed(self)
         return asyncio.run(conduct(folder.settings("synth", Synthesis), folder))
 
     def plan(self) -> Synthesis:
@@ -136,11 +131,8 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
         teach = program_teacher(plan.task, plan.capacity, plan.seed)
     else:
         teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
-    try:
+    with written(folder):
         return await synthesise(plan, teach, folder, stop=stop, progress=_report)
-    except OSError as error:
-        again = f"what was written is whole; {_again(folder)}"
-        raise UserError(f"{folder.path} cannot be written: {error.strerror or error}; {again}") from error
 
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
@@ -156,13 +148,8 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         print("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         print(f"dropped {count:>6}  {reason}")
-    if harvest.done < total:
-        print(f"orgthink: stopped after {harvest.done} of {total} problems; {_again(folder)}", file=sys.stderr)
-        return INTERRUPTED
-    if harvest.failed:
-        why = f"{len(harvest.failed)} of {total} requests failed ({failure_message(harvest.failed[0])})"
-        print(f"orgthink: {why}; {_again(folder)}", file=sys.stderr)
-    return int(bool(harvest.failed))
+    why = f"requests failed ({failure_message(harvest.failed[0])})" if harvest.failed else ""
+    return exit_code(folder, harvest.done, total, "problems", len(harvest.failed), why)
 
 
 def _report(harvest: Harvest) -> None:
@@ -171,7 +158,3 @@ def _report(harvest: Harvest) -> None:
     if done % max(1, total // LINES) == 0 or done == total:
         counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
         print(f"{done}/{total}  {counts}", file=sys.stderr, flush=True)
-
-
-def _again(folder: RunFolder) -> str:
-    return f"go on with: orgthink synth --resume {folder.path}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.resuming import resumed
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
@@ -72,10 +73,7 @@ class Train:
             raise UserError("--cluster goes with --backend verl")
         if self.resume is not None:
             device = self.device if self.backend == "verl" else "auto"
-            alone = Train(resume=self.resume, backend=self.backend, cluster=self.cluster, device=device)
-            if self != alone:
-                raise UserError("--resume takes everything else from the folder: give it alone")
-            folder = RunFolder.open(self.resume)
+            folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),

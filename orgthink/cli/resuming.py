@@ -1,0 +1,76 @@
+"""Runs that stop and go on: Ctrl-C, what is said at the end, and `--resume`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def resumed(command: Any, **others: Any) -> RunFolder:
+    """The folder that a command goes on with. UserError if it names anything else, but for these fields."""
+    if command != type(command)(resume=command.resume, **others):
+        raise UserError("--resume takes everything else from the folder: give it alone")
+    return RunFolder.open(command.resume)
+
+
+def again(folder: RunFolder) -> str:
+    """How to go on with a run."""
+    return f"go on with: orgthink {folder.config['kind']} --resume {folder.path}"
+
+
+@contextmanager
+def written(folder: RunFolder) -> Iterator[None]:
+    """Around what writes to a run folder: an OSError becomes one line that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{folder.path} cannot be written: {error.strerror or error}"
+        raise UserError(f"{why}; what was written is whole; {again(folder)}") from error
+
+
+def exit_code(folder: RunFolder, done: int, total: int, things: str, failed: int, failure: str) -> int:
+    """Say what is missing, if anything is; 0, 1 if something failed, 130 after Ctrl-C.
+
+    `things` are what was to be done, such as `episodes`; `failure` says which failed and why.
+    """
+    if done < total:
+        print(f"orgthink: stopped after {done} of {total} {things}; {again(folder)}", file=sys.stderr)
+        return INTERRUPTED
+    if failed:
+        print(f"orgthink: {failed} of {total} {failure}; {again(folder)}", file=sys.stderr)
+    return int(bool(failed))
+
+
+async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
+    """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    task = loop.create_task(work(stop))
+
+    def interrupt() -> None:
+        if stop.is_set():
+            task.cancel()
+            return
+        stop.set()
+        print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
+        return None
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
