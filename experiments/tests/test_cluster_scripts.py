@@ -19,6 +19,7 @@ from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.sweep import plans
 from orgthink.scale.verl import launch
+from orgthink.scale.verl.placement import placement_of
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "tests" / "data" / "deepscaler.jsonl"
@@ -122,7 +123,7 @@ def test_every_option_is_known(script: Script, tmp_path: Path, capsys: pytest.Ca
 def test_verl_takes_the_job_before_ray_starts(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launch, "version", lambda name: "0.9.1")
     for training in trainings(script, tmp_path):
-        job, placement = job_of(training, tmp_path), launch.placement_of(training.cluster, "cuda")
+        job, placement = job_of(training, tmp_path), placement_of(training.cluster, "cuda")
         if training.backend == "verl":
             launch.require(job, replace(placement, address=placement.address or "head:6379"))  # no GPUs here
             assert isinstance(job, Policy) <= (placement.nodes == 1)
@@ -138,7 +139,7 @@ def test_by_our_estimates_it_fits(script: Script, tmp_path: Path):
             (plan,) = plans(job, config, 1, script.card)
             assert plan.lacks == []
             continue
-        placement = launch.placement_of(training.cluster, "cuda")
+        placement = placement_of(training.cluster, "cuda")
         told = settings_of(job, placement)
         actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
         split = int(told.get(f"{actor}.fsdp_config.ulysses_sequence_parallel_size", 1))
@@ -213,7 +214,7 @@ def test_verl_s_own_configuration_has_every_setting(script: Script, tmp_path: Pa
         if training.backend == "embedded":
             continue
         job: Any = job_of(training, tmp_path)
-        placement = launch.placement_of(training.cluster, "cuda")
+        placement = placement_of(training.cluster, "cuda")
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose("ppo_trainer", launch.settings(job, tmp_path, placement))
         told = settings_of(job, placement)

@@ -42,7 +42,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.export import Export
     from orgthink.cli.measure import Measure
     from orgthink.cli.names import List
-    from orgthink.cli.run import Run
+    from orgthink.cli.run import RunCommand
     from orgthink.cli.synth import Synth
     from orgthink.cli.train import Train
     from orgthink.cli.view import View
@@ -51,7 +51,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.scale.sizing.command import Size
 
     verbs: dict[str, Callable[..., Callable[[], int]]] = {
-        "run": Run,
+        "run": RunCommand,
         "eval": Eval,
         "synth": Synth,
         "train": Train,

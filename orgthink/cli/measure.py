@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from orgthink.cli.table import conditions, print_table
+from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
+from orgthink.registry import registered_only
 from orgthink.store import RunFolder
 
 if TYPE_CHECKING:
@@ -36,13 +40,16 @@ class Measure:
     """JSON file, `-` for standard input, or a run folder."""
     json: bool = False
     """Print one JSON object."""
+    trust: bool = False
+    """Run the code that a run folder names as `file.py:Name` or `package.module:Name`, to reward its steps again."""
 
     def __call__(self) -> int:
         return self._run() if self.file.is_dir() else self._text()
 
     def _run(self) -> int:
         folder = RunFolder.open(self.file)
-        measured = _training(folder, quiet=self.json) if folder.config["kind"] == "train" else _evaluation(folder)
+        with nullcontext() if self.trust else registered_only():
+            measured = _training(folder, quiet=self.json) if folder.config["kind"] == "train" else _evaluation(folder)
         if self.json:
             print(json.dumps(measured))
         else:
@@ -70,31 +77,42 @@ class Measure:
 
 
 def _evaluation(folder: RunFolder) -> dict[str, Any]:
-    """The summary, computed again."""
-    if folder.config["kind"] != "eval":
-        return {"summary": summarise(folder.episodes())}
-    resolved = resolve(folder.settings("eval", Evaluation))
-    return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
+    """The summary, computed again; without an organization's own measures, if what the run names is not installed."""
+    with suppress(UserError):
+        resolved = resolve(folder.settings("eval", Evaluation))
+        return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
+    return {"summary": summarise(folder.episodes())}
 
 
 def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
-    """The metrics of each recorded step, computed again, and the summary of the last one."""
+    """The metrics of each recorded step, computed again, and the summary of the last one; that alone, if what the
+    training names is not installed."""
     from orgthink.recipes.registry import training_of
 
-    settings: Optimization = training_of(folder).job.settings
-    lines = {line["step"]: line for line in folder.metrics()}
     steps: dict[int, dict[str, Any]] = {}
-    last = []
-    for step, group in groupby(folder.episodes(), lambda episode: episode.step):
-        if step not in lines:
-            break  # the run ended before it had written the metrics of the step
-        last = list(group)
-        steps[step] = settings.measure(last)
-        if not quiet:
-            print(f"step {step}/{settings.steps}  {settings.progress_text({**lines[step], **steps[step]})}", flush=True)
+    last: list[Episode] = []
+    try:
+        settings: Optimization = training_of(folder).job.settings
+        for line, last in _steps(folder):
+            steps[line["step"]] = again = settings.measure(last)
+            if not quiet:
+                print(f"step {line['step']}/{settings.steps}  {settings.progress_text({**line, **again})}", flush=True)
+    except UserError as error:
+        print(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", file=sys.stderr)
+        for line, episodes in _steps(folder):
+            steps[line["step"]], last = {}, episodes
     if not steps:
         raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
+
+
+def _steps(folder: RunFolder) -> Iterator[tuple[dict[str, Any], list[Episode]]]:
+    """The recorded steps: their metrics and their episodes; not one whose metrics the run did not come to write."""
+    lines = {line["step"]: line for line in folder.metrics()}
+    for step, group in groupby(folder.episodes(), lambda episode: episode.step):
+        if step not in lines:
+            return
+        yield lines[step], list(group)
 
 
 def _show(value: object) -> str:

@@ -28,7 +28,7 @@ FREE = "free"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Options):
+class RunCommand(Options):
     """Let an organization solve one problem, and watch its agents fork and join."""
 
     problem: Annotated[Positional[str | None], arg(metavar="[PROBLEM]")] = None

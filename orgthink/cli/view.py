@@ -66,7 +66,7 @@ class View:
             steps += 1
             if self.step in (None, step):
                 groups.append([replace(episode, organization=f"step {step}") for episode in group])
-            while len(groups) > 1 and sum(map(len, groups)) > MOST_EPISODES:
+            while self.episode is None and len(groups) > 1 and sum(map(len, groups)) > MOST_EPISODES:
                 groups.pop(0)
         if not groups:
             known = f" of step {self.step}: it has {steps} others" if steps else ": only rollouts are recorded"

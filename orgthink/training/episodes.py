@@ -13,12 +13,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import model_validator
-
-from orgthink.credit import CREDITS, EpisodeCredit
-from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
@@ -27,7 +23,7 @@ from orgthink.measure.accuracy import all_correct
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
-from orgthink.store import class_by_kind, migrate_settings
+from orgthink.store import class_by_kind
 from orgthink.tasks import task_named
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
@@ -39,10 +35,9 @@ from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 
 if TYPE_CHECKING:
-    AnyReward, AnyCredit = EpisodeReward, EpisodeCredit
+    AnyReward = EpisodeReward
 else:
     AnyReward = class_by_kind(REWARDS, "asyncthink")
-    AnyCredit = class_by_kind(CREDITS, "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +48,6 @@ class RlSettings(Optimization):
     """What is attempted."""
     reward: AnyReward = field(default_factory=AsyncThinkReward)
     """R of an episode."""
-    credit: AnyCredit = field(default_factory=SharedCredit)
-    """From the rewards of a group to advantages."""
     mixed: bool = False
     """Only groups of which some episodes are right, and not all, are trained on."""
     redraw: int = 0
@@ -64,13 +57,6 @@ class RlSettings(Optimization):
     the next weights. 0: a step waits for its slowest episode."""
     shuffled: bool = False
     """Rewards are dealt out at random within each group: a control, which must not learn."""
-
-    former: ClassVar[Mapping[str, str]] = {"normalise": "credit.normalise", "delta": "credit.delta"}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_former(cls, settings: Any) -> Any:
-        return migrate_settings(settings, cls.former)
 
     def __post_init__(self) -> None:
         Optimization.__post_init__(self)

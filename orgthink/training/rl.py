@@ -17,13 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from pydantic import model_validator
+
+from orgthink.credit import CREDITS, EpisodeCredit
+from orgthink.credit.shared import SharedCredit
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Episode
 from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, class_by_kind, migrate_settings
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
@@ -32,6 +36,11 @@ from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
+
+if TYPE_CHECKING:
+    AnyCredit = EpisodeCredit
+else:
+    AnyCredit = class_by_kind(CREDITS, "shared")
 
 
 class Clock:
@@ -98,6 +107,8 @@ class Optimization(ABC):
     """Whether the learning rate then goes down along a straight line to nothing, or stays."""
     minibatches: int = 1
     """Optimizer steps for each step's rollouts, cut between groups."""
+    credit: AnyCredit = field(default_factory=SharedCredit)
+    """From the rewards of a group to advantages."""
     loss: PolicyLoss = field(default_factory=PolicyLoss)
     """Clip range, divergence from the first policy, reduction, stale tokens."""
     mastered: Mastered | None = None
@@ -116,6 +127,14 @@ class Optimization(ABC):
 
     report_every: ClassVar[int] = 1
     """Steps between two lines for a user without a terminal."""
+
+    former: ClassVar[Mapping[str, str]] = {"normalise": "credit.normalise", "delta": "credit.delta"}
+    """Settings that have moved: former name → path."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_former(cls, settings: Any) -> Any:
+        return migrate_settings(settings, cls.former)
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "steps", "minibatches", "save_every", "record_every")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.cli.eval import Eval, conduct
-from orgthink.cli.run import Run
+from orgthink.cli.run import RunCommand
 from orgthink.cli.view import page
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, resolve
@@ -38,7 +38,7 @@ class Demo:
     """Run folder, and two beside it that end in -marsrl and -paramanager; those of an earlier demo are replaced."""
 
     def __call__(self) -> int:
-        Run(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
+        RunCommand(model="pocket-async", capacity=CAPACITY, max_tokens=TOKENS)()
         code = (
             compare(self.asyncthink(), self.out)
             or compare(self.marsrl(), self._beside("marsrl"))

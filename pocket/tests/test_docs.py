@@ -12,7 +12,7 @@ from pages import ENDPOINT, EXPERIMENTS, PAGES, ROOT, Block, blocks, commands, e
 
 from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
-from orgthink.cli.run import Run
+from orgthink.cli.run import RunCommand
 from orgthink.cli.train import Train
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
@@ -77,7 +77,7 @@ def understood(words: list[str]) -> None:
         adjusted(RECIPES.named(verb.named_recipe), {}, verb.set)
     elif isinstance(verb, Eval):
         verb.organize(verb.organizations, verb.own())
-    elif isinstance(verb, Run):
+    elif isinstance(verb, RunCommand):
         verb.organize((verb.organization,))
 
 

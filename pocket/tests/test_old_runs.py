@@ -66,7 +66,7 @@ def agree(seen: Any, expected: Any, rel: float = ROUNDING, abs: float = 0.0, whe
     """
     if isinstance(expected, dict):
         expected = (
-            migrate_settings(expected, RlSettings.former) if {"rollout", "delta"} <= expected.keys() else expected
+            migrate_settings(expected, RlSettings.former) if {"rollout", "normalise"} <= expected.keys() else expected
         )
         assert isinstance(seen, dict), where
         for name, value in expected.items():
@@ -197,6 +197,20 @@ def test_a_training_goes_on(name: str):
     assert json.loads((last / "trainer.json").read_text())["step"] == steps
     assert (last / "model" / "model.safetensors").is_file() and (last / "trainer.pt").is_file()
     assert problems_of(last) == expected["problems"]
+
+
+@pytest.mark.parametrize("name", ["asyncthink", "marsrl", "marsrl-segments", "paramanager"])
+def test_a_training_that_goes_on_records_its_steps(name: str, capsys: pytest.CaptureFixture[str]):
+    """The steps before were not recorded then."""
+    run = Path("train") / name
+    assert main(["train", "--resume", str(run)]) == 0
+    last = json.loads(lines_of(run / "metrics.jsonl")[-1])
+    assert {episode.step for episode in RunFolder.open(run).episodes()} == {last["step"]}
+    assert main(["view", str(run)]) == 0
+    capsys.readouterr()
+    assert main(["measure", str(run), "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["steps"][str(last["step"])]
+    assert measured == {name: last[name] for name in measured}
 
 
 def require_finite(value: Any) -> None:

@@ -80,7 +80,7 @@ def test_what_is_left_out_says_why(episode, reason):
     selection = select([episode, good])
     assert selection.ids == (good.id,) and selection.left_out == Counter([reason])
     assert selection.summary == f"1 of 2 trajectories are learned from; 1 left out: {reason}"
-    assert select([]).ids == () and select([good]).told == "1 of 1 trajectories are learned from"
+    assert select([]).ids == () and select([good]).summary == "1 of 1 trajectories are learned from"
 
 
 def test_who_recovered_comes_first():

@@ -158,7 +158,8 @@ def test_each_problem_of_a_file_is_graded_by_its_own_task(tmp_path: Path):
     """Ours and verl's in one file, and that beside another task, as in `sudoku+verl:FILE`."""
     sudoku, countdown = (next(TASKS[name].problems("train", 0)) for name in ("sudoku", "countdown"))
     file = stored(
-        [row_of(sudoku, "train", 0), {**GSM8K, "extra_info": None}, row_of(countdown, "train", 2)], tmp_path / "x"
+        [row_of(sudoku, "train", 0), {**GSM8K, "extra_info": None}, row_of(countdown, "train", 2)],
+        tmp_path / "x.parquet",
     )
     asked = MATH.problem("What is 2 + 3?", "5")
     for task in (task_named(f"verl:{file}"), task_named(f"sudoku+verl:{file}"), task_named(f"verl:{file}@0/1")):

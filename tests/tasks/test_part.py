@@ -28,7 +28,7 @@ WHOLES = (TASK_OF_SUMS, TASK_OF_ONE, "sudoku", f"{TASK_OF_SUMS}+{TASK_OF_ONE}")
 def test_every_problem_for_training_lies_in_exactly_one_part(name, n, seed):
     whole = list(islice(task_named(name).problems("train", seed), 40))
     parts = [task_named(f"{name}@{i}/{n}") for i in range(n)]
-    own = [[problem for problem in whole if part.holds(problem)] for part in parts]
+    own = [[problem for problem in whole if part.contains(problem)] for part in parts]
     for problem in whole:
         assert sum(problem in of_part for of_part in own) == 1
     for part, expected in zip(parts, own, strict=True):
@@ -42,7 +42,7 @@ def test_no_problem_of_one_half_is_in_the_other_whatever_the_seed(name):
     )
     assert not one & other
     whole = [p for seed in (0, 1) for p in islice(task_named(name).problems("train", seed), 200)]
-    share = sum(task_named(f"{name}@0/2").holds(problem) for problem in whole) / len(whole)
+    share = sum(task_named(f"{name}@0/2").contains(problem) for problem in whole) / len(whole)
     assert 0.4 < share < 0.6, "halves, about"
 
 
@@ -81,7 +81,7 @@ class Few(Sums):
 
 def test_a_part_without_problems_says_so():
     parts = [Part(Few(), i, 2) for i in (0, 1)]
-    (empty,) = (part for part in parts if not part.holds(Problem("one", "few", "")))
+    (empty,) = (part for part in parts if not part.contains(Problem("one", "few", "")))
     with pytest.raises(UserError, match="has no problems"):
         next(empty.problems("train", 0))
     assert next(empty.problems("test", 0)).id == "one"

@@ -522,7 +522,7 @@ def test_the_line_of_a_step_tells_what_that_kind_of_run_measures():
     assert "η –  path" in ASYNCTHINK.settings.progress_text(LINE | {"concurrency_pool": None})
     of_manager = {name: value for name, value in LINE.items() if name != "penalised"}
     of_manager |= {"rounds": 2.5, "calls_per_round": 1.666, "cost_units": 4.04}
-    assert SETTINGS.told(of_manager) == (
+    assert SETTINGS.progress_text(of_manager) == (
         "reward -0.143  all correct 12%  rounds 2.5  calls a round 1.67  cost 4.0  η 1.26  path 77  3 s"
     )
 
@@ -531,7 +531,8 @@ def test_the_other_kinds_tell_what_they_told():
     line = {"rewards": {"solver": 0.58333, "verifier": None}, "chains": 8, "seconds": {"rollout": 2.4}}
     assert MARSRL.settings.progress_text(line) == "solver 0.583  verifier –  chains 8  2 s"
     supervised = RECIPES["asyncthink-sft"].settings
-    assert supervised.told({"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}) == "loss 0.2500  8,000 tokens/s"
+    line = {"loss": 0.25, "trained_tokens": 4000, "seconds": 0.5}
+    assert supervised.progress_text(line) == "loss 0.2500  8,000 tokens/s"
     assert [RECIPES[name].settings.report_every for name in ("asyncthink-sft", "marsrl-qwen3")] == [100, 1]
 
 

@@ -87,10 +87,10 @@ def test_the_steps_of_a_training_are_seen_and_scored_again(name, tmp_path, capsy
     assert all(episode.id in page for episode in episodes)
     assert set(re.findall(r'"organization":"([^"]*)"', page)) == {f"step {step}" for step in steps}
     capsys.readouterr()
-    assert main(["measure", str(folder.path)]) == 0
+    assert main(["measure", str(folder.path), "--trust"]) == 0
     out = capsys.readouterr().out
     assert all(f"step {line['step']}/3  {settings.progress_text(line)}\n" in out for line in lines)
-    assert main(["measure", str(folder.path), "--json"]) == 0
+    assert main(["measure", str(folder.path), "--json", "--trust"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert [again["steps"][str(line["step"])]["reward"] for line in lines] == [line["reward"] for line in lines]
     assert again["summary"]["step 3"]["n"] == sum(episode.step == 3 for episode in episodes)
@@ -147,8 +147,10 @@ def test_a_long_training_shows_its_last_steps_and_any_other_that_is_named(tmp_pa
     assert not capsys.readouterr().err
     monkeypatch.setattr(view, "MOST_EPISODES", 1)
     assert steps_of_page() == {"step 3"}, "a step is shown whole"
+    first = next(folder.episodes())
+    assert main(["view", str(folder.path), "--episode", first.id]) == 0, "whichever step it is of"
     assert main(["view", str(folder.path), "--step", "7"]) == 2
-    assert "has no episodes of step 7" in capsys.readouterr().err
+    assert "has no episodes of step 7: it has 3 others" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["view", "measure"])

@@ -20,7 +20,7 @@ import torch
 from echo import HELD_OUT, TASK
 from hypothesis import given
 from hypothesis import strategies as st
-from killed import command_killed_inside
+from killed import killed_inside
 from safetensors.torch import load_file
 from terse import TERSE
 from test_sft import ctrl_c_inside
@@ -462,7 +462,7 @@ def test_ctrl_c_and_kill_9_lose_nothing(tmp_path, capsys):
     (saved,) = checkpoint.saved(cut)
     assert checkpoint.state(saved)["step"] == len(metrics(cut)) < 5
 
-    command_killed_inside(3, "train", "--resume", cut)
+    killed_inside(3, "train", "--resume", cut)
     assert len(metrics(cut)) < 5
 
     assert main(["train", "--resume", str(cut)]) == 0

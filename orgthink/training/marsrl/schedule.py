@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from orgthink.credit.per_role import per_role
-from orgthink.credit.shared import Normalise
+from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Message, Problem, Sampling, StopReason
 from orgthink.errors import UserError, user_input
@@ -95,7 +94,7 @@ class Chains:
 
     def __init__(self, settings: MarsSettings) -> None:
         plan, seed = settings.rollout, settings.seed
-        self._plan, self._normalise, self._seed = plan, settings.normalise, seed
+        self._plan, self._credit, self._seed = plan, settings.credit, seed
         self._rules = Rules(plan, task_named(plan.task), settings.reward, seed)
         self._sampling = Sampling(plan.segment_tokens, plan.temperature)
         self._limits = Limits(capacity=max(plan.widths) * plan.group, agent_tokens=plan.max_tokens)
@@ -118,7 +117,7 @@ class Chains:
         trained = [one for one in finished if role_of(one.group.stream) in self._plan.roles]
         random.Random(f"{self._seed}/{step}").shuffle(trained)  # so that no minibatch has but one stage
         with user_input():
-            rows = _rows(trained, self._normalise, step)
+            rows = _rows(trained, self._credit, step)
         metrics = {
             **rollout_metrics(finished),
             **ages(rows),
@@ -198,12 +197,14 @@ class Chains:
         self._problems = islice(self._rules.task.problems("train", self._seed), underway.begun, None)
 
 
-def _rows(finished: Sequence[FinishedGroup], normalise: Normalise, step: int) -> list[PolicyRow]:
-    """Rows of the groups that teach something."""
-    by_group = {one.id: one for one in finished}
-    credit = per_role({name: [o.reward for o in one.outcomes] for name, one in by_group.items()}, normalise)
+def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int) -> list[PolicyRow]:
+    """Rows of the groups that teach something: every output against the others for exactly the same input (section
+    3.3). A reward reaches nothing but its own output, neither the agents before it nor those after it."""
+    rewards = {one.id: {f"{one.id}|{i}": o.reward for i, o in enumerate(one.outcomes)} for one in finished}
+    advantages = credit(rewards)
     return [
-        policy_row(trace, episode=f"{name}|{i}", group=name, advantage=advantage, version=step)
-        for name, advantages in credit.items()
-        for i, (trace, advantage) in enumerate(zip(by_group[name].group.outputs, advantages, strict=True))
+        policy_row(trace, episode=name, group=one.id, advantage=advantages[name], version=step)
+        for one in finished
+        for name, trace in zip(rewards[one.id], one.group.outputs, strict=True)
+        if name in advantages
     ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orgthink.credit.shared import Normalise
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.organizations.prompts import prompt, style_named
@@ -27,8 +26,6 @@ class MarsSettings(Optimization):
     """What is attempted."""
     reward: MarsReward = field(default_factory=MarsReward)
     """Of each role."""
-    normalise: Normalise = "std"
-    """Whether advantages are divided by their group's standard deviation."""
 
     def require(self, context: int | None) -> None:
         plan = self.rollout

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mars_words import Habits
 from terse import TERSE
 
-from orgthink.credit.per_role import per_role
+from orgthink.credit.shared import SharedCredit
 from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Span, Status, StopReason, Trace
 from orgthink.grammar.solution import after_thinking
 from orgthink.rewards.marsrl import MarsReward
@@ -118,6 +118,12 @@ def prompt_of(group: OutputGroup) -> str:
 
 def rewards(rules: Rules, chain: Episode) -> dict[str, list[float]]:
     return {one.id: [o.reward for o in one.outcomes] for one in rules.judged(chain, groups_of(chain.traces))}
+
+
+def advantages(rules: Rules, chain: Episode) -> dict[str, dict[int, float]]:
+    """By group and place in it; groups that teach nothing are left out."""
+    found = {name: SharedCredit()({name: dict(enumerate(group))}) for name, group in rewards(rules, chain).items()}
+    return {name: group for name, group in found.items() if group}
 
 
 # A second reading of the made-up outputs, in regular expressions
@@ -342,12 +348,12 @@ def test_every_output_earns_what_it_deserves(rules, habits, cut):
 def test_what_a_group_writes_changes_no_other_groups_advantages(rules, habits, others, data):
     """But for those that judge it: what they deserve depends on what they were shown, so the last groups write anew."""
     chain = grown(rules, habits)
-    before = per_role(rewards(rules, chain))
+    before = advantages(rules, chain)
     changed = data.draw(st.sampled_from(stages(chain)[-1]))
     name = rules.judged(chain, [changed])[0].id
     rewritten = outputs_of(stage(rules, [asked_of(rules, chain, changed)], others))
     traces = [rewritten.get(place, trace) for place, trace in outputs_of(chain.traces).items()]
-    after = per_role(rewards(rules, chain_of(traces)))
+    after = advantages(rules, chain_of(traces))
     assert {**before, name: None} == {**after, name: None}
 
 

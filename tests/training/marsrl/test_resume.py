@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 from echo import TASK
-from killed import command_killed_inside
 from mars_words import Habits, WordEngine, problems_file
 from safetensors.torch import load_file
 from terse import TERSE
+from test_sft import ctrl_c_inside
 from tiny_policy import TINY
 from tiny_recipes import MARSRL, named
 
@@ -138,11 +138,12 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_run_that_is_killed_goes_on_to_the_bit_with_segments_under_way(tmp_path):
-    """Killed without warning inside an update; resumed in the test's own process."""
+def test_a_run_that_is_stopped_at_once_goes_on_to_the_bit_with_segments_under_way(tmp_path):
+    """Stopped at once inside an update, where nothing is saved; then resumed."""
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     command = ["train", RECIPE, "--model", str(TINY), "--device", "cpu", "--out"]
-    command_killed_inside(4, *command, cut)
+    with ctrl_c_inside(4, times=2):
+        assert main([*command, str(cut)]) == 130
     saved = checkpoint.saved(cut)[-1]
     assert checkpoint.state(saved)["step"] < 5
     outputs = [trace for chain in underway(saved) for trace in chain["traces"]]
