@@ -44,6 +44,19 @@ def sft_course(
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")
         if longest is not None and len(row) > longest:
             raise UserError(f"{rows_file}, row {number}: {len(row)} tokens, but the model's context is {longest}")
+    return row_course(model_folder, rows, lora, dtype=dtype, device=device, seed=seed)
+
+
+def row_course(
+    model_folder: Path,
+    rows: list[Row],
+    lora: LoraSettings | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    seed: int = 0,
+) -> Course:
+    """Any causal model of a Hugging Face folder, in full or by LoRA, on these rows, every one once an epoch."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
     return Course(model, partial(shuffled, rows), partial(copy_companions, model_folder), pad_id=0)
 

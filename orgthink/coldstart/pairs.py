@@ -53,8 +53,8 @@ class Pair:
         return self.query[len(self.query) - self.written :]
 
 
-_FORMER = "said"
-"""Name of the column `written` in files of earlier versions."""
+_COLUMN = "said"
+"""The column of `written` in files: its name was published."""
 
 
 def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
@@ -84,7 +84,7 @@ def read_pairs(path: Path | str) -> list[Pair]:
     file = Path(path)
     if not file.is_file():
         raise UserError(f"no file of query-response pairs at {file}")
-    rows = read_rows(file, [*(field.name for field in fields(Pair)), _FORMER])
+    rows = read_rows(file, [_column(field.name) for field in fields(Pair)])
     pairs = [_pair(row, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
     if not pairs:
         raise UserError(f"{file} holds no query-response pairs")
@@ -99,7 +99,7 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
     lines = map(line, pairs)
     if path.suffix == ".parquet":
         names = {"str": "string", "int": "int64", "bool": "bool"}
-        types = {field.name: names[str(field.type)] for field in fields(Pair)}
+        types = {_column(field.name): names[str(field.type)] for field in fields(Pair)}
         content = parquet_bytes([json.loads(text) for text in lines], path, types)  # the same text as in lines
     else:
         content = b"".join(lines)
@@ -108,21 +108,24 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
 def line(pair: Pair) -> bytes:
     """A pair as a line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
-    return json.dumps(asdict(pair), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    row = {_column(name): value for name, value in asdict(pair).items()}
+    return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _column(name: str) -> str:
+    return _COLUMN if name == "written" else name
 
 
 def _pair(row: Any, place: str) -> Pair:
     if not isinstance(row, dict):
         raise UserError(f"{place}: not an object with a query and a response")
     values = {name: value for name, value in row.items() if value is not None}
-    if _FORMER in values:
-        values["written"] = values.pop(_FORMER)
+    if _COLUMN in values:
+        values["written"] = values.pop(_COLUMN)
     pair = typed(Pair, values, place)
     for name in ("query", "response"):
         if not getattr(pair, name):
             raise UserError(f"{place}: the {name} is empty")
     if not 0 <= pair.written < len(pair.query):
-        raise UserError(
-            f"{place}: written is {pair.written}, but the query has {len(pair.query)} characters and a prompt"
-        )
+        raise UserError(f"{place}: said is {pair.written}, but the query has {len(pair.query)} characters and a prompt")
     return pair

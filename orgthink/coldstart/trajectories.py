@@ -27,7 +27,7 @@ class Exclusion(StrEnum):
     """A model that is trained on it would not call tools that its own prompt lists."""
     TEMPLATE = "another model's chat template is in its text"
     LONG = "it is too long"
-    SPARE = "another trajectory of its problem was selected"
+    SPARE = "another one of its problem was chosen"
     DOMINATED = "one tool would have made too many of the calls"
 
 

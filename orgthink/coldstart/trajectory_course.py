@@ -10,9 +10,7 @@ from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 
-import torch
-
-from orgthink.coldstart.pair_course import end_of_text, shuffled
+from orgthink.coldstart.pair_course import end_of_text
 from orgthink.coldstart.trajectories import Exclusion, Selection, select
 from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
@@ -21,9 +19,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.grammar.toolcall import TAGS
 from orgthink.organizations.prompts import STYLES, prompt
 from orgthink.store import RunFolder
-from orgthink.training.models import LoraSettings, copy_companions, open_trainable
 from orgthink.training.rows import Row, row_of
-from orgthink.training.sft import Course
 
 
 def trajectory_rows(
@@ -44,20 +40,6 @@ def trajectory_rows(
     selected = frozenset(selection.ids)
     rows = {episode.id: spelled(episode.root) for episode in run.episodes() if episode.id in selected}
     return [row for i in selection.ids if (row := rows[i]) is not None], selection
-
-
-def trajectory_course(
-    model_folder: Path,
-    rows: list[Row],
-    lora: LoraSettings | None = None,
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-    seed: int = 0,
-) -> Course:
-    """Any causal model of a Hugging Face folder, in full or by LoRA, on these rows, every one once an epoch."""
-    model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(model, partial(shuffled, rows), partial(copy_companions, model_folder), pad_id=0)
 
 
 def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:

@@ -69,6 +69,18 @@ class FromModel:
     """In which the weights are held."""
     device: str = "auto"
     """`cpu`, `cuda`, or whichever is there."""
+    settings: Any
+    """How it trains."""
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How the model is opened to be trained: arguments of `row_course` and the like."""
+        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
+        return {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
 
     def require(self) -> None:
         model_folder(self.model)
@@ -84,10 +96,6 @@ class Pairs(FromModel):
     pairs: str | None = None
     """File of pairs, JSON lines or parquet; a recipe without one needs `--pairs`."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def require(self) -> None:
         FromModel.require(self)
         if self.pairs is None:
@@ -99,9 +107,7 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
-        base, seed = model_folder(self.model), self.settings.seed
-        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
-        course = sft_course(base, Path(self.pairs), self.lora, dtype=dtype, device=device, seed=seed)
+        course = sft_course(model_folder(self.model), Path(self.pairs), **self.how)
         return train(course, self.settings, folder, report)
 
 
@@ -120,10 +126,6 @@ class Trajectories(FromModel):
     longest: int | None = None
     """Tokens of the longest trajectory; longer ones are left out, and those that the model's context does not hold."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def require(self) -> None:
         FromModel.require(self)
         if self.episodes is None:
@@ -131,7 +133,7 @@ class Trajectories(FromModel):
         self._rows()
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        from orgthink.coldstart.trajectory_course import trajectory_course
+        from orgthink.coldstart.pair_course import row_course
 
         rows, selection = self._rows()
         chosen_before = folder.path / "trajectories.json"
@@ -139,10 +141,7 @@ class Trajectories(FromModel):
             raise UserError(f"{self.episodes} has changed since {folder.path} began to learn from it: begin anew")
         folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
         print(selection.summary, flush=True)
-        base, seed = model_folder(self.model), self.settings.seed
-        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
-        course = trajectory_course(base, rows, self.lora, dtype=dtype, device=device, seed=seed)
-        return train(course, self.settings, folder, report)
+        return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 
     def _rows(self) -> tuple[list[Row], Selection]:
         """What is learned from. UserError if it is not there, or nothing is left of it."""
@@ -167,10 +166,6 @@ class Reinforced(FromModel, ABC):
     """Of any but the local one, such as vLLM's `gpu_memory_utilization`: the trainer needs room beside it."""
     pack_tokens: int = 512
     """Tokens that are computed in one go."""
-
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
 
     def require(self) -> None:
         FromModel.require(self)

@@ -94,12 +94,15 @@ def sentence(summary: Mapping[str, Mapping[str, Any]]) -> str:
     def solved(name: str) -> str:
         return f"{summary[name]['all_correct']['mean']:.0%}"
 
+    def path(name: str) -> str:
+        return f"{summary[name]['critical_path_steps']['mean']:.0f}"
+
     ours = summary["asyncthink"]
     return (
         f"AsyncThink solves {solved('asyncthink')} of {ours['problems']} held-out countdown problems completely, "
         f"against {solved('sequential')} for one thinker and {solved('parallel')} for {CAPACITY} in parallel with "
         f"the same {TOKENS} tokens an agent; its critical path is "
-        f"{ours['critical_path_steps']['mean']:.0f} decoding steps."
+        f"{path('asyncthink')} decoding steps ({path('sequential')} and {path('parallel')} for the others)."
     )
 
 

@@ -14,7 +14,7 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import FromModel, Report, model_folder
 from orgthink.store import RunFolder
-from orgthink.training.models import open_trainable, resolve_device, torch_dtype
+from orgthink.training.models import open_trainable, resolve_device
 from orgthink.training.rows import Row, row_of
 from orgthink.training.sft import Course, SftSettings, train
 from orgthink_pocket import model as pocket
@@ -58,18 +58,13 @@ class Roles(FromModel):
     lessons: role_lessons.Course = "form"
     """`skill` first, `form` in a second training."""
 
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
-
     def run(self, folder: RunFolder, report: Report) -> Path:
         tokenizer, (eos,) = _pocket_tokenizer(folder.path / "tokenizer")
 
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
-        device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
-        model = open_trainable(model_folder(self.model), self.lora, dtype, device, self.settings.seed)
+        model = open_trainable(model_folder(self.model), **self.how)
         course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
 
@@ -82,10 +77,6 @@ class Calls(FromModel):
     """Settings of the training."""
     lessons: Literal["tools", "manager"] = "manager"
     """The taught role."""
-
-    @property
-    def steps(self) -> int:
-        return self.settings.steps
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         pocket_tools.write_folder(folder.path / "tokenizer")

@@ -65,8 +65,8 @@ def test_a_demo_without_a_sandbox_says_how_to_get_one_and_leaves_its_table_out(
     monkeypatch.setenv("PATH", "")
     bubblewrap.check.cache_clear()
     assert main(["demo", "--n", "1"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert "no table of ParaManager" in last and "apt-get install bubblewrap" in last
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("no table of ParaManager"))
+    assert "apt-get install bubblewrap" in line
     assert Path("runs/demo-marsrl").exists() and not Path("runs/demo-paramanager").exists()
 
 

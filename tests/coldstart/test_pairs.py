@@ -57,8 +57,8 @@ def test_rows_of_other_programs_need_a_query_and_a_response_only(tmp_path: Path)
         ({"query": "q", "response": ""}, "the response is empty"),
         ({"query": "", "response": "r"}, "the query is empty"),
         ({"query": "q", "response": 5}, "response: Input should be a valid string"),
-        ({"query": "q", "response": "r", "said": 1}, "written is 1, but the query has 1 characters and a prompt"),
-        ({"query": "q", "response": "r", "said": -1}, "written is -1"),
+        ({"query": "q", "response": "r", "said": 1}, "said is 1, but the query has 1 characters and a prompt"),
+        ({"query": "q", "response": "r", "said": -1}, "said is -1"),
     ],
 )
 def test_a_row_that_is_no_pair_is_named(tmp_path: Path, row, says):

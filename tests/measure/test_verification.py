@@ -173,6 +173,14 @@ def test_an_ungraded_episode_has_no_solvers_grade():
     assert solver_grade(episode) is None
 
 
+def test_an_episode_of_a_task_that_is_not_known_here_is_not_graded_again():
+    known = told("right", ("correct", ""))
+    episode = replace(known, problem=replace(PROBLEM, task="a task of somebody else"))
+    assert solver_grade(known) == Grade(1, 1) and solver_grade(episode) is None
+    with pytest.raises(ValueError, match="task a task of somebody else is not known here"):
+        judgements(episode, STYLE.verdicts)
+
+
 def test_an_episode_of_others_has_no_judgements():
     (solver, verifier) = told("right", ("correct", "")).traces[1:]
     episode = Episode("e", PROBLEM, "x", 1, (verifier,), grade=Grade(1, 1))
