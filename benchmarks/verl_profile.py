@@ -64,11 +64,11 @@ PARTS = {
     "rows to workers": ("orgthink/scale/",),
     "checkpoint, metrics": (
         "orgthink/training/checkpoint.py",
-        "orgthink/training/kept.py",
+        "orgthink/training/source_state.py",
         "orgthink/training/models.py",
         "orgthink/store.py",
     ),
-    FROZEN: ("orgthink/engines/local.py", "orgthink/engines/batch.py", "orgthink/engines/cache.py"),
+    FROZEN: ("orgthink/engines/local/",),
     OTHERS: tuple(f"site-packages/{name}/" for name in ("verl", "ray", "transfer_queue", "tensordict")),
 }
 """Whose code lies where. The longest name that is in a file's decides; what none is in works for its caller."""
