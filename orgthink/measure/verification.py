@@ -53,8 +53,10 @@ class Correction:
 
 
 def solver_grade(episode: Episode) -> Grade | None:
-    """Of the solver's own answer, before anybody judged it; `None` if the episode is not graded, has no solver, or is of
-    a task that is not known here."""
+    """Grade of the solver's own answer, before any verification.
+
+    `None` if the episode is not graded or has no solver, or if its task is not known here.
+    """
     solvers = [trace for trace in episode.traces if trace.role == "solver"]
     if episode.grade is None or not solvers or task_of(episode.problem) is None:
         return None
