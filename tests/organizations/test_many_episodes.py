@@ -192,7 +192,9 @@ async def test_many_episodes_at_once_leave_nothing_behind(many: int):
 
     assert ends == {"7": many * 99 // 100, "CancelledError": many // 100}
     assert all(seen[status] > many // 10 for status in CallStatus), seen
-    assert after.tasks == 0
-    assert after[:4] == before[:4], (before, after)
+    assert after.tasks <= len(REAL), (
+        "one for each sandbox, which lives as long as the event loop, and none of an episode"
+    )
+    assert after[:3] == before[:3], (before, after)
     assert after.objects - before.objects < many // 2, "not one object an episode"
     assert after.memory - before.memory < MARGIN, (before, after)
