@@ -30,7 +30,7 @@ from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.embedded import embedded
-from orgthink.recipes.jobs import Reinforced, model_folder
+from orgthink.recipes.jobs import Mars, Reinforced, model_folder
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import weighted
 from orgthink.recipes.registry import RECIPES, adjusted
@@ -86,7 +86,7 @@ async def rows_of(job: Reinforced, ours: EmbeddedBackend) -> list[PolicyRow]:
             rows = within(batch.rows, job.settings.loss.staleness)
             if job.settings.mastered is not None:
                 rows = mask_mastered(rows, job.settings.mastered, batch.entropy)
-            if rows and (job.kind != "marsrl" or any(age for row in rows for age in row.age)):
+            if rows and (not isinstance(job, Mars) or any(age for row in rows for age in row.age)):
                 break
     return rows
 
@@ -142,7 +142,7 @@ def test_advantages_and_masks_are_those_of_the_rows(both: Both):
 
 def test_the_rows_are_what_the_algorithm_is_about(both: Both):
     injected = any(not on for row in both.rows for on in row.trained[row.trained.index(True) :])
-    if both.job.kind == "marsrl":
+    if isinstance(both.job, Mars):
         assert any(age for row in both.rows for age in row.age), "tokens that older weights drew"
     else:
         assert injected, "tokens that nobody sampled between those that are trained"
