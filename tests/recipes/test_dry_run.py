@@ -28,7 +28,7 @@ from orgthink.scale.sizing.configs import QWEN3_4B, QWEN3_30B_A3B
 from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.embedded import embedded
-from orgthink.training.marsrl import chain
+from orgthink.training.marsrl import chain, growth
 from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.policy_loss import weighted
@@ -188,16 +188,17 @@ def test_marsrl_of_a_mixture_of_experts(tmp_path):
 
 @pytest.mark.vllm
 def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
-    """A random model does not say what a role says: every report finds an error, and a coin grades its solutions.
+    """A random model does not say what a role says: every report finds an error, and a hash answers.
 
     A dense one: on a CPU, vLLM 0.32 opens a mixture of experts, but cannot take new weights of its experts.
     """
 
     def graded(text: str, ended: bool) -> Proposal:
-        return Proposal(text, "7" if crc32(text.encode("utf-8", "surrogatepass")) % 2 else None)
+        return Proposal(text, ("7", "12", "5")[crc32(text.encode("utf-8", "surrogatepass")) % 3])
 
     monkeypatch.setattr(chain, "report_of", lambda style, text, whole: Report(Verdict.WRONG, text))
     monkeypatch.setattr(chain, "read_proposal", graded)
+    monkeypatch.setattr(growth, "visible_text", lambda agent: agent.text)  # such a model never ends its thinking
     folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
     job = replace(marsrl(folder, tmp_path, "rollout.max_tokens=24", "rollout.segment=12"), sampler_settings={})
     lines = []
