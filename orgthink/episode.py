@@ -13,7 +13,7 @@ from typing import Any
 
 from orgthink.errors import ErrorKind
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised when a stored episode changes its shape; `store` refuses others."""
 
 CONTROLLER = "controller"

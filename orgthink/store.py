@@ -45,8 +45,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-READABLE = (1, SCHEMA_VERSION)
+READABLE = (1, 2, SCHEMA_VERSION)
 """Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
+
+FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
+    2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
+    3: {},
+}
+"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, or `FIELD KIND` for a
+class that its `kind` names, such as `reward asyncthink`."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
@@ -91,8 +98,7 @@ class RunFolder:
         if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
             raise UserError(f"{path} is not a run folder: its config.json was written by another program")
         _require_version(config["schema_version"], file)
-        if config["schema_version"] == 1:
-            _name_corpus(config["settings"])
+        _name_former_defaults(config["settings"], config["schema_version"])
         return cls(path, config)
 
     @property
@@ -360,15 +366,27 @@ def _require_version(version: object, source: object) -> None:
         raise UserError(f"{source} has schema version {version}: this orgthink reads up to version {SCHEMA_VERSION}")
 
 
-def _name_corpus(settings: Any) -> None:
-    """Add the corpus `ledger` to settings of version 1 that name no corpus: it was the only one then."""
+def _name_former_defaults(settings: Any, version: int) -> None:
+    """Add what settings of an older version left out, where the default is another one today."""
+    if not isinstance(settings, dict):
+        return
+    for changed, defaults in FORMER_DEFAULTS.items():
+        if version < changed:
+            _fill(settings.get("settings"), defaults.get(f"organization {settings.get('organization')}", {}))
+            for name, value in settings.items():
+                if isinstance(value, dict):
+                    _fill(value, defaults.get(f"{name} {value.get('kind')}", {}))
+    for value in settings.values():
+        _name_former_defaults(value, version)
+
+
+def _fill(settings: Any, defaults: Mapping[str, Any]) -> None:
     if isinstance(settings, dict):
-        if settings.get("organization") in ("paramanager", "tool-use") and isinstance(settings.get("settings"), dict):
-            suite = settings["settings"].setdefault("suite", {})
-            if isinstance(suite, dict):
-                suite.setdefault("corpus", "ledger")
-        for value in settings.values():
-            _name_corpus(value)
+        for name, value in defaults.items():
+            if isinstance(value, dict):
+                _fill(settings.setdefault(name, {}), value)
+            else:
+                settings.setdefault(name, value)
 
 
 def _first(error: ValueError) -> str:

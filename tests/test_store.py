@@ -248,7 +248,7 @@ def test_only_one_process_appends(tmp_path: Path):
         ("[1]", "another program"),
         (
             '{"orgthink": "9", "schema_version": 9, "kind": "eval", "settings": {}}',
-            "version 9: this orgthink reads up to version 2",
+            "version 9: this orgthink reads up to version 3",
         ),
     ],
 )
