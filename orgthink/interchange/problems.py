@@ -2,8 +2,8 @@
 
 `orgthink.interchange.verl_data` reads them.
 
-Every field of a problem stands in one of verl's columns, so the problem can be rebuilt exactly, from the file or from
-what verl hands to an agent loop.
+Every field of a problem has a column, so the problem can be rebuilt exactly, from the file or from what verl passes to
+an agent loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orgthink.tasks.task import Split
 
 
 def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
-    """The row of a problem, which is number `index` of its file. UserError if its data are not JSON values."""
+    """The row of problem number `index` of a file. UserError if its data are not JSON values."""
     try:
         truth = json.dumps(problem.data, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -44,7 +44,7 @@ def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
 
 
 def write(problems: Sequence[Problem], split: Split, file: Path) -> None:
-    """Write problems as a parquet file for verl. UserError if there are none, or one cannot be written."""
+    """Write problems as a parquet file for verl. UserError if there are none, or if one cannot be written."""
     if not problems:
         raise UserError(f"no problems to write to {file}")
     write_whole(file, parquet_bytes([row_of(problem, split, index) for index, problem in enumerate(problems)], file))

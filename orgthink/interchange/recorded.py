@@ -1,4 +1,4 @@
-"""Rows of episodes that an evaluation recorded, by the reward and the credit of a recipe: for other trainers."""
+"""Rows of a recorded evaluation for other trainers, with the reward and the credit of a recipe."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from orgthink.training.rows import PolicyRow, policy_rows
 
 
 def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
-    """Rows of all trained traces, those of a problem as neighbours; none of groups that are flat or that an engine
-    broke, and of mixed groups only if the recipe says so.
+    """Rows of all trained traces, problem by problem. Groups of equal rewards and groups with engine errors are left out;
+    so are those whose outcomes are all equal, if the recipe trains on mixed groups only.
 
-    UserError if the run compares nothing, is of another organization or of several models, lacks what is trained on, or
+    UserError if the run has one attempt a problem, is of another organization or of several models, is not finished, or
     leaves no row.
     """
     plan, rollout = folder.settings("eval", Evaluation), settings.rollout

@@ -1,6 +1,6 @@
-"""What the formats of all targets share: the check of a row, and the refusals.
+"""Checks that the formats of all targets share.
 
-Most trainers do not check what they are handed: a mask that is one token too long trains the wrong tokens in silence.
+Most trainers do not check their rows: a mask that is one token too long silently trains the wrong tokens.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from orgthink.errors import UserError
 from orgthink.training.rows import PolicyRow
 
 Reduction = Literal["token-mean", "episode-mean"]
-"""Every token of a minibatch weighs the same, or every episode. A target's minibatches are to be these rows."""
+"""Every token of a minibatch has the same weight, or every episode. The rows are one minibatch of the target."""
 
 LARGEST = 3.4e38
-"""Of a 32-bit float, which is what every target keeps its numbers in."""
+"""The largest 32-bit float: every target stores numbers as 32-bit floats."""
 
 UNTRAINED = -1
-"""In place of the version of a token that is not trained."""
+"""Stands for the version of a token that is not trained."""
 
 
 def check(rows: Sequence[PolicyRow]) -> None:
-    """UserError that names the first row that no trainer could make sense of."""
+    """Raise UserError that names the first row that no trainer could use."""
     for row in rows:
         fault = _fault(row)
         if fault is not None:
@@ -32,7 +32,7 @@ def check(rows: Sequence[PolicyRow]) -> None:
 
 
 def _fault(row: PolicyRow) -> str | None:
-    """What is wrong with a row."""
+    """What is wrong with a row; `None` for a good one."""
     lengths = {len(row.token_ids), len(row.trained), len(row.logprobs), len(row.age)}
     if len(lengths) > 1:
         return f"ids, mask, log-probabilities and ages have lengths {sorted(lengths)}: every token has one of each"
@@ -61,18 +61,18 @@ def refused(row: PolicyRow, why: str) -> UserError:
 
 
 def require_temperature(rows: Sequence[PolicyRow], temperature: float, target: str) -> None:
-    """For targets that divide the logits of all rows by one temperature."""
+    """Refuse rows of another temperature, for targets that divide all logits by the same one."""
     for row in rows:
         if row.temperature != temperature:
             raise refused(
                 row,
-                f"drawn at temperature {row.temperature}, and {target} trains all rows at {temperature}: "
+                f"sampled at temperature {row.temperature}, but {target} trains all rows at {temperature}: "
                 "sample with that, or train rows of each temperature in a run of their own",
             )
 
 
 def require_fresh(rows: Sequence[PolicyRow], target: str) -> None:
-    """For targets whose rows say nothing of the weights that drew them."""
+    """Refuse stale tokens, for targets whose rows do not say which weights sampled them."""
     for row in rows:
         if any(row.age):
             raise refused(
@@ -83,7 +83,7 @@ def require_fresh(rows: Sequence[PolicyRow], target: str) -> None:
 
 
 def require_one_row_an_episode(rows: Sequence[PolicyRow], reduction: Reduction, target: str) -> None:
-    """For targets that can average over tokens or over rows, but not over episodes of several rows."""
+    """Refuse the episode-mean of episodes with several rows, for targets that average over tokens or rows only."""
     if reduction == "token-mean":
         return
     several = Counter(row.episode for row in rows)
@@ -97,19 +97,19 @@ def require_one_row_an_episode(rows: Sequence[PolicyRow], reduction: Reduction, 
 
 
 def versions(row: PolicyRow, newest: int) -> list[int]:
-    """Version of the weights that drew each token, `UNTRAINED` where nothing is trained; `newest` has age 0."""
+    """Version of the weights that sampled each token, `UNTRAINED` for untrained tokens; `newest` has age 0."""
     if max(row.age) > newest:
         raise refused(row, f"some of its tokens are {max(row.age)} updates old, and the newest version is {newest}")
     return [newest - age if trained else UNTRAINED for trained, age in zip(row.trained, row.age, strict=True)]
 
 
 def one_version(row: PolicyRow, newest: int, target: str) -> int:
-    """Version of the weights that drew all of a row's trained tokens, for targets that keep one a row."""
+    """The one version that sampled all trained tokens of a row, for targets that store one version a row."""
     seen = sorted(set(versions(row, newest)) - {UNTRAINED})
     if len(seen) > 1:
         raise refused(
             row,
-            f"drawn by versions {', '.join(map(str, seen))}, and {target} keeps one a row: leave it out, or use a "
+            f"sampled by versions {', '.join(map(str, seen))}, and {target} keeps one a row: leave it out, or use a "
             "target with a version a token, such as verl",
         )
     return seen[0]
@@ -121,5 +121,5 @@ def prompt_length(row: PolicyRow) -> int:
 
 
 def number(name: str) -> int:
-    """A number from 0 to 2⁶³ − 1 for a name, the same in every batch and process."""
+    """A number from 0 to 2⁶³ − 1 that identifies a name in every batch and process."""
     return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "big") >> 1

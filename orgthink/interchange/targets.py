@@ -1,4 +1,4 @@
-"""The trainers by name, each asked in the same way."""
+"""The formats of trainers by name, behind one signature."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from orgthink.training.rows import PolicyRow
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a target is told beside the rows; those that have no use of a part leave it alone."""
+    """Settings beside the rows. A target ignores those it has no field for."""
 
     reduction: Reduction
-    """Of the loss."""
+    """How the loss averages."""
     temperature: float
-    """At which the trainer takes all rows to be drawn."""
+    """Temperature at which the trainer assumes that all rows were sampled."""
     version: int
-    """Of the newest weights."""
+    """Version of the newest weights."""
 
 
 TARGETS: dict[str, Callable[[Sequence[PolicyRow], Conditions], Any]] = {
@@ -28,4 +28,4 @@ TARGETS: dict[str, Callable[[Sequence[PolicyRow], Conditions], Any]] = {
     "trl": lambda rows, on: trl.samples(rows, version=on.version, temperature=on.temperature, reduction=on.reduction),
     "tinker": lambda rows, on: tinker.data(rows, reduction=on.reduction),
 }
-"""A list of items, one a row."""
+"""Each makes a list with one item a row."""

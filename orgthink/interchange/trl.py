@@ -1,7 +1,7 @@
 """Rows as `RolloutSample`s of TRL's asynchronous GRPO (TRL 1.16.0, `experimental/async_grpo`).
 
 A sample has one advantage and one version. TRL averages over the tokens of a micro-batch: with
-`gradient_accumulation_steps=1` that is our token-mean. Its ratio is always a token's own.
+`gradient_accumulation_steps=1` that is our token-mean. Its importance ratios are per token.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Sample(TypedDict):
     completion_mask: NDArray[np.int64]
     """[T]: 1 where a token is trained."""
     old_log_probs: NDArray[np.float32]
-    """[T]: under the policy that drew them; 0 where nothing is trained."""
+    """[T]: under the policy that sampled them; 0 for untrained tokens."""
     advantage: float
-    """Of every trained token."""
+    """The advantage of every trained token."""
     model_version: int
-    """Of the weights that drew the trained tokens."""
+    """Version of the weights that sampled the trained tokens."""
     group_id: int
-    """The number of the group's name. TRL computes the beginnings that samples of a group share once."""
+    """Number of the group's name. TRL computes the common prefix of a group once."""
     metrics: dict[str, float]
     """For TRL's logs: none."""
 
@@ -43,9 +43,10 @@ class Sample(TypedDict):
 def samples(
     rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
 ) -> list[Sample]:
-    """One for each row, in order. `version` is that of the newest weights, `temperature` that of `AsyncGRPOConfig`.
+    """One sample a row, in order. `version` is that of the newest weights, `temperature` that of `AsyncGRPOConfig`.
 
-    UserError for the episode-mean, or that names the row for another temperature or tokens of several versions.
+    UserError for the episode-mean. UserError that names the row if it has another temperature or tokens of several
+    versions.
     """
     if reduction != "token-mean":
         raise UserError("TRL averages over tokens: use reduction=token-mean, or Tinker for the episode-mean")

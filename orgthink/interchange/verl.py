@@ -1,10 +1,10 @@
 """Rows as verl's `AgentLoopOutput`, for its V1 trainer (fields of verl 0.9.1, `experimental/agent_loop/agent_loop.py`).
 
-Its mask and log-probabilities are those of the response, which begins with the first trained token here. verl keeps
-the versions of a row as a range; each token's goes along in the extra fields, and with it what the trainer's own
-advantages and groups are made of. `loss_agg_mode` must be `token-mean`, or `seq-mean-token-mean` for the episode-mean.
+Its mask and log-probabilities cover the response, which begins with the first trained token here. verl stores the
+versions of a row as a range; the extra fields carry the version of each token, and the names and the advantage from
+which a trainer makes its own groups. `loss_agg_mode` must be `token-mean`, or `seq-mean-token-mean` for the episode-mean.
 
-This is for an agent loop of one's own; the backend in `orgthink.scale.verl` writes the fields of verl's workers itself.
+These rows are for your own agent loop; the backend in `orgthink.scale.verl` writes the fields of verl's workers itself.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from orgthink.training.rows import PolicyRow
 
 
 class Extra(TypedDict):
-    """What verl hands on without reading it, but for the range of versions."""
+    """Fields that verl passes on. It reads only the range of versions."""
 
     uid: str
-    """Group, within which verl compares rows. It takes its own from the prompt: write this over it."""
+    """Group within which verl compares rows. verl makes one from the prompt: overwrite it with this."""
     episode: str
     """Id of the episode."""
     agent: str
-    """Who sampled the row."""
+    """Name of the agent that sampled the row."""
     role: str
-    """Which part that agent plays."""
+    """Role of that agent."""
     advantage: float
-    """Of every trained token."""
+    """The advantage of every trained token."""
     min_global_steps: int
-    """Oldest version that drew a trained token."""
+    """Oldest version that sampled a trained token."""
     max_global_steps: int
-    """Newest version that drew a trained token."""
+    """Newest version that sampled a trained token."""
     policy_versions: list[int]
-    """Version that drew each token of the response; -1 where nothing is trained."""
+    """Version that sampled each token of the response; -1 for untrained tokens."""
 
 
 class Output(TypedDict):
@@ -55,22 +55,22 @@ class Output(TypedDict):
     response_mask: list[int]
     """1 where a token of the response is trained."""
     response_logprobs: list[float]
-    """Under the policy that drew them; 0 where nothing is trained."""
+    """Under the policy that sampled them; 0 for untrained tokens."""
     reward_score: float
-    """The advantage: without a score verl would ask a reward function for one."""
+    """The advantage: without a score, verl would call a reward function."""
     metrics: dict[str, float]
-    """None, which verl takes for zeros."""
+    """Empty: verl fills in zeros."""
     extra_fields: Extra
-    """What travels along."""
+    """What verl passes on."""
 
 
 def outputs(
     rows: Sequence[PolicyRow], *, version: int, temperature: float, reduction: Reduction = "token-mean"
 ) -> list[Output]:
-    """One for each row, in order. `version` is that of the newest weights, `temperature` the rollout's in verl.
+    """One output a row, in order. `version` is that of the newest weights, `temperature` the rollout's in verl.
 
-    verl writes the reward of an episode's last output over those of the others; `extra_fields` stay as they are.
-    UserError that names the row for another temperature, or for the episode-mean of an episode of several rows.
+    verl overwrites the rewards of an episode's outputs with that of the last one; `extra_fields` stay unchanged.
+    UserError that names the row if it has another temperature, or for the episode-mean of an episode of several rows.
     """
     check(rows)
     require_temperature(rows, temperature, "verl")

@@ -1,8 +1,8 @@
 """Problems of the parquet files that verl reads (columns of verl 0.9.1).
 
-Rows of ours, which `orgthink export problems` writes, are the very same problems again, each of the task that it was.
-Of verl's own data sets, those with a short mathematical answer become problems of `math`. The file is the split: verl's
-scripts write one for training and one for testing.
+Rows that `orgthink export problems` wrote become the same problems again, each of its own task. Rows of verl's own data
+sets with a short mathematical answer become problems of `math`. A file is one split: verl's scripts write one file for
+training and one for testing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orgthink.tasks.task import Solution, Split, Task
 T = TypeVar("T")
 
 OURS = "orgthink/"
-"""Before the name of the task in `data_source`."""
+"""Prefix of the task's name in `data_source`."""
 
 MATHEMATICAL = (
     "openai/gsm8k",
@@ -52,22 +52,22 @@ INSTRUCTIONS = (
         '\n\nRemember to put your answer on its own line after "Answer:".',
     ),
 )
-"""What stands before and behind a question in GSM8K, MATH and DAPO. Each organization asks in its own way."""
+"""Instructions around a question in GSM8K, MATH and DAPO. They are removed: each organization has its own prompt."""
 
 
 class VerlData:
-    """`verl:FILE`. A problem is graded by the task that it is of."""
+    """`verl:FILE`. Each problem is graded by its own task."""
 
     name = "verl"
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self.tasks: Mapping[str, Task] = TASKS
-        """Those that its problems may be of, by name."""
+        """Tasks that its problems may belong to, by name."""
 
     @cached_property
     def rows(self) -> list[Problem]:
-        """Every problem of the file. UserError that names the file, and the row (the first is 1) if that is bad."""
+        """Every problem of the file. UserError that names the file, and the bad row (the first is 1)."""
         problems = list(read(self._file))
         for number, problem in enumerate(problems, 1):
             if problem.task not in self.tasks:
@@ -77,7 +77,7 @@ class VerlData:
         return problems
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """The rows of the file, whatever the split, again and again; in another order each time and for each seed."""
+        """The rows of the file without end, for any split; each pass and each seed has its own order."""
         yield from repeated(self.rows, self.name, seed)
 
     def grade(self, problem: Problem, answer: str) -> Grade:
@@ -90,7 +90,7 @@ class VerlData:
 def read(file: Path) -> Iterator[Problem]:
     """The problems of one of verl's parquet files, in order.
 
-    UserError that names the file, and the row (the first is 1) if that is bad.
+    UserError that names the file, and the bad row (the first is 1).
     """
     require_file(file)
     columns = ("data_source", "prompt", "reward_model", "extra_info")
@@ -99,9 +99,9 @@ def read(file: Path) -> Iterator[Problem]:
 
 
 def problem_of(row: Mapping[str, Any], place: str) -> Problem:
-    """The problem of a row: of ours, the very same; of a data set of mathematics, one of the task `math`.
+    """The problem of a row: of ours, the same one; of a data set of mathematics, one of the task `math`.
 
-    UserError that begins with `place` for a row of other data, or one that lacks something.
+    UserError that begins with `place` if the row is of other data or lacks a field.
     """
     source = _typed_value(row, "data_source", str, place)
     truth = _typed_value(row, "reward_model", dict, place).get("ground_truth")
@@ -125,7 +125,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
 
 
 def _typed_value(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:
-    """What a row has under a name."""
+    """The value of a field; UserError if it has another type."""
     value = row.get(name)
     if isinstance(value, kind) and not isinstance(value, bool):
         return value
@@ -142,7 +142,7 @@ def _question(row: Mapping[str, Any], place: str) -> str:
 def _mathematical(
     row: Mapping[str, Any], source: str, truth: str, extra: Mapping[str, Any], place: str
 ) -> tuple[str, str]:
-    """Question and answer: the question by itself if the row has it, else without the instructions around it."""
+    """Question and answer. The question has no instructions around it."""
     if source not in MATHEMATICAL and not source.startswith("aime"):
         raise UserError(f"{place}: {source} has no short mathematical answers, and orgthink no task for it")
     alone = extra.get("question") or extra.get("raw_problem")

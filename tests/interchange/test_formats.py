@@ -215,9 +215,9 @@ EPISODE = [one(), one(agent="organizer/1")]
 @pytest.mark.parametrize(
     ("hand_over", "message"),
     [
-        (lambda rows: verl.outputs(rows, version=3, temperature=0.7), "temperature 1.0, and verl .* at 0.7"),
-        (lambda rows: trl.samples(rows, version=3, temperature=0.7), "temperature 1.0, and TRL"),
-        (lambda rows: tinker.data([replace(row, temperature=0.7) for row in rows]), "0.7, and Tinker .* at 1.0"),
+        (lambda rows: verl.outputs(rows, version=3, temperature=0.7), "temperature 1.0, but verl .* at 0.7"),
+        (lambda rows: trl.samples(rows, version=3, temperature=0.7), "temperature 1.0, but TRL"),
+        (lambda rows: tinker.data([replace(row, temperature=0.7) for row in rows]), "0.7, but Tinker .* at 1.0"),
         (lambda rows: verl.outputs(rows, version=3, temperature=1.0, reduction="episode-mean"), "has 2 rows, and verl"),
     ],
 )
@@ -235,7 +235,7 @@ def test_old_tokens_need_a_field_that_says_so():
 
 def test_a_row_of_several_versions_needs_one_a_token():
     mixed = one(age=(0, 0, 2, 2, 0, 1))
-    with pytest.raises(UserError, match="organizer: drawn by versions 1, 2, and"):
+    with pytest.raises(UserError, match="organizer: sampled by versions 1, 2, and"):
         make.TARGETS["trl"]([mixed], "token-mean")
     assert make.TARGETS["trl"]([one(ages=2)], "token-mean")
 
