@@ -19,7 +19,7 @@ export HF_HUB_OFFLINE ?= 1
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ test-wheel: setup  ## the wheels in clean environments: what they install, and t
 
 test-isa: setup  ## the tests of floating-point computations, without the wide registers of this processor
 	OMP_NUM_THREADS=1 $(OTHER_ISA) $(BIN)/pytest -m "numerical and not verl"
+
+test-slow: setup  ## the tests of a thousand episodes and of real widths: minutes, and 16 GB of memory
+	$(BIN)/pytest -m slow
 
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import FromModel, Report, model_folder
 from orgthink.store import RunFolder
@@ -64,8 +64,9 @@ class Roles(FromModel):
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
-        model = open_trainable(model_folder(self.model), **self.how)
-        course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+        start = model_folder(self.model)
+        write_folder = partial(pocket.write_folder, config=Qwen3Config.load(start))
+        course = Course(open_trainable(start, **self.how), rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -21,8 +21,9 @@ from orgthink_pocket.style import VERDICTS as TERSE
 from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
 from orgthink_pocket.teachers import arithmetic
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Problem, Trace
 from orgthink.errors import UserError
@@ -305,6 +306,17 @@ def test_the_roles_are_taught_to_a_shipped_model_and_a_run_that_was_cut_goes_on_
     assert (model / "tokenizer.json").read_bytes() == (MODELS / "pocket" / "tokenizer.json").read_bytes()
     moved = (_embeddings(model) - _embeddings(MODELS / "pocket")).abs().max().item()
     assert 0 < moved < 0.01, "it starts from the shipped model, not from nothing"
+
+
+def test_a_model_of_another_shape_keeps_its_shape(tmp_path):
+    shape = replace(pocket.CONFIG, num_hidden_layers=1)
+    pocket.write_folder(tmp_path / "small", shape)
+    save_file(Qwen3(shape).to_hf(), tmp_path / "small" / "model.safetensors")
+    settings = SftSettings(steps=1, batch_tokens=300, warmup=1)
+    _trained(Roles(settings, "skill", model=str(tmp_path / "small"), device="cpu"), tmp_path / "run")
+    trained = tmp_path / "run" / "checkpoints" / "step-000001" / "model"
+    assert Qwen3Config.load(trained) == shape
+    assert Qwen3.load(trained).state_dict().keys() == Qwen3(shape).state_dict().keys()
 
 
 class Cut(Exception):
