@@ -31,6 +31,7 @@ $(VENV)/.ready: pyproject.toml pocket/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0
 	$(BIN)/pip install --quiet -e ".[local,dev]" -e ./pocket
+	$(BIN)/python -m orgthink.engines.local.fused  # compiles the decoding step, once
 	touch $@
 
 demo: setup  ## organizations on held-out problems before and after learning: tables and pages

@@ -12,8 +12,8 @@ from orgthink.training.rows import PolicyRow, policy_rows
 
 
 def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
-    """Rows of all trained traces, problem by problem. Groups of equal rewards and groups with engine errors are left out;
-    so are those whose outcomes are all equal, if the recipe trains on mixed groups only.
+    """Rows of all trained traces, problem by problem. Groups of equal rewards and groups with engine errors are left
+    out; so are those whose outcomes are all equal, if the recipe trains on mixed groups only.
 
     UserError if the run has one attempt a problem, is of another organization or of several models, is not finished, or
     leaves no row.

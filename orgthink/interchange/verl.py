@@ -2,7 +2,8 @@
 
 Its mask and log-probabilities cover the response, which begins with the first trained token here. verl stores the
 versions of a row as a range; the extra fields carry the version of each token, and the names and the advantage from
-which a trainer makes its own groups. `loss_agg_mode` must be `token-mean`, or `seq-mean-token-mean` for the episode-mean.
+which a trainer makes its own groups. `loss_agg_mode` must be `token-mean`, or `seq-mean-token-mean` for the
+episode-mean.
 
 These rows are for your own agent loop; the backend in `orgthink.scale.verl` writes the fields of verl's workers itself.
 """

@@ -358,7 +358,7 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(engine: Local
     assert len((await say(engine, [5], 10)).ids) == 10
 
 
-@pytest.mark.parametrize("part", ["draw", "Block", "uniforms"])
+@pytest.mark.parametrize("part", ["FusedStep.sample", "Block", "Places"])
 async def test_whatever_fails_at_the_first_token_nobody_waits_for_ever(
     engine: LocalEngine, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

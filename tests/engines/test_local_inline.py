@@ -159,7 +159,7 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(
 
     asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]
     await turns_of_the_loop()
-    monkeypatch.setattr("orgthink.engines.local.batch.draw", fail)
+    monkeypatch.setattr("orgthink.engines.local.batch.FusedStep.sample", fail)
     async with asyncio.timeout(20):
         results = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(result, EngineError) and "no room" in str(result) for result in results)

@@ -20,10 +20,18 @@ from torch import Tensor
 
 from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
+from orgthink.engines.local.fused import FusedStep, Places
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.local.sampling import draw, uniforms
 from orgthink.engines.stops import StopTokens
 from orgthink.episode import Sampling
+
+_SMALL_MODEL = 16_000_000
+"""Most weights of a model that the fused step computes: PyTorch's operators take longer to call than to run. Larger
+ones are bound by memory, which PyTorch reads with all threads."""
+
+_SHORT_PREFILL = 64
+"""Most prompt tokens that the fused step reads at once: more are faster as large matrix products."""
 
 _PREFILL_TOKENS = 512
 """Most prompt tokens read between two decoding steps; the rest waits for the next one."""
@@ -109,6 +117,8 @@ class DecodeBatch(Generic[R]):
     def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
         self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
+        small = sum(weight.numel() for weight in model.parameters()) <= _SMALL_MODEL
+        self._fused = FusedStep(model) if small else None
         self._eos_ids, self._slots = eos_ids, slots
         self._waiting: deque[R] = deque()
         self._waited = 0
@@ -246,11 +256,14 @@ class DecodeBatch(Generic[R]):
         rows, (first, width) = reading.block.rows, (reading.done, reading.ids.shape[1])
         read = [row.seen for row in rows]
         reading.done = last = min(width, first + max(1, _PREFILL_TOKENS // len(rows)))
-        positions = reading.starts + torch.arange(first, last)
-        reading.block.step(positions)
-        within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
-        hidden = self.model.decode(reading.ids[:, first:last], within, reading.block.attend)
         ends = [len(ids) - 1 - int(start) for ids, start in zip(read, reading.starts, strict=True)]
+        if self._fused is not None and len(rows) * (last - first) <= _SHORT_PREFILL:
+            hidden = self._fused_prefill(self._fused, reading, first, ends)
+        else:
+            positions = reading.starts + torch.arange(first, last)
+            reading.block.step(positions)
+            within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
+            hidden = self.model.decode(reading.ids[:, first:last], within, reading.block.attend)
         reading.last |= {i: hidden[i, end - first] for i, end in enumerate(ends) if first <= end < last}
         if last < width:
             return []
@@ -264,13 +277,40 @@ class DecodeBatch(Generic[R]):
         self._sweep()
         return tokens
 
+    def _fused_prefill(self, fused: FusedStep, reading: _Prefill[R], first: int, ends: Sequence[int]) -> Tensor:
+        """Final hidden states [B, T, C] of the columns from `first` on that are read now; 0 for padding."""
+        ids = reading.ids[:, first : reading.done].numpy()
+        rows, columns = map(np.ascontiguousarray, np.nonzero(np.arange(first, reading.done) <= np.array(ends)[:, None]))
+        positions = reading.starts.numpy()[rows, 0] + first + columns
+        states = fused.hidden(ids[rows, columns], [Places(rows, positions, reading.block.layers)])
+        hidden = torch.zeros(*ids.shape, states.shape[1])
+        hidden[torch.from_numpy(rows), torch.from_numpy(columns)] = torch.from_numpy(states)
+        return hidden
+
     def _decode(self) -> list[tuple[R, Token]]:
         """One step of every row of every block."""
         blocks = [block for block in self._blocks.values() if block.rows]
         rows = [row for block in blocks for row in block.rows]
         if not rows:
             return []
-        sizes = [len(block.rows) for block in blocks]
+        hidden = self._hidden(blocks) if self._fused is None else self._fused_hidden(self._fused, blocks)
+        self.steps += 1
+        for row in rows:
+            row.length += 1
+        return self._sample(rows, hidden)
+
+    def _fused_hidden(self, fused: FusedStep, blocks: Sequence[Block[R]]) -> Tensor:
+        """Final hidden state [B, C] of each row's last token."""
+        ids = np.array([row.sampled[-1] for block in blocks for row in block.rows])
+        places = [
+            Places(np.arange(len(block.rows)), np.array([row.length for row in block.rows]), block.layers)
+            for block in blocks
+        ]
+        return torch.from_numpy(fused.hidden(ids, places))
+
+    def _hidden(self, blocks: Sequence[Block[R]]) -> Tensor:
+        """The same by PyTorch."""
+        rows, sizes = [row for block in blocks for row in block.rows], [len(block.rows) for block in blocks]
         ids, positions = torch.tensor([(row.sampled[-1], row.length) for row in rows]).split(1, -1)
         for block, part in zip(blocks, positions.split(sizes), strict=True):
             block.step(part)
@@ -279,20 +319,20 @@ class DecodeBatch(Generic[R]):
             parts = zip(blocks, *(heads.split(sizes) for heads in qkv), strict=True)
             return torch.cat([block.attend(layer, *part) for block, *part in parts])
 
-        hidden = self.model.decode(ids, positions, attend)[:, 0]
-        self.steps += 1
-        for row in rows:
-            row.length += 1
-        return self._sample(rows, hidden)
+        return self.model.decode(ids, positions, attend)[:, 0]
 
     def _sample(self, rows: Sequence[R], hidden_BC: Tensor) -> list[tuple[R, Token]]:
         """A token for each row that is not over."""
-        temperature = torch.tensor([row.sampling.temperature for row in rows])
-        top_p = torch.tensor([row.sampling.top_p for row in rows])
         seeds = np.array([row.seed for row in rows], dtype=np.uint64)
         counts = np.array([len(row.sampled) for row in rows], dtype=np.uint64)
-        ids, logprobs = draw(self.model.logits(hidden_BC), temperature, top_p, uniforms(seeds, counts))
-        if not logprobs.isfinite().all():
+        temperatures = np.array([row.sampling.temperature for row in rows], dtype=np.float32)
+        if self._fused is not None and all(row.sampling.top_p == 1 for row in rows):
+            ids, logprobs = self._fused.sample(hidden_BC.numpy(), temperatures, seeds, counts)
+        else:
+            top_p = torch.tensor([row.sampling.top_p for row in rows])
+            logits, temperature = self.model.logits(hidden_BC), torch.from_numpy(temperatures)
+            ids, logprobs = map(Tensor.numpy, draw(logits, temperature, top_p, uniforms(seeds, counts)))
+        if not np.isfinite(logprobs).all():
             raise ArithmeticError("the model's logits are not finite")
         sampled = zip(rows, ids.tolist(), logprobs.tolist(), strict=True)
         tokens = [(row, self._take(row, i, logprob)) for row, i, logprob in sampled if not row.over]

@@ -59,6 +59,8 @@ class Block(Generic[R]):
         if n:
             keys[:, :n], values[:, :n] = self._keys[:, :n], self._values[:, :n]
         self._keys, self._values = keys, values
+        self.layers = [(keys[i].numpy(), values[i].numpy()) for i in range(len(keys))]
+        """Keys [capacity, K, T, D] and values [capacity, K, D, T] of each layer, as arrays of the same memory."""
 
     def reserve(self, rows: int) -> None:
         """Allocate memory for more rows."""

@@ -1,4 +1,4 @@
-"""The embedded engine: a small Qwen3 model in plain torch, decoded for many requests at once.
+"""The embedded engine: a Qwen3 model on the CPU, decoded for many requests at once.
 
 One thread decodes; requests join and leave the batch between any two steps. Without that thread the event
 loop decodes: then equal requests give bitwise equal log-probabilities. The cache of a finished request stays, so an

@@ -1,0 +1,126 @@
+"""The fused step computes what the PyTorch path computes, row by row."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from models import random_model
+from torch import Tensor
+
+from orgthink.engines.local.batch import DecodeBatch
+from orgthink.engines.local.cache import Block
+from orgthink.engines.local.fused import FusedStep, Places
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.local.sampling import draw, uniforms
+
+pytestmark = pytest.mark.numerical
+
+CONFIGS = {
+    "grouped": Qwen3Config(50, 32, 48, 2, 4, 2, 16, 64),
+    "own head": Qwen3Config(50, 32, 40, 1, 2, 2, 16, 64, tie_word_embeddings=False),
+    "one key head": Qwen3Config(61, 48, 64, 3, 6, 1, 8, 64),
+}
+TOLERANCE = 2e-5
+"""Of hidden states, which are of size 1: some hundred roundings of 2⁻²⁴ in two orders."""
+
+
+class Row:
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+
+def read(model: Qwen3, texts: list[list[int]], cuts: list[int]) -> Tensor:
+    """The last hidden state of each text [B, C]: read up to each cut and then to its end, all texts at once."""
+    block: Block[Row] = Block(model.config, 64)
+    for _ in texts:
+        block.put(Row(0), None)
+    fused, hidden = FusedStep(model), np.empty(0)
+    for start, end in pairwise([0, *cuts, max(map(len, texts))]):
+        tokens = [(i, at) for i, text in enumerate(texts) for at in range(start, min(end, len(text)))]
+        rows, positions = (np.array(column) for column in zip(*tokens, strict=True))
+        states = fused.hidden(np.array([texts[i][at] for i, at in tokens]), [Places(rows, positions, block.layers)])
+        hidden = np.empty((len(texts), states.shape[1]), np.float32) if start == 0 else hidden
+        for (i, _), state in zip(tokens, states, strict=True):
+            hidden[i] = state
+    return torch.from_numpy(hidden)
+
+
+def random_texts(seed: int, *lengths: int) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 50, length).tolist() for length in lengths]
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("cuts", [[], [9], [5, 6, 7, 8]])
+@torch.no_grad()
+def test_hidden_states_are_those_of_a_whole_text(config: Qwen3Config, cuts: list[int]):
+    model, texts = random_model(config), random_texts(1, 10, 13, 21, 10, 64)
+    whole = torch.stack([model.hidden(torch.tensor([text]))[0, -1] for text in texts])
+    torch.testing.assert_close(read(model, texts, cuts), whole, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 17, 20])
+@torch.no_grad()
+def test_equal_rows_of_a_batch_get_equal_bits(rows: int):
+    """The product takes rows by sixteen and by four: none of them may be rounded in its own way."""
+    model, (text, *others) = random_model(CONFIGS["grouped"]), random_texts(2, 9, *range(3, 23))
+    together = read(model, [text, *others[: rows - 2], text], [])
+    assert torch.equal(together[0], together[-1])
+    assert torch.allclose(read(model, [text], [])[0], together[0], rtol=0, atol=TOLERANCE)
+
+
+@torch.no_grad()
+def test_blocks_of_different_widths_are_computed_in_one_step():
+    model = random_model(CONFIGS["grouped"])
+    fused, blocks = FusedStep(model), [Block(model.config, width) for width in (16, 64)]
+    for block in blocks:
+        block.put(Row(0), None)
+    ids, texts = [7, 9, 11], random_texts(3, 3)
+    for at, one in enumerate(ids):
+        places = [Places(np.array([0]), np.array([at]), block.layers) for block in blocks]
+        hidden = fused.hidden(np.array([one, texts[0][at]]), places)
+    whole = torch.stack([model.hidden(torch.tensor([text]))[0, -1] for text in (ids, texts[0])])
+    torch.testing.assert_close(torch.from_numpy(hidden), whole, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+@torch.no_grad()
+def test_new_weights_in_place_are_seen():
+    model, other = random_model(CONFIGS["own head"]), random_model(CONFIGS["own head"], 1)
+    fused, texts = FusedStep(model), random_texts(4, 5)
+    model.from_hf(other.to_hf())
+    block: Block[Row] = Block(model.config, 16)
+    block.put(Row(0), None)
+    hidden = fused.hidden(np.array(texts[0]), [Places(np.zeros(5, np.int64), np.arange(5), block.layers)])
+    expected = other.hidden(torch.tensor(texts))[0]
+    torch.testing.assert_close(torch.from_numpy(hidden), expected, atol=TOLERANCE, rtol=TOLERANCE)
+    logits = other.logits(expected)
+    ids, _ = fused.sample(hidden, np.zeros(5, np.float32), *np.zeros((2, 5), np.uint64))
+    assert ids.tolist() == logits.argmax(-1).tolist()
+
+
+@given(seed=st.integers(0, 2**64 - 1), scale=st.sampled_from([0.1, 1.0, 30.0]), count=st.integers(0, 1000))
+@torch.no_grad()
+def test_samples_are_those_of_draw(seed: int, scale: float, count: int):
+    model = random_model(CONFIGS["own head"])
+    rng = np.random.default_rng(seed % 2**32)
+    hidden = (scale * rng.standard_normal((6, 32))).astype(np.float32)
+    temperature = np.array([0, 0, 0.3, 1, 1, 2], np.float32)
+    seeds, counts = np.full(6, seed, np.uint64) + np.arange(6, dtype=np.uint64), np.full(6, count, np.uint64)
+    ids, logprobs = FusedStep(model).sample(hidden, temperature, seeds, counts)
+    logits = model.logits(torch.from_numpy(hidden))
+    theirs, expected = draw(logits, torch.from_numpy(temperature), torch.ones(6), uniforms(seeds, counts))
+    same = ids == theirs.numpy()
+    assert same.sum() >= 5, "a draw within a rounding of the border between two tokens"
+    logits_error = 64 * 2.0**-24 * float(logits.abs().max() / 0.3 + 1)
+    np.testing.assert_allclose(logprobs[same], expected.numpy()[same], rtol=1e-5, atol=logits_error)
+
+
+def test_only_small_models_take_the_fused_step(monkeypatch: pytest.MonkeyPatch):
+    model = random_model(CONFIGS["grouped"])
+    options = {"version": "0", "slots": 4, "cache_bytes": 1 << 20}
+    assert DecodeBatch(model, frozenset({1}), **options)._fused is not None
+    monkeypatch.setattr("orgthink.engines.local.batch._SMALL_MODEL", 1000)
+    assert DecodeBatch(model, frozenset({1}), **options)._fused is None
