@@ -6,7 +6,9 @@ machine and stores them; no compiler is needed. Equal rows of a batch get equal 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +40,10 @@ class Places(NamedTuple):
 
 
 _GAMMA, _FIRST, _SECOND = np.uint64(GAMMA), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+if not any(Path(__file__).parent.glob("__pycache__/fused.*.nbi")):
+    print("compiling the decoding step of small models, once on this machine: some ten seconds", file=sys.stderr)
 
 
 def compiled(signature: str, *, reorder: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
