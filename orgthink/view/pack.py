@@ -1,4 +1,7 @@
-"""Episodes as the page's data: short JSON rows, each text once. Ids and log-probs stay in the run folder."""
+"""Data of the page: short JSON rows, with each different text once.
+
+Token ids and log-probabilities are not included.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ COLUMNS = (
     "format_error_rate",
     "truncated_rate",
 )
-"""Numbers of a summary that the page's table shows, beside `at_least`."""
+"""Measures in the page's table, in addition to `at_least`."""
 
 
 @dataclass(slots=True)
 class Texts:
-    """Texts, each kept once: prompts repeat."""
+    """Different texts, each with an index. Prompts occur many times."""
 
     all: list[str] = field(default_factory=list)
-    """By index."""
+    """Texts by index."""
     _known: dict[str, int] = field(default_factory=dict)
 
     def index(self, text: str) -> int:
@@ -41,7 +44,7 @@ class Texts:
 
 
 def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything the page shows."""
+    """All data that the page shows, as JSON values."""
     texts = Texts()
     return {
         "summary": [_row(name, numbers) for name, numbers in summary.items()],
@@ -51,7 +54,7 @@ def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) 
 
 
 def conditions(episodes: Sequence[Episode]) -> dict[str, str]:
-    """Under what conditions the episodes were made, as far as they tell."""
+    """Conditions of the episodes, as far as the records have them: model, task, capacity, temperature, numbers."""
     samplings = [s.sampling for e in episodes for t in e.traces for s in t.spans if s.sampling is not None]
     found = {
         "model": {t.model for e in episodes for t in e.traces if t.model},
@@ -75,7 +78,7 @@ def _row(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(value: Mapping[str, float] | None) -> list[float | None] | None:
-    """Mean, low, high; `None` for what is not known."""
+    """Mean, low and high; `None` for unknown values."""
     if value is None or value.get("mean") is None:
         return None
     return [None if v is None or not math.isfinite(v) else v for v in (value.get(k) for k in ("mean", "low", "high"))]
@@ -132,7 +135,7 @@ def _agent(trace: Trace, drawn: Layout, number: dict[str, int], texts: Texts) ->
 
 
 def _injected(trace: Trace, drawn: Layout) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Where each injected span came in: steps and seconds."""
+    """Index and time (steps, seconds) of each injected span."""
     life = drawn.lives[trace.agent]
     bars = [bar for bar in drawn.bars if bar.agent == trace.agent]
     for index, span in enumerate(trace.spans):
@@ -157,7 +160,11 @@ def _fault(fault: FormatFault, trace: Trace, drawn: Layout, number: dict[str, in
 
 
 def _character(fault: FormatFault, trace: Trace) -> tuple[int, int]:
-    """Span and character behind the step of a fault: the end of the tag nearest to its share of the span's text."""
+    """Index of the span and character of a fault.
+
+    The record has only the step of the fault. The character is estimated by the share of the span's tokens, and then
+    moved to the nearest end of a tag.
+    """
     done, found = 0, (len(trace.spans) - 1, 0)
     for index, span in enumerate(trace.spans):
         if span.origin is Origin.SAMPLED and done < fault.at:
@@ -173,7 +180,7 @@ def _character(fault: FormatFault, trace: Trace) -> tuple[int, int]:
 
 
 def _on_path(episode: Episode, drawn: Layout) -> set[str]:
-    """Agents that the critical path runs through: it enters by their fork and leaves by their join."""
+    """Agents on the critical path, together with their ancestors."""
     parents = {trace.agent: trace.parent for trace in episode.traces}
     found: set[str] = set()
     for bar in drawn.critical:

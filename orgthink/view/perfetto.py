@@ -1,7 +1,7 @@
-"""Episodes as Chrome trace events, for ui.perfetto.dev: where the seconds went.
+"""Episodes as Chrome trace events over seconds, for ui.perfetto.dev.
 
-A process is an episode, a track an agent; slices on a track never overlap. Arrows are forks and joins, a counter
-shows how many agents decode, and the critical path (in decoding steps, Eq. 4) has a track of its own.
+Each episode is a process and each agent a track. Slices on a track never overlap. Arrows are forks and joins. A counter
+shows the number of agents that decode. The critical path (in decoding steps, Eq. 4) has its own track.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from orgthink.view.layout import Arrow, Bar, Layout, layout
 Event = dict[str, Any]
 
 CRITICAL = 0
-"""Track of the critical path; agents follow from 1."""
+"""Track of the critical path. The tracks of agents follow from 1."""
 
 _EXCERPT = 400
-"""Characters of its text that a slice carries."""
+"""Largest number of characters of text in a slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class Slice:
     """A stretch on a track."""
 
     name: str
-    """What it shows."""
+    """Label of the slice."""
     category: str
     """`decode`, `wait`, `none` (an agent that decoded nothing) or `critical`."""
     start: int
-    """Microseconds."""
+    """Start in microseconds."""
     end: int
-    """Microseconds, later than the start."""
+    """End in microseconds, after the start."""
     args: dict[str, Any]
-    """What a click shows."""
+    """Details that the viewer shows after a click."""
 
 
 def trace(episodes: Iterable[Episode]) -> dict[str, Any]:
-    """A JSON object in the trace-event format; every episode begins at 0 microseconds."""
+    """A JSON object in the trace-event format. Every episode starts at 0 microseconds."""
     events = [event for pid, episode in enumerate(episodes, 1) for event in _events(episode, pid)]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
@@ -66,7 +66,7 @@ def _events(episode: Episode, pid: int) -> Iterator[Event]:
 
 
 def _slices(trace: Trace, drawn: Layout) -> list[Slice]:
-    """An agent's decoding and waiting, in order of time; something for an agent that did neither."""
+    """Slices of an agent's decoding and waiting, in order of time. An agent with neither gets one slice `none`."""
     slices = [
         _decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode")
         for bar in drawn.bars
@@ -91,7 +91,7 @@ def _decode(trace: Trace, bar: Bar, name: str, category: str) -> Slice:
 
 
 def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
-    """The slices, each at least a microsecond long and none before the end of the one before."""
+    """Make each slice at least one microsecond long, and start it no earlier than the end of the slice before."""
     free = 0
     for s in slices:
         start = max(s.start, free)
@@ -100,7 +100,7 @@ def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
 
 
 def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list[Slice]], key: str) -> Iterator[Event]:
-    """An arrow's two ends, each inside a slice of its track."""
+    """The two events of an arrow. Each is within a slice of its track."""
     parent, child, at = tracks[arrow.parent], tracks[arrow.child], _micro(arrow.seconds)
     if arrow.kind is EdgeKind.FORK:
         source = number[arrow.parent], _inside([s for s in parent if s.start <= at] or parent[:1], at)
@@ -115,12 +115,12 @@ def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list
 
 
 def _inside(slices: list[Slice], at: int) -> int:
-    """The moment, moved into the last slice."""
+    """The time `at`, moved into the last of the slices."""
     return max(slices[-1].start, min(at, slices[-1].end - 1))
 
 
 def _active(tracks: dict[str, list[Slice]], pid: int) -> Iterator[Event]:
-    """How many agents decode, whenever it changes."""
+    """A counter event for each change of the number of agents that decode."""
     decoding = [s for slices in tracks.values() for s in slices if s.category == "decode"]
     changes = sorted([(s.start, 1) for s in decoding] + [(s.end, -1) for s in decoding])
     moments = [(at, sum(change for _, change in group)) for at, group in groupby(changes, key=lambda c: c[0])]
