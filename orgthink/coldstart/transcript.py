@@ -109,8 +109,9 @@ def _organized(text: str, capacity: int) -> list[Action | Injected]:
         if isinstance(part, Injected):
             continue
         fault = keys.check(part)
-        if fault is None and isinstance(part, Think | Fork) and _tagged(DIALECT.render(part), "return"):
-            fault = FormatError.MALFORMED_TAG
+        if fault is None and isinstance(part, Think | Fork):
+            inner = _actions(DIALECT.render(part), "return")
+            fault = None if all(isinstance(action, Think) for action in inner) else FormatError.MALFORMED_TAG
         if fault is not None:
             raise Dropped(fault, DIALECT.render(part))
     end = next((part for part in actions if isinstance(part, Answer)), None)
@@ -173,11 +174,7 @@ def _joined(actions: Sequence[Action | Injected], returned: dict[str, str]) -> s
     return "".join(written)
 
 
-def _tagged(text: str, *names: str) -> bool:
-    """Whether a text contains tags with one of these names."""
-    return any(not isinstance(action, Think) for action in _actions(text, *names))
-
-
 def _actions(text: str, *names: str) -> list[Action]:
+    """The actions in a text; tags with these names are read, all other text is thought."""
     scanner = AsyncThinkScanner(*names)
     return [event.action for event in scanner.feed(text) + scanner.close()]

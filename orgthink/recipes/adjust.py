@@ -33,11 +33,11 @@ def put(data: dict[str, Any], hint: Any, given: str) -> None:
     place, late = data, False
     for depth, name in enumerate(above):
         hint = _field(hint, place, name, names[:depth])
-        late = late or LATE in _marks(hint)
+        late = late or LATE in _markers(hint)
         if place.get(name) is None:
             place[name] = {}
         place = place[name]
-    kinds = [mark for mark in _marks(hint) if isinstance(mark, ByKind)]
+    kinds = [marker for marker in _markers(hint) if isinstance(marker, ByKind)]
     hint = _field(hint, place, last, above)
     value = _value(hint, text)
     _require_known(hint, value, names)
@@ -70,9 +70,9 @@ def _require_known(hint: Any, value: Any, where: list[str]) -> None:
 
 def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
     """Types of the settings in `place`, by name: the fields of a dataclass, or the entries of a mapping."""
-    for mark in _marks(hint):
-        if isinstance(mark, ByKind):
-            return {"kind": str, **_types(mark.class_of(place))}
+    for marker in _markers(hint):
+        if isinstance(marker, ByKind):
+            return {"kind": str, **_types(marker.class_of(place))}
     for alternative in _alternatives(hint):
         if alternative is Any or get_origin(alternative) in (dict, Mapping):
             return dict.fromkeys(place, (*get_args(alternative), Any, Any)[1])
@@ -81,7 +81,7 @@ def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
             if alternative is OrganizationSpec:
                 cls: Any = ORGANIZATIONS.named(str(place.get("organization")))
                 known["settings"] = Annotated[cls, LATE]
-            if LATE in _marks(hint):
+            if LATE in _markers(hint):
                 del known["name"]  # a label is not a setting
             return known
     return {}
@@ -93,7 +93,7 @@ def _types(cls: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
-def _marks(hint: Any) -> tuple[Any, ...]:
+def _markers(hint: Any) -> tuple[Any, ...]:
     return hint.__metadata__ if get_origin(hint) is Annotated else ()
 
 
@@ -110,7 +110,7 @@ def _value(hint: Any, text: str) -> Any:
     """The value of a text: a JSON list or object, `None` for `none` if the type allows it, else the text itself."""
     if text == "none":
         return None if {Any, type(None)} & set(_alternatives(hint)) else text
-    if any(isinstance(mark, ByKind) for mark in _marks(hint)) and not text.startswith("{"):
+    if any(isinstance(marker, ByKind) for marker in _markers(hint)) and not text.startswith("{"):
         return {"kind": text}
     if not text.startswith(("[", "{")):
         return text

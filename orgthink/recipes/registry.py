@@ -80,11 +80,9 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
         if first not in known:
             raise UserError(f"--set {given}: a {JOBS.name_of(type(job))} training {lacks(first, known)}")
+        place, hint = (data, type(job)) if first in data else (data["settings"], type(job.settings))
         try:
-            if first in data:
-                put(data, type(job), given)
-            else:
-                put(data["settings"], type(job.settings), given)
+            put(place, hint, given)
         except UserError as error:
             raise UserError(f"--set {given}: {error}") from None
     return typed(type(job), data, "--set")
@@ -96,7 +94,10 @@ def folder_of(recipe: str) -> Path:
 
 
 def start(training: Training, path: Path) -> RunFolder:
-    """Create the run folder of a training. UserError if `path` is in use or something that the training needs is missing."""
+    """Create the run folder of a training.
+
+    UserError if `path` is in use, or if something that the training needs is missing.
+    """
     training.job.require()
     return RunFolder.create(path, "train", training)
 

@@ -40,21 +40,11 @@ def batches(
     """
     for pool in count(start.pool):
         pooled, order = list(islice(rows(seed, pool), POOL)), random.Random(f"order {seed}/{pool}")
-        ready = _by_length(pooled, tokens) if size is None else _even(pooled, size, order)
+        ready = in_one_go(pooled, tokens, padding=1) if size is None else _even(pooled, size, order)
         order.shuffle(ready)
         first = start.batch if pool == start.pool else 0
         for i in range(first, len(ready)):
             yield ready[i], Cursor(pool, i + 1)
-
-
-def _by_length(rows: list[Row], tokens: int) -> list[list[Row]]:
-    """Batches of rows sorted by length: each has as many as fit into `tokens`, padding included."""
-    cut: list[list[Row]] = [[]]
-    for row in sorted(rows, key=len):
-        if cut[-1] and (len(cut[-1]) + 1) * len(row) > tokens:
-            cut.append([])
-        cut[-1].append(row)
-    return cut
 
 
 def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:
@@ -62,13 +52,16 @@ def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:
     return [shuffled[i::parts] for i in range(parts)]
 
 
-def in_one_go(rows: list[Row], tokens: int) -> list[list[Row]]:
-    """Split a batch into micro-batches of at most `tokens` tokens, with a share of padding of at most `PADDING`."""
+def in_one_go(rows: list[Row], tokens: int, padding: float = PADDING) -> list[list[Row]]:
+    """Split rows, sorted by length, into batches of at most `tokens` tokens, padding included.
+
+    `padding` is the largest share of padding in a batch. A row that is longer than `tokens` is a batch of its own.
+    """
     cut: list[list[Row]] = [[]]
     used = 0
     for row in sorted(rows, key=len):
         size = (len(cut[-1]) + 1) * len(row)
-        if cut[-1] and (size > tokens or used + len(row) < (1 - PADDING) * size):
+        if cut[-1] and (size > tokens or used + len(row) < (1 - padding) * size):
             cut.append([])
             used = 0
         cut[-1].append(row)

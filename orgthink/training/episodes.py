@@ -122,7 +122,7 @@ class Place:
 class _Attempted(NamedTuple):
     """The attempted groups of a step."""
 
-    drawn: int
+    groups: int
     """Number of attempted groups."""
     episodes: list[Episode]
     """Graded episodes of the groups without engine errors."""
@@ -162,7 +162,7 @@ class Episodes:
         settings = self._settings
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
-        drawn, episodes, began = await attempted(sampler, step, seed, clock)
+        count, episodes, began = await attempted(sampler, step, seed, clock)
         episodes = [episode.of_step(step + 1) for episode in episodes]
         selected, dropped = self._selected(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
@@ -174,10 +174,10 @@ class Episodes:
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
             **settings.measure(episodes),
-            "drawn_groups": drawn,
+            "drawn_groups": count,
             "mixed_groups": len(mixed(episodes)),
-            "groups": drawn - dropped,
-            "broken_groups": drawn - dropped - len(groups),
+            "groups": count - dropped,
+            "broken_groups": count - dropped - len(groups),
             "flat_groups": len(groups) - len({episode.problem.id for episode in rewarded}),
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
@@ -186,20 +186,20 @@ class Episodes:
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The groups of a step's problems, including those of `redraw`."""
-        drawn: list[Problem] = []
+        known: list[Problem] = []
         episodes: list[Episode] = []
         for _ in range(1 + self._settings.redraw):
-            problems = self._problems.batch({problem.id for problem in drawn})
+            problems = self._problems.batch({problem.id for problem in known})
             clock.lap("problems")
             if not problems:
                 break
             attempted = await roll_out(self._plan, problems, sampler, seed, self._models)
             clock.lap("rollout")
-            drawn += problems
+            known += problems
             episodes += whole_groups(attempted, self._plan.task)
             if len(mixed(episodes)) >= self._plan.problems:
                 break
-        return _Attempted(len(drawn), episodes, {})
+        return _Attempted(len(known), episodes, {})
 
     async def _first_finished(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The first `problems` groups that finish, of those in progress."""

@@ -338,15 +338,14 @@ def _training_metrics(passes: Sequence[_Pass]) -> dict[str, Any]:
     """Metrics of a step's updates; `None` without any. `logprob_difference` is measured before the first update."""
     total = sum((update.signals for update in passes), Signals())
     first = passes[0].signals if passes else Signals()
-    names = ("loss", "entropy", "clip_fraction", "kl", "gradient_norm", "logprob_difference", "logprob_difference_max")
-    values = (
-        total.loss / max(1, len(passes)),
-        total.entropy / max(1, total.tokens),
-        total.clipped / max(1, total.tokens),
-        total.kl / max(1, total.tokens),
-        sum(update.gradient_norm for update in passes) / max(1, len(passes)),
-        first.difference / max(1, first.fresh),
-        first.largest,
-    )
-    measured = dict(zip(names, values, strict=True)) if passes else dict.fromkeys(names)
-    return {**measured, "trained_tokens": total.tokens, "computed_tokens": total.computed}
+    measured = {
+        "loss": total.loss / max(1, len(passes)),
+        "entropy": total.entropy / max(1, total.tokens),
+        "clip_fraction": total.clipped / max(1, total.tokens),
+        "kl": total.kl / max(1, total.tokens),
+        "gradient_norm": sum(update.gradient_norm for update in passes) / max(1, len(passes)),
+        "logprob_difference": first.difference / max(1, first.fresh),
+        "logprob_difference_max": first.largest,
+    }
+    counts = {"trained_tokens": total.tokens, "computed_tokens": total.computed}
+    return {**(measured if passes else dict.fromkeys(measured)), **counts}

@@ -86,18 +86,18 @@ class ProblemStream:
 
         UserError if the task has too few different problems. With `known` ids the list is shorter instead, or empty.
         """
-        drawn: dict[str, Problem] = {}
+        batch: dict[str, Problem] = {}
         wanted = self._plan.problems if wanted is None else wanted
         repeats = 0
-        while len(drawn) < wanted and repeats < MOST_REPEATS:
+        while len(batch) < wanted and repeats < MOST_REPEATS:
             problem = next(self._stream)
             self.drawn += 1
-            repeats = repeats + 1 if problem.id in drawn or problem.id in known else 0
+            repeats = repeats + 1 if problem.id in batch or problem.id in known else 0
             if not repeats:
-                drawn[problem.id] = problem
+                batch[problem.id] = problem
         if repeats and not known:
-            raise UserError(f"{self._plan.task} has only {len(drawn)} different problems, not {wanted}")
-        return list(drawn.values())
+            raise UserError(f"{self._plan.task} has only {len(batch)} different problems, not {wanted}")
+        return list(batch.values())
 
 
 async def roll_out(

@@ -46,11 +46,11 @@ def trace(episodes: Iterable[Episode]) -> dict[str, Any]:
 
 
 def _events(episode: Episode, pid: int) -> Iterator[Event]:
-    drawn = layout(episode)
-    tracks = {t.agent: list(_apart(_slices(t, drawn))) for t in episode.traces}
+    picture = layout(episode)
+    tracks = {t.agent: list(_apart(_slices(t, picture))) for t in episode.traces}
     number = {t.agent: tid for tid, t in enumerate(episode.traces, 1)}
     traces = {t.agent: t for t in episode.traces}
-    critical = list(_apart(_decode(traces[bar.agent], bar, bar.agent, "critical") for bar in drawn.critical))
+    critical = list(_apart(_decode(traces[bar.agent], bar, bar.agent, "critical") for bar in picture.critical))
     yield _meta("process_name", pid, CRITICAL, episode.id)
     yield _meta("thread_name", pid, CRITICAL, "critical path")
     for agent, tid in number.items():
@@ -60,24 +60,24 @@ def _events(episode: Episode, pid: int) -> Iterator[Event]:
         for s in slices:
             times = {"ts": s.start, "dur": s.end - s.start}
             yield _event("X", pid, tid, name=s.name, cat=s.category, args=s.args, **times)
-    for n, arrow in enumerate(drawn.arrows):
+    for n, arrow in enumerate(picture.arrows):
         yield from _flow(arrow, pid, number, tracks, f"{pid}.{n}")
     yield from _active(tracks, pid)
 
 
-def _slices(trace: Trace, drawn: Layout) -> list[Slice]:
+def _slices(trace: Trace, picture: Layout) -> list[Slice]:
     """Slices of an agent's decoding and waiting, in order of time. An agent with neither gets one slice `none`."""
     slices = [
         _decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode")
-        for bar in drawn.bars
+        for bar in picture.bars
         if bar.agent == trace.agent
     ]
-    for wait in drawn.waits:
+    for wait in picture.waits:
         start, end = map(_micro, wait.seconds)
         if wait.agent == trace.agent and start < end:
             slices.append(Slice(f"wait for {wait.child}", "wait", start, end, {}))
     if not slices:
-        start, end = map(_micro, drawn.lives[trace.agent].seconds)
+        start, end = map(_micro, picture.lives[trace.agent].seconds)
         slices.append(Slice(trace.error or str(trace.status), "none", start, end, {"stop": str(trace.stop)}))
     return sorted(slices, key=lambda s: (s.start, s.end))
 
