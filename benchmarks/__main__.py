@@ -1,7 +1,7 @@
-"""`make bench`: every ratio that can be measured in this environment, with its goal and conditions.
+"""`make bench`: all ratios that this environment can measure, with their goals and conditions.
 
-`python -m benchmarks --only pipeline` measures MarsRL's pipeline alone, on a model of yours; `--only parallel-calls`
-the rounds of ParaManager alone.
+`python -m benchmarks --only pipeline` measures only MarsRL's pipeline, on your own model. `--only parallel-calls`
+measures only the rounds of ParaManager.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orgthink.threads import set_threads
 
 
 def lines() -> Iterator[Line]:
-    """As they are measured: what needs vLLM only where it is installed, the rest elsewhere."""
+    """Yield the ratios as they are measured: those of vLLM if it is installed, the others if not."""
     if importlib.util.find_spec("vllm") is not None:
         from benchmarks import vllm_engine
 
@@ -44,7 +44,7 @@ def main(
     seeds: int = 3,
     share: float = 1.0,
 ) -> None:
-    """Measure and print. `model`, `seeds` and the `share` of tokens that are trained are those of `--only pipeline`."""
+    """Measure and print. `model`, `seeds` and `share` (of the trained tokens) apply to `--only pipeline`."""
     set_threads(spare=1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}\n", flush=True)

@@ -1,7 +1,7 @@
-"""The fork–join workload: agents on the real runtime, with lengths that are given instead of learned.
+"""The fork–join workload: agents on the real runtime with fixed lengths.
 
-Each organizer decodes a segment, forks a worker on the way, joins it at the segment's end, reads the
-worker's last words and decodes on: two rounds, and a last segment.
+Each organizer decodes a segment, forks a worker within it, joins the worker at the segment's end, and reads its last
+words. It does so twice, and then decodes a last segment.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from orgthink.runtime import Agent, Backing, Limits, Result, Session, attempt
 
 ROUNDS = 2
 INJECTED = 20
-"""Tokens that a join brings."""
+"""Number of tokens that a join injects."""
 
 
 class Plan(NamedTuple):
-    """One episode. Lengths in tokens."""
+    """Lengths of one episode, in tokens."""
 
     prompt: str
     segment: int
-    """The organizer's, from one join to the next."""
+    """Length of each segment of the organizer, from one join to the next."""
     fork_at: int
-    """Where in the segment a worker is forked."""
+    """Position in the segment at which a worker is forked."""
     workers: tuple[int, ...]
-    """The workers', in order."""
+    """Lengths of the workers, in order."""
 
 
 class Throughput(NamedTuple):
-    """What a run did."""
+    """Result of a run."""
 
     tokens: int
-    """Sampled tokens that are part of the result."""
+    """Number of sampled tokens that are part of the result."""
     seconds: float
-    """Wall clock."""
+    """Wall-clock seconds."""
 
     @property
     def rate(self) -> float:
@@ -50,7 +50,7 @@ class Throughput(NamedTuple):
 
 
 def plans(episodes: int, seed: int = 0) -> list[Plan]:
-    """Prompts of 20 to 40 tokens, segments and workers of 60 to 120."""
+    """Sample plans with prompts of 20 to 40 tokens, and segments and workers of 60 to 120."""
     rng = random.Random(seed)
     return [
         Plan(
@@ -65,7 +65,7 @@ def plans(episodes: int, seed: int = 0) -> list[Plan]:
 
 @dataclass(frozen=True)
 class ForkJoin:
-    """The organization of the workload. A role is named by the tokens that it may decode in a segment."""
+    """The organization of the workload. The name of a role is its token budget for a segment."""
 
     plan: Plan
     name: str = "fork-join"
@@ -77,13 +77,13 @@ class ForkJoin:
                 worker = session.agent(str(tokens), _user(f"w{i} {self.plan.prompt}"))
                 session.fork(organizer, str(i), worker, _work)
             organizer.inject((await session.join(organizer, str(i))).text)
-            organizer.resume()  # it had come to the end of its segment
+            organizer.resume()  # the agent had reached the end of its segment
         return await organizer.complete()
 
 
 @dataclass(frozen=True)
 class Plain:
-    """One agent that decodes to its length."""
+    """An organization of one agent that decodes up to its length."""
 
     prompt: str
     tokens: int
@@ -94,7 +94,7 @@ class Plain:
 
 
 class _ForkAt:
-    """A scanner that sees a Fork after so many tokens."""
+    """A scanner that finds a Fork after a given number of tokens."""
 
     stops: tuple[str, ...] = ()
 
@@ -118,7 +118,7 @@ async def _work(worker: Agent) -> Result:
 
 
 async def fork_join(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Episode]]:
-    """All episodes at once."""
+    """Run all episodes in parallel."""
     roles = _roles(engine)
     limits = Limits(capacity=2)
     return await _timed(
@@ -128,7 +128,7 @@ async def fork_join(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list
 
 
 async def plain(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Episode]]:
-    """As many independent completions of the same prompts and lengths, all at once, in random order."""
+    """Run independent completions with the same prompts and lengths, in parallel and in random order."""
     roles = _roles(engine)
     wanted = [(plan.prompt, plan.segment * (ROUNDS + 1)) for plan in plans]
     wanted += [(f"w{i} {plan.prompt}", tokens) for plan in plans for i, tokens in enumerate(plan.workers)]

@@ -1,4 +1,4 @@
-"""The local engine on the fork–join workload, against plain completions, Hugging Face and the machine."""
+"""The local engine on the fork–join workload, compared with plain completions, Hugging Face and the machine's bound."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _at_least(name: str, value: float, goal: float, conditions: str) -> Line:
 
 
 async def _runtime(folder: Path, wanted: list[Plan]) -> tuple[Throughput, Throughput, Throughput, float]:
-    """Fork–join, the same by CPU time, plain completions, and what a join computes for each injected token."""
+    """Ratios of fork–join in wall-clock and CPU time, of plain completions, and of the tokens that a join computes."""
     engine = LocalEngine.open(folder, slots=SLOTS)
     await fork_join(engine, wanted[:8])  # warm up
     await engine.aclose()
@@ -80,7 +80,7 @@ async def _runtime(folder: Path, wanted: list[Plan]) -> tuple[Throughput, Throug
 
 
 def _hugging_face(folder: Path, wanted: list[Plan]) -> Throughput:
-    """The same lengths with `generate`: organizers up to their join, then their workers, and so on."""
+    """The same lengths with Hugging Face's `generate`: organizers up to their join, then their workers, and so on."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -100,7 +100,7 @@ def _hugging_face(folder: Path, wanted: list[Plan]) -> Throughput:
 
 
 def _generate(model: PreTrainedModel, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
-    """Static batches of `SLOTS` rows; each takes as long as its longest row."""
+    """Decode static batches of `SLOTS` rows. Each batch runs as long as its longest row."""
     if len(prompts) > SLOTS:
         rest = _generate(model, prompts[SLOTS:], lengths[SLOTS:])
         return _generate(model, prompts[:SLOTS], lengths[:SLOTS]) + rest
@@ -124,9 +124,9 @@ def _ids(text: str) -> list[int]:
 
 
 def _decoding_share(model: Qwen3, tokenizer: Tokenizer) -> float:
-    """Share of the bound that a full batch reaches without the runtime and without reading prompts.
+    """Share of the machine's bound that a full batch reaches, without the runtime and without prefill.
 
-    Measured in turns, ten steps and ten times their products, so that other load on the machine meets both.
+    Ten decoding steps and ten times their matrix products alternate, so other load on the machine affects both.
     """
     batch: DecodeBatch[Request] = DecodeBatch(model, frozenset(), version="0", slots=SLOTS, cache_bytes=0)
     stops = StopTokens(tokenizer, ("w511",))
@@ -145,7 +145,7 @@ def _decoding_share(model: Qwen3, tokenizer: Tokenizer) -> float:
 
 
 def _bound(model: Qwen3, tries: int = 100) -> float:
-    """CPU seconds that the matrix products of a step take for each of its tokens: the best of several tries."""
+    """CPU seconds per token for the matrix products of a decoding step; the best of several tries."""
     weights = [weight.detach() for weight in model.parameters() if weight.ndim == 2]
     inputs = [torch.randn(SLOTS, weight.shape[1]) for weight in weights]
     best = float("inf")

@@ -1,4 +1,4 @@
-"""A random model of the pocket size (about a million parameters) whose text is words `w0` to `w511`."""
+"""A random model with about a million parameters, the pocket size. Its vocabulary is the words `w0` to `w511`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 
 
 def pocket_size_model(folder: Path) -> Path:
-    """Write it as a Hugging Face folder. No id ends its text, so every length is as asked for."""
+    """Write the model as a Hugging Face folder. It has no end-of-text token, so every text has the requested length."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(CONFIG.vocab_size)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
     words.save(str(folder / "tokenizer.json"))

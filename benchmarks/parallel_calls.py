@@ -1,7 +1,7 @@
-"""A manager's round of four calls against one of one call, through the real organization, sandbox and engine.
+"""A manager's round of four calls compared with a round of one call, on the real organization, sandbox and engine.
 
-The manager is scripted, so that it makes exactly these calls; what a round takes is read off the record: from the end
-of the manager's reply to the injection of the responses.
+The manager is scripted, so it makes exactly these calls. The duration of a round comes from the record: from the end of
+the manager's reply to the injection of the responses.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
 CALLS = 4
-"""Of a round: n_max."""
+"""n_max: number of calls in a round."""
 REPEATS = 5
-"""Rounds of each kind, in turns; the median counts."""
+"""Number of rounds of each kind. The kinds alternate, and the median counts."""
 MODEL = "pocket-sequential"
 TOKENS = 240
-"""Of an agent, at most; its scan is longer."""
+"""Token budget of an agent; its text would be longer."""
 
 Call = tuple[str, dict[str, Any]]
 
@@ -71,7 +71,7 @@ async def _agents() -> list[Line]:
 
 
 async def _compared(call: Call, engines: Mapping[str, Engine]) -> tuple[float, float]:
-    """Seconds of a round of one such call, and of a round of four. A first round of each warms up."""
+    """Seconds of a round of one call, and of a round of four. The first round of each kind is a warm-up."""
     took: dict[int, list[float]] = {1: [], CALLS: []}
     for _ in range(1 + REPEATS):
         for calls, seconds in took.items():
@@ -82,7 +82,7 @@ async def _compared(call: Call, engines: Mapping[str, Engine]) -> tuple[float, f
 
 
 async def _overhead() -> Line:
-    """Calls that take no time, so that all the time is the executor's."""
+    """Calls that take no time, so the measured time is the executor's."""
     rounds = 12
     plan = [[("python", {"code": "1"})] * CALLS] * rounds
     episodes = [await _managed(_Idle(prompts="pocket"), plan, {}) for _ in range(20)]
@@ -95,7 +95,7 @@ async def _overhead() -> Line:
 
 
 async def _start_up() -> Line:
-    """From the call to the end of an empty program."""
+    """Seconds from the call to the end of an empty program."""
     sandbox, alone, bare = Bubblewrap(max_parallel=CALLS), [], []
     for _ in range(1 + 2 * REPEATS):
         began = time.perf_counter()
@@ -111,7 +111,7 @@ async def _start_up() -> Line:
 
 @dataclass(frozen=True)
 class _Rounds(ParaManager):
-    """The real tools, with a place for every program of a round on however few cores."""
+    """The real tools. Every program of a round may run at the same time, regardless of the number of cores."""
 
     def resources(self) -> tuple[Tool, Tool]:
         sandbox = Bubblewrap(max_parallel=CALLS)
@@ -136,7 +136,7 @@ class _Idle(ParaManager):
 
 
 async def _managed(organization: ParaManager, plan: list[list[Call]], engines: Mapping[str, Engine]) -> Episode:
-    """An episode whose manager makes these calls, round by round, and ends."""
+    """Run an episode whose manager makes these calls round by round, and then ends."""
     replies = [[ToolCall(name, arguments) for name, arguments in calls] for calls in plan]
     says = [*(render_reply("", calls) for calls in replies), render_reply("", [ToolCall("final_answer", {})])]
     turns = [Turn(text, seconds=0) for text in (*says, "<ANSWER> 1 </ANSWER>")]
@@ -147,7 +147,7 @@ async def _managed(organization: ParaManager, plan: list[list[Call]], engines: M
 
 
 def _round_seconds(episode: Episode) -> list[float]:
-    """Seconds of each round, in order, without what is injected after the last round."""
+    """Seconds of each round, in order. The text injected after the last round is left out."""
     spans = episode.root.spans
     took = [
         response.start - reply.end

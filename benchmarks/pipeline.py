@@ -1,7 +1,7 @@
-"""MarsRL's pipeline against whole trajectories: the same model, problems and seeds, in turns.
+"""MarsRL's pipeline compared with whole trajectories on the same model, problems and seeds.
 
-An output waits from its end to the beginning of the optimizer step that uses it. Times of a pipeline count from the
-tick at which all five agents are at work; its learning curve counts from the first.
+The delay of an output is the time from its end to the start of the optimizer step that uses it. Durations of a
+pipeline are measured from the tick at which all five agents work. Its learning curve starts at the first tick.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from orgthink.training.rl import Clock, train_policy
 COLD_STARTS = Path("runs/pocket-roles/checkpoints")
 SHIPPED = MODELS / "pocket-roles"
 MOST = 240
-"""Tokens of an output: solvers that enumerate need 90 and more, most verdicts fewer than 20."""
+"""Largest number of tokens of an output. Solvers that enumerate need 90 or more, most verdicts fewer than 20."""
 BINS = 4
-"""Of the learning curve."""
+"""Number of bins of the learning curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Two schedules that are compared."""
+    """A pair of schedules to compare."""
 
     name: str
-    """What they have in common."""
+    """Name of the pair: what both schedules have in common."""
     whole: int
-    """Problems of a step."""
+    """Number of problems per step of whole trajectories."""
     pipeline: int
-    """New problems of a tick."""
+    """Number of new problems per tick of the pipeline."""
     minibatches: int
-    """Optimizer steps of a step of whole trajectories; a tick has one for as many new problems."""
+    """Number of optimizer steps per step of whole trajectories. A tick has as many per problem."""
     tokens: int
-    """Trained tokens of each run."""
+    """Number of trained tokens of each run."""
     segment: int | None = None
-    """Of the pipeline."""
+    """Tokens per segment of the pipeline; `None`: the default of the rollout."""
 
     def job(self, whole: bool, model: Path, seed: int) -> Mars:
-        """What one of the two trains."""
+        """The training with one of the two schedules."""
         job = RECIPES["marsrl-countdown-mini"]
         assert isinstance(job, Mars)
         plan = replace(
@@ -75,28 +75,31 @@ SETTINGS = (
     Setting("equal problems a step", whole=2, pipeline=2, minibatches=1, tokens=24_000),
     Setting("equal optimizer steps", whole=16, pipeline=1, minibatches=16, tokens=24_000),
 )
-"""One favours throughput, one delay: on this engine, where a step takes longer the more rows it has, none has both."""
+"""One setting favours throughput, the other delay. A step of this engine takes longer with more rows: none has both."""
 
 
 class Enough(Exception):
-    """As many tokens are trained as were asked for."""
+    """Raised when the requested number of tokens is trained."""
 
 
 class Trained(NamedTuple):
-    """One run."""
+    """Measurements of one run."""
 
     lines: list[dict[str, Any]]
     """Metrics of all steps."""
     steady: list[dict[str, Any]]
-    """Of those that are timed."""
+    """Metrics of the timed steps."""
     minibatches: int
-    """Optimizer steps of a step."""
+    """Number of optimizer steps per step."""
     batch: float
-    """Mean rows of a decoding step."""
+    """Mean number of rows in a decoding step."""
 
     @property
     def wait(self) -> float:
-        """The metric, which is to the first optimizer step, and what the later ones wait for those before them."""
+        """Mean delay of an output in seconds.
+
+        The metric `wait` ends at the first optimizer step. The wait of later optimizer steps for earlier ones is added.
+        """
         before_use = (self.minibatches - 1) / (2 * self.minibatches)
         training = sum(line["seconds"]["train"] for line in self.steady) / len(self.steady)
         return weighted(self.steady, "wait") + training * before_use
@@ -111,7 +114,7 @@ class Trained(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the seconds, those of rollouts."""
+        """Share of the seconds that rollouts take."""
         return sum(line["seconds"]["rollout"] for line in self.steady) / self.seconds
 
 
@@ -122,14 +125,14 @@ def weighted(lines: Sequence[dict[str, Any]], name: str) -> float:
 
 
 def model_of(given: Path | None) -> Path | None:
-    """The model that is asked for, the shipped one, or the newest checkpoint of its training."""
+    """The given model, else the shipped one, else the newest checkpoint of its training."""
     if given is not None or SHIPPED.exists():
         return given or SHIPPED
     return max(COLD_STARTS.glob("step-*/model"), default=None)
 
 
 def run(model: Path | None = None, seeds: int = 3, share: float = 1.0) -> Iterator[Line]:
-    """Ratios of each setting, with a share of its tokens, then of the simulation with the lengths of the model."""
+    """Ratios of each setting with a share of its tokens, then ratios of the simulation with the model's lengths."""
     if (model := model_of(model)) is None:
         print("orgthink train pocket-roles --out runs/pocket-roles adds the ratios of MarsRL's pipeline", flush=True)
         return
@@ -139,7 +142,7 @@ def run(model: Path | None = None, seeds: int = 3, share: float = 1.0) -> Iterat
 
 
 def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
-    """Pairs of runs, the second of a pair first in the next: a machine that drifts meets both."""
+    """Pairs of runs. The order alternates, so a drift of the machine's speed affects both schedules."""
     wholes: list[Trained] = []
     pipelines: list[Trained] = []
     for seed in range(seeds):
@@ -166,7 +169,7 @@ def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
 
 
 def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
-    """One run, until as many tokens are trained as the setting says."""
+    """Train until the setting's number of tokens is reached."""
     job, lines = setting.job(whole, model, seed), []
 
     def report(line: dict[str, Any]) -> None:
@@ -185,7 +188,7 @@ def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
 
 
 def at_work(line: dict[str, Any]) -> bool:
-    """Whether outputs of the last agent finished in a step: then all five are at work."""
+    """Whether outputs of the last agent finished in a step. From then on all five agents work."""
     return line["tokens"][STREAMS[-1]] is not None
 
 
@@ -194,7 +197,7 @@ def mean(runs: Sequence[Trained], name: str) -> float:
 
 
 def over(values: Sequence[float]) -> Estimate:
-    """Mean over seeds, with its interval."""
+    """Mean over seeds with its interval."""
     return average((str(seed), value) for seed, value in enumerate(values))
 
 
@@ -203,7 +206,7 @@ def interval(estimate: Estimate) -> str:
 
 
 def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
-    """Rewards of both in bins of trained tokens, and their mean difference, over the seeds."""
+    """Rewards of both schedules in bins of trained tokens, and their mean difference over the seeds."""
     conditions, gaps = [], []
     for whole, pipeline in pairs:
         cells = [
@@ -224,7 +227,7 @@ def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
 
 
 def curve(run: Trained, role: str, tokens: int) -> list[float | None]:
-    """Mean reward of a role by how many tokens were trained before."""
+    """Mean reward of a role, binned by the number of tokens trained before."""
     bins: list[list[dict[str, Any]]] = [[] for _ in range(BINS)]
     before = 0
     for line in run.lines:
@@ -243,14 +246,14 @@ async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.
     """Lengths of chains' outputs, as the model writes them."""
     job = replace(SETTINGS[0], whole=problems).job(True, model, 0)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
-    await engine.update_weights(Qwen3.load(model).to_hf(), "0")  # rows count the age of tokens from it
+    await engine.update_weights(Qwen3.load(model).to_hf(), "0")  # the ages of rows are relative to it
     batch = await job.source().collect(engine, 0, Clock())
     await engine.aclose()
     return [_lengths(episode) for episode in batch.episodes]
 
 
 def _lengths(chain: Episode) -> pipeline_simulation.Lengths:
-    """By stage, group and member."""
+    """Lengths by stage, group and member."""
     stages: dict[str, list[list[int]]] = {}
     for group in groups_of(chain.traces):
         stages.setdefault(group.stream, []).append([trace.steps for trace in group.outputs])

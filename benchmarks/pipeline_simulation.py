@@ -1,7 +1,7 @@
-"""When the traces of chains are decoded and trained on, without a model: what a pipeline is worth at 64k tokens.
+"""A simulation of decoding and training schedules without a model, to estimate the gain of a pipeline at 64k tokens.
 
-Chains are given as the lengths of their outputs. All rows of a batch advance by a token in one decoding step, whose
-time grows with the batch; sampler and trainer take turns, as in `orgthink.training.marsrl.schedule`.
+A chain is given by the lengths of its outputs. In one decoding step all rows of a batch advance by a token, and the
+duration of the step grows with the batch. Sampler and trainer alternate, as in `orgthink.training.marsrl.schedule`.
 """
 
 from __future__ import annotations
@@ -17,78 +17,78 @@ from typing import NamedTuple
 from benchmarks.report import Line
 
 Lengths = Sequence[Sequence[Sequence[int]]]
-"""Tokens of a chain's outputs, at least one each: by stage, group and member."""
+"""Number of tokens of each output of a chain, at least 1, by stage, group and member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What takes how long, in seconds."""
+    """Speed of a machine. Durations are in seconds."""
 
     slots: int
-    """Outputs that are decoded at once; others wait."""
+    """Largest number of outputs that are decoded in parallel; others wait."""
     step: float
-    """A decoding step, however many rows it has."""
+    """Fixed duration of a decoding step."""
     row: float
-    """What each row adds to a step."""
+    """Additional duration of a decoding step per row."""
     read: float
-    """A token of a prefix that is read again, because the weights have changed since."""
+    """Duration per token of a prefix that is read again after an update of the weights."""
     train: float
-    """A trained token."""
+    """Duration per trained token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When what is decoded."""
+    """A schedule of decoding and training."""
 
     name: str
-    """In the table."""
+    """Name in the table."""
     problems: int
-    """New ones a step."""
+    """Number of new problems per step."""
     whole: bool = False
-    """Whether chains are grown to their end before anything of them is trained on."""
+    """Whether chains are completed before any of their outputs is trained on."""
     segment: int | None = None
-    """Tokens that an output is decoded for at a tick of the pipeline; `None`: to its end."""
+    """Largest number of tokens that an output decodes in a tick of the pipeline; `None`: up to its end."""
 
 
 class Outcome(NamedTuple):
-    """What a schedule took."""
+    """Result of a schedule."""
 
     tokens: int
-    """Trained."""
+    """Number of trained tokens."""
     seconds: float
-    """From the first problem to the last trained token."""
+    """Seconds from the first problem to the last trained token."""
     delay: float
-    """Mean seconds from an output's end to the beginning of its training."""
+    """Mean seconds from an output's end to the start of its training."""
     throughput: float
-    """Trained tokens a second in the middle half of the steps, away from where a pipeline fills and drains."""
+    """Trained tokens per second in the middle half of the steps, where a pipeline neither fills nor drains."""
     rows: float
-    """Mean rows of a decoding step."""
+    """Mean number of rows in a decoding step."""
 
 
 @dataclass(slots=True)
 class _Output:
-    """One output under way."""
+    """An output in progress."""
 
     left: int
-    """Tokens to come."""
+    """Number of tokens still to decode."""
     known: int = 0
-    """Tokens so far."""
+    """Number of tokens decoded so far."""
     ended: float = 0.0
-    """When."""
+    """Time of its end in seconds."""
 
 
 class _Chain:
-    """One chain under way."""
+    """A chain in progress."""
 
     def __init__(self, lengths: Lengths) -> None:
         self._later = iter(lengths)
         self.groups: list[list[_Output]] = []
-        """Those of the stage."""
+        """Outputs of the current stage, by group."""
         self.fresh: list[list[_Output]] = []
-        """Of them, those that are not trained."""
+        """Groups of the current stage that are not trained yet."""
 
     def advance(self) -> bool:
-        """Go to the next stage; whether there is one."""
+        """Go to the next stage. Returns whether there is one."""
         self.groups = [[_Output(length) for length in group] for group in next(self._later, ())]
         self.fresh = list(self.groups)
         return bool(self.groups)
@@ -99,25 +99,25 @@ class _Chain:
 
 
 class _Engine:
-    """Decodes outputs and keeps the time. Rows advance together, so one counter of steps tells who ends when."""
+    """Decodes outputs and keeps the time. All rows advance together, so one counter of steps determines every end."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._waiting: deque[tuple[_Output, int]] = deque()
         self._rows: list[tuple[int, int, _Output]] = []
-        """A heap: the step after which it is over, a number that breaks ties, and the output."""
+        """Heap of (step at which the output stops, number that breaks ties, output)."""
         self._submitted = 0
         self.now = 0.0
         self.steps = 0
         self.sampled = 0
 
     def submit(self, output: _Output, most: int | None) -> None:
-        """Decode an output to its end, or for at most so many tokens."""
+        """Submit an output, to be decoded up to its end or for at most `most` tokens."""
         self.now += output.known * self._machine.read
         self._waiting.append((output, min(output.left, most or output.left)))
 
     def run(self, ended: Callable[[_Output], None]) -> None:
-        """Decode until nothing is left. `ended` hears of each output that stops, and may submit others."""
+        """Decode until no output is left. `ended` is called for each output that stops, and may submit others."""
         while self._waiting or self._rows:
             while self._waiting and len(self._rows) < self._machine.slots:
                 output, tokens = self._waiting.popleft()
@@ -137,7 +137,7 @@ class _Engine:
 
 
 def simulate(chains: Sequence[Lengths], schedule: Schedule, machine: Machine) -> Outcome:
-    """Train on all the chains, in order, until none is under way."""
+    """Run a schedule on all chains, in order, until none is in progress."""
     engine, problems = _Engine(machine), iter(chains)
     tick = _grow if schedule.whole else _tick
     live: list[_Chain] = []
@@ -162,7 +162,7 @@ def _begun(problems: Iterator[Lengths], count: int) -> list[_Chain]:
 
 
 def _tick(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[list[_Chain], list[list[_Output]]]:
-    """One tick of the pipeline: the chains that go on, and the groups that finished at it."""
+    """Run one tick of the pipeline. Returns the chains that continue, and the groups that finished."""
     for chain in chains:
         for output in chain.outputs:
             if output.left:
@@ -179,7 +179,7 @@ def _tick(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[l
 
 
 def _grow(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[list[_Chain], list[list[_Output]]]:
-    """Whole trajectories: every chain to its end, each at its own pace, and all their groups."""
+    """Run one step of whole trajectories: complete every chain at its own pace. Returns all their groups."""
     finished: list[list[_Output]] = []
     chain_of: dict[int, _Chain] = {}
     left: dict[int, int] = {}
@@ -204,25 +204,27 @@ def _grow(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[l
 
 
 def least_delay(chains: Sequence[Lengths], machine: Machine) -> float:
-    """What no schedule that starts a group's outputs together can go below: an advantage needs the whole group, so an
-    output waits for the longest of its group, however short the steps."""
+    """Lower bound of the delay if the outputs of a group start together.
+
+    An advantage needs the whole group, so an output waits for the longest one of its group.
+    """
     groups = [group for chain in chains for stage in chain for group in stage]
     steps = sum(max(group) - length for group in groups for length in group)
     return steps * (machine.step + machine.row) / sum(map(len, groups))
 
 
 MOST = 65_536
-"""Tokens of the longest output, as in section 4.1 of MarsRL; a segment is a quarter of it."""
+"""Number of tokens of the longest output, as in section 4.1 of MarsRL. A segment is a quarter of it."""
 
 PROBLEMS = 128
-"""Of a step, as in the paper."""
+"""Number of problems per step, as in the paper."""
 
 SMALL = Machine(slots=1024, step=0.015, row=0.02 / 1024, read=1 / 300_000, train=1 / 100_000)
-"""Assumed, not measured: some fifty GPUs that hold the caches of 1,024 traces of a 30B mixture of experts. A step takes
-15 ms, and 35 ms with all slots full; training is three times as slow as reading."""
+"""Assumed, not measured: about fifty GPUs that hold the caches of 1,024 traces of a 30B mixture-of-experts model. A
+step takes 15 ms, or 35 ms with all slots full. Training takes three times as long as prefill."""
 
 LARGE = replace(SMALL, slots=8192, row=SMALL.row / 8, read=SMALL.read / 8, train=SMALL.train / 8)
-"""Eight times as many: only the fixed part of a decoding step does not shrink."""
+"""Eight times as many GPUs. Only the fixed part of a decoding step stays the same."""
 
 WHOLE = Schedule("whole trajectories", PROBLEMS, whole=True)
 
@@ -235,7 +237,7 @@ PIPELINES = (
 
 
 def drawn(measured: Sequence[Lengths], limit: int, count: int, seed: int) -> list[Lengths]:
-    """Chains drawn from measured ones, with their lengths stretched so that the limit becomes `MOST`."""
+    """Sample chains from measured ones, and scale their lengths so that the limit becomes `MOST`."""
     stretched = [
         [[[max(1, length * MOST // limit) for length in group] for group in stage] for stage in chain]
         for chain in measured
@@ -244,7 +246,7 @@ def drawn(measured: Sequence[Lengths], limit: int, count: int, seed: int) -> lis
 
 
 def run(measured: Sequence[Lengths], limit: int) -> Iterator[Line]:
-    """A table, and ratios of delay and throughput, for chains that were measured at a limit of tokens."""
+    """A table and the ratios of delay and throughput, for chains measured with a limit of `limit` tokens per output."""
     chains = drawn(measured, limit, PROBLEMS * 16, seed=0)
     how = f"{len(chains):,} chains drawn from {len(measured)} measured ones, lengths × {MOST / limit:,.0f}; "
     for machine in (SMALL, LARGE):

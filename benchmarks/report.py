@@ -1,4 +1,4 @@
-"""The form of a benchmark's result."""
+"""The result of a benchmark."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 
 class Line(NamedTuple):
-    """One ratio of two things measured in one run."""
+    """A ratio of two quantities that were measured in one run."""
 
     name: str
-    """What over what."""
+    """Name of the ratio: numerator over denominator."""
     value: float
-    """The ratio."""
+    """Value of the ratio."""
     goal: str
-    """What was aimed at."""
+    """Goal, as text."""
     met: bool
-    """Whether it was reached."""
+    """Whether the goal was reached."""
     conditions: str
-    """Model, load, sizes."""
+    """Conditions: model, load, sizes."""

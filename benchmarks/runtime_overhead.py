@@ -1,4 +1,4 @@
-"""What the runtime costs on top of an engine: the scripted engine alone ÷ with agents around its streams."""
+"""Overhead of the runtime: the scripted engine alone, divided by the same streams with agents around them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 
 WORDS = 60
-"""Tokens of each agent, about."""
+"""Approximate number of tokens of each agent."""
 
 PROBLEM = Problem("p", "countdown-mini", "question")
 ORGANIZER = (" w" * (WORDS // 2) + " <FORK-1> q </FORK-1>" + " w" * (WORDS // 2) + " <JOIN-1>", " <ANSWER> a </ANSWER>")
@@ -54,13 +54,13 @@ def run() -> list[Line]:
 
 
 def _engine(episodes: int) -> ScriptedEngine:
-    """Turns in the order in which the episodes, all in step, ask for them."""
+    """Turns in the order in which episodes that run in lockstep request them."""
     says = [ORGANIZER[0]] * episodes + [WORKER] * episodes + [ORGANIZER[1]] * episodes
     return ScriptedEngine([Turn(text) for text in says])
 
 
 def _organizations(episodes: int) -> tuple[float, int, float]:
-    """Of episodes that all live at once: seconds, chunks, and bytes per agent by which the process grew."""
+    """Run episodes concurrently. Returns seconds, chunks, and the growth of the process in bytes per agent."""
 
     async def main(engine: ScriptedEngine) -> list[object]:
         backing = Backing(engine, Sampling(10 * WORDS))
@@ -73,17 +73,19 @@ def _organizations(episodes: int) -> tuple[float, int, float]:
     started = time.perf_counter()
     run_virtual(main(engine))
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the larger run comes second, so it is its own
+    peak = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    )  # the larger run comes second, so its peak is its own
     return seconds, len(engine.sampled), (peak - before) / (2 * episodes)
 
 
 def _resident() -> int:
-    """Bytes of memory the process holds now (Linux)."""
+    """Current memory of the process in bytes (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _bare(episodes: int) -> float:
-    """Seconds that the same streams take without agents."""
+    """Seconds of the same streams without agents."""
 
     async def drain(engine: ScriptedEngine, context: Context) -> None:
         async for _ in engine.stream(context, Sampling(10 * WORDS)):

@@ -1,4 +1,4 @@
-"""Tables of docs/scale.md that are measured on verl: where they go, what stands under them, and where verl runs."""
+"""The tables of docs/scale.md that are measured on verl: their places, their conditions, and the Ray cluster."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 
 
 def write(name: str, block: str) -> None:
-    """Put a block between its markers. UserError if the page has none of that name."""
+    """Put a block between its markers. UserError if the page has no markers of that name."""
     write_whole(PAGE, fill(PAGE.read_text(), {name: block}).encode())
     print(f"{block}\n\n{PAGE.name}: {name} is written", flush=True)
 
 
 def conditions(module: str) -> str:
-    """Processor, cores, versions, commit and command, as a sentence or two."""
+    """Processor, cores, versions, commit and command, as text."""
     machine = hardware()
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "verl", "ray"))
     command = " ".join(["python -m", module, *sys.argv[1:]])
@@ -36,11 +36,11 @@ def conditions(module: str) -> str:
 
 @contextmanager
 def cluster() -> Iterator[Placement]:
-    """That of RAY_ADDRESS, or one on this machine for each run, without GPUs."""
+    """The cluster of RAY_ADDRESS, or a local one for each run, without GPUs."""
     if address := os.environ.get("RAY_ADDRESS"):
         yield Placement(device="cpu", address=address)
         return
-    place = tempfile.mkdtemp(prefix="ray")  # short: paths of sockets are
+    place = tempfile.mkdtemp(prefix="ray")  # a short path, because the length of socket paths is limited
     try:
         yield Placement(device="cpu", settings=(f"+ray_kwargs.ray_init._temp_dir={place}",))
     finally:

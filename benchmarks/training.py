@@ -1,4 +1,4 @@
-"""Training on real rollouts of the pocket model: packed against padded rows, and where a step's seconds go."""
+"""Training on real rollouts of the pocket model: packed compared with padded rows, and the parts of a step."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from orgthink.training.rows import PolicyRow, policy_rows
 FOLDER = MODELS / "pocket"
 TRL = Path(".venv-trl/bin/python")
 STEPS = 4
-"""Of each trainer, after one that warms up."""
+"""Number of measured steps of each trainer, after one warm-up step."""
 
 
 def run() -> Iterator[Line]:
-    """Each ratio of two things that are measured here and now."""
+    """Yield the ratios as they are measured."""
     yield from packing("pocket", "the first step's")
     yield from packing("pocket-async", "the last step's")
     yield from shares()
@@ -51,9 +51,11 @@ def recipe(name: str) -> Policy:
 
 
 def packing(sampled_by: str, when: str) -> Iterator[Line]:
-    """Trained tokens a second from packs, over those from one padded row a trace, on the groups of a real step: in the
-    order they were sampled, and in that of their lengths, which hardly pads. The surer the policy, the more its
-    samples share."""
+    """Trained tokens per second with packs, divided by those with one padded row per trace.
+
+    The rows are the groups of a real step. Padded rows are measured in sampled order, and sorted by length, which needs
+    little padding. A policy with low entropy gains more from packs, because its samples share longer prefixes.
+    """
     job = recipe("asyncthink-countdown-mini")
     plan = replace(job.settings.rollout, problems=8)
     backend = embedded(MODELS / sampled_by, job)
@@ -81,7 +83,7 @@ def packing(sampled_by: str, when: str) -> Iterator[Line]:
 
 
 def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -> None:
-    """Forward and backward of a padded micro-batch: what a trainer without packing does."""
+    """Forward and backward pass of a padded micro-batch, as in a trainer without packing."""
     ids, trained = collate(list(rows), 0)
     mask = trained[:, 1:]
     logits = model.logits(model.hidden(ids[:, :-1])[mask])
@@ -92,7 +94,7 @@ def one_row_a_trace(model: Qwen3, rows: Sequence[PolicyRow], loss: PolicyLoss) -
 
 
 def best(work: Callable[[], None], times: int = 3) -> float:
-    """Seconds of the fastest of several runs, after one that warms up."""
+    """Seconds of the fastest of several runs, after one warm-up run."""
     work()
     seconds = []
     for _ in range(times):
@@ -112,7 +114,7 @@ def train(job: Policy) -> list[dict]:
 
 
 def shares() -> Iterator[Line]:
-    """How much of a step is rollout."""
+    """The share of a step's seconds that the rollout takes."""
     job = recipe("asyncthink-countdown-mini")
     lines = train(replace(job, settings=replace(job.settings, steps=STEPS)))
     seconds = {name: sum(line["seconds"][name] for line in lines) for name in lines[0]["seconds"]}
@@ -122,9 +124,9 @@ def shares() -> Iterator[Line]:
 
 
 def against_trl() -> Line:
-    """Trained tokens a second on single-trace rows, generation included, ours over TRL's GRPOTrainer.
+    """Trained tokens per second on single-trace rows, generation included: ours divided by TRL's GRPOTrainer.
 
-    Of ours only those count whose group had any variance: TRL trains the others too, with advantages of zero.
+    Our count includes only groups with different rewards. TRL also trains the other groups, with advantages of 0.
     """
     job = recipe("asyncthink-countdown-mini-sequential")
     rollout = replace(job.settings.rollout, problems=8)

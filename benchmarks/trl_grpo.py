@@ -1,18 +1,19 @@
 """TRL's `GRPOTrainer` on single-trace rows: `make trl`, then `.venv-trl/bin/python -m benchmarks.trl_grpo`.
 
-It runs in an environment of its own, from the root of the repository. The shipped pocket model answers
-`sequential` prompts of countdown-mini, is graded by the task, and trained; the first step warms up. TRL is set
-to what is fastest here: single precision as we train, nothing computed twice to save memory, one micro-batch a step.
+It needs its own environment and runs in the root of the repository. The shipped pocket model answers `sequential`
+prompts of countdown-mini, the task grades the answers, and TRL trains the model. The first step is a warm-up. TRL uses
+the settings that are fastest here: single precision, as in our training, no recomputation to save memory, and one
+micro-batch per step.
 
-The last line of stdout is the result as JSON: what `Load` says, and
+The last line of stdout is the result as JSON: the fields of `Load`, and
 
 - `tokens_per_second`: sampled tokens, all of them trained, per second of generating, grading and training;
-- `sampled_tokens` and `seconds`: what that is the ratio of, over `steps` steps;
-- `cpu_seconds`: the same by CPU time, for a machine that others use too;
-- `mean_length`, `longest`, `truncated`: tokens of the completions, and the share that did not come to their end;
+- `sampled_tokens` and `seconds`: numerator and denominator of that ratio, over `steps` steps;
+- `cpu_seconds`: CPU seconds of the same steps, for a machine with other load;
+- `mean_length`, `longest`, `truncated`: tokens of the completions, and the share that was truncated;
 - `mean_prompt`: tokens of the prompts;
-- `reward`: mean share of the solutions asked for that are right;
-- `threads`, `trl`, `transformers`, `torch`: what it ran on.
+- `reward`: mean share of the required solutions that are correct;
+- `threads`, `trl`, `transformers`, `torch`: number of threads, and versions.
 """
 
 from __future__ import annotations
@@ -43,57 +44,57 @@ if TYPE_CHECKING:
 
 FOLDER = MODELS / "pocket"
 LEARNING_RATE = 5e-4
-"""That of the recipe `asyncthink-countdown-mini-sequential`."""
+"""Learning rate of the recipe `asyncthink-countdown-mini-sequential`."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is measured."""
+    """Size of the measurement."""
 
     problems: int = 8
-    """Different problems of a step."""
+    """Number of different problems per step."""
     group: int = 8
-    """Samples of each problem."""
+    """Number of samples of each problem."""
     max_tokens: int = 192
-    """Of a completion."""
+    """Largest number of tokens of a completion."""
     steps: int = 4
-    """After the one that warms up."""
+    """Number of steps after the warm-up step."""
     learning_rate: float = LEARNING_RATE
-    """Constant."""
+    """Learning rate, which is constant."""
 
 
 class Sample(NamedTuple):
     """One completion."""
 
     tokens: int
-    """Sampled and trained, the end of the text included."""
+    """Number of tokens that are sampled and trained, the end-of-text token included."""
     ended: bool
-    """Whether it came to its end."""
+    """Whether it ended before the token limit."""
     reward: float
-    """min(n_c, n_s) ÷ n_s."""
+    """Reward, min(n_c, n_s) / n_s."""
 
 
 class Moment(NamedTuple):
-    """When a step ended."""
+    """Clocks at the end of a step."""
 
     wall: float
-    """Seconds."""
+    """Wall-clock seconds."""
     cpu: float
-    """Seconds of all threads."""
+    """CPU seconds of all threads."""
 
 
 class Grader:
-    """The reward that TRL is given. It remembers what it graded."""
+    """The reward function for TRL. It keeps the completions that it graded."""
 
     __name__ = "share of the solutions"
 
     def __init__(self, problems: list[Problem], tokenizer: Tokenizer) -> None:
         self._problems, self._tokenizer = problems, tokenizer
         self.steps: list[list[Sample]] = []
-        """What each step sampled."""
+        """Completions of each step."""
 
     def __call__(self, completion_ids: list[list[int]], problem: list[int], **_: Any) -> list[float]:
-        """TRL calls this once a step, by the names of its arguments; `problem` is a column of the data."""
+        """TRL calls this once per step with keyword arguments. `problem` is a column of the data."""
         self.steps.append(
             [
                 Sample(len(ids), ids[-1] in self._tokenizer.eos_ids, self._grade(self._problems[i], ids))
@@ -179,7 +180,7 @@ def _trainer(load: Load, prompts: list[str], grader: Grader, folder: str) -> GRP
 
 
 def _step_ends(trainer: GRPOTrainer) -> list[Moment]:
-    """Filled with the moment at which each step ended, its optimizer step included."""
+    """Clocks at the end of each step, its optimizer step included. The callback fills them in."""
     from transformers import TrainerCallback
 
     ends: list[Moment] = []

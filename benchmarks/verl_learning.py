@@ -1,7 +1,7 @@
-"""Whether verl learns what the embedded trainer learns: `python -m benchmarks.verl_learning`.
+"""Compares learning on verl with the embedded trainer: `python -m benchmarks.verl_learning`.
 
-The same short run of AsyncThink on both, same recipe, seed and problems; then the model that both started from and the
-two that came out attempt the same problems, sampled as in training. The table goes into docs/scale.md. Run it with
+Both train AsyncThink for a few steps with the same recipe, seed and problems. Then the initial model and the two
+trained models attempt the same problems, sampled as in training. The table goes into docs/scale.md. Run it with
 verl's environment and the settings of `make test-verl`.
 """
 
@@ -32,33 +32,33 @@ from orgthink.training.rollout import roll_out
 
 RECIPE = "asyncthink-countdown-mini"
 CHANGES = ("warmup=0", "decay=false")
-"""So that a few steps are enough to see a rise."""
+"""High learning rate, so that a few steps suffice to see a rise."""
 
 BACKENDS = ("embedded", "verl")
 
 Rewards = list[tuple[str, float]]
-"""Of attempts, with the problem of each."""
+"""Rewards of attempts: (problem id, reward)."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long is trained, and on what is measured."""
+    """Size of the training and of the measurement."""
 
     steps: int = 5
-    """Of training."""
+    """Number of training steps."""
     problems: int = 16
-    """Of a step; the recipe attempts each 8 times."""
+    """Number of problems per step. The recipe attempts each 8 times."""
     minibatches: int = 2
-    """Optimizer steps of a step."""
+    """Number of optimizer steps per step."""
     measured: int = 96
-    """Problems that are measured on: of the training split, drawn with another seed."""
+    """Number of problems for the measurement, from the training split with another seed."""
     samples: int = 2
-    """Attempts at each of those."""
+    """Number of attempts at each of these problems."""
     seed: int = 0
-    """Of problems and sampling."""
+    """Seed of problems and sampling."""
 
     def job(self) -> Policy:
-        """What both train."""
+        """The training of both backends."""
         ours = {"steps": self.steps, "rollout.problems": self.problems, "minibatches": self.minibatches}
         changes = [*CHANGES, *(f"{name}={value}" for name, value in ours.items()), f"seed={self.seed}"]
         job = adjusted(RECIPES[RECIPE], {}, [*changes, f"save_every={self.steps}"])
@@ -68,12 +68,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Learned:
-    """A run, and what came of it."""
+    """Result of a run."""
 
     steps: list[float]
-    """Mean reward of each step's rollouts."""
+    """Mean reward of the rollouts of each step."""
     rewards: Rewards
-    """On the problems that are measured on."""
+    """Rewards on the problems of the measurement."""
 
     @property
     def reward(self) -> Estimate:
@@ -81,14 +81,14 @@ class Learned:
 
 
 def both(budget: Budget, place: Path, placement: Placement) -> dict[str, Learned]:
-    """The runs of both backends, at the same time: they share nothing."""
+    """Run both backends at the same time. They share nothing."""
     with ThreadPoolExecutor() as pool:
         begun = {backend: pool.submit(trained, budget, backend, place, placement) for backend in BACKENDS}
         return {backend: training.result() for backend, training in begun.items()}
 
 
 def trained(budget: Budget, backend: str, place: Path, placement: Placement) -> Learned:
-    """A run from its beginning to its end."""
+    """Run one backend from start to end."""
     folder = start(Training(RECIPE, budget.job()), place / backend)
     model = run(folder, placement) if backend == "verl" else go_on(folder, lambda line: None)
     lines = (folder.path / "metrics.jsonl").read_text().splitlines()
@@ -96,7 +96,7 @@ def trained(budget: Budget, backend: str, place: Path, placement: Placement) -> 
 
 
 def rewards(budget: Budget, model: Path) -> Rewards:
-    """Rewards of attempts at the problems that are measured on, sampled as in training."""
+    """Rewards of attempts at the problems of the measurement, sampled as in training."""
     settings = budget.job().settings
     plan = replace(settings.rollout, group=budget.samples)
     problems = distinct(plan.task, "train", budget.seed + 1, budget.measured)
@@ -114,19 +114,19 @@ def rewards(budget: Budget, model: Path) -> Rewards:
 
 
 def rises(before: Rewards, learned: Learned) -> bool:
-    """Whether the interval of the rise lies above 0."""
+    """Whether the interval of the rise is above 0."""
     low = difference(learned.rewards, before).low
     return low is not None and low > 0
 
 
 def overlap(first: Estimate, second: Estimate) -> bool:
-    """Whether two intervals have a point in common."""
+    """Whether two intervals overlap."""
     assert first.low is not None and first.high is not None and second.low is not None and second.high is not None
     return first.low <= second.high and second.low <= first.high
 
 
 def table(before: Rewards, runs: Mapping[str, Learned]) -> str:
-    """Rewards on the problems that are measured on, and those of the steps."""
+    """The table of rewards on the problems of the measurement, and the rewards of the steps."""
     lines = [
         "| policy | reward | above the start, problem by problem | rewards of the steps |",
         "| --- | --: | --: | --- |",
@@ -147,7 +147,7 @@ def _formatted(estimate: Estimate) -> str:
 
 
 def caption(budget: Budget) -> str:
-    """What was trained, and how it was measured."""
+    """Text that says what was trained and how it was measured."""
     plan = budget.job().settings.rollout
     return (
         f"`{RECIPE}` with {', '.join(CHANGES)}: {budget.steps} steps of {budget.problems} problems × {plan.group}, "

@@ -1,10 +1,10 @@
-"""verl's trainer with a clock inside: what its process computes in a step, and for whom.
+"""verl's trainer with a sampling profiler: CPU seconds of each part of its process in a step.
 
-A timer interrupts the process every few milliseconds of the processor's time and looks at the stack. What the thread
-has computed since the last look belongs to the innermost code that `PARTS` names: the tokenizer's time to whoever asked
-it. The clock is the thread's own, so waiting for Ray, for servers or for a busy machine costs nothing on it.
+A timer interrupts the process every few milliseconds of CPU time and inspects the stack. The CPU time of the thread
+since the last interrupt is attributed to the innermost code that `PARTS` names; the tokenizer's time goes to its
+caller. The clock is the thread's own, so waiting for Ray, for servers or for a busy machine does not count.
 
-Imported by name, in verl's processes (VERL_USE_EXTERNAL_MODULES).
+verl's processes import this module by name (VERL_USE_EXTERNAL_MODULES).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
 TRAINER = "orgthink_profiled"
-"""What verl calls this trainer."""
+"""Name of this trainer in verl."""
 
 PROFILE = "profile.jsonl"
-"""File of a run folder: a line for each step but the first."""
+"""File of a run folder with a line for each step except the first."""
 
 TICK = 0.005
-"""Seconds of the processor's time between two looks."""
+"""CPU seconds between two interrupts."""
 
 OTHERS = "verl, Ray and TransferQueue"
 FROZEN = "frozen models"
@@ -71,11 +71,11 @@ PARTS = {
     FROZEN: ("orgthink/engines/local/",),
     OTHERS: tuple(f"site-packages/{name}/" for name in ("verl", "ray", "transfer_queue", "tensordict")),
 }
-"""Whose code lies where. The longest name that is in a file's decides; what none is in works for its caller."""
+"""Path fragments of each part. The longest fragment in a file's path decides. Other code counts as its caller's."""
 
 
 def part_of_file(file: str, known: dict[str, str | None] = {}) -> str | None:  # noqa: B006  # looked up at every tick
-    """The part that a file belongs to, if it belongs to one."""
+    """The part of a file; `None` if no part has it."""
     if file not in known:
         found = [(len(place), part) for part, places in PARTS.items() for place in places if place in file]
         known[file] = max(found)[1] if found else None
@@ -83,7 +83,10 @@ def part_of_file(file: str, known: dict[str, str | None] = {}) -> str | None:  #
 
 
 def part_of(frame: FrameType | None) -> str:
-    """Whom the innermost frame works for. Beyond a turn of the event loop lies who started the loop, not the work."""
+    """The part that the innermost frame works for.
+
+    The search stops at a turn of the event loop: the frames below it started the loop, not the work.
+    """
     while frame is not None and frame.f_code.co_name != "_run_once":
         part = part_of_file(frame.f_code.co_filename)
         if part is not None:
@@ -93,7 +96,7 @@ def part_of(frame: FrameType | None) -> str:
 
 
 class Profile:
-    """Seconds of this thread by part, and what was done in them."""
+    """CPU seconds of this thread by part, and counts of the work."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -102,7 +105,7 @@ class Profile:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """In the main thread, in which verl's trainer runs and signals are handled."""
+        """Start in the main thread, which runs verl's trainer and handles signals."""
         before = signal.signal(signal.SIGPROF, self._look)
         signal.siginterrupt(signal.SIGPROF, False)
         signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
@@ -114,10 +117,10 @@ class Profile:
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         self.seconds[part_of(frame)] += time.thread_time() - self._last
-        self._last = time.thread_time()  # without the look itself
+        self._last = time.thread_time()  # without the time of the interrupt itself
 
     def watched(self, train_policy: Callable[..., Path]) -> Callable[..., Path]:
-        """The loop, with a line for each step after the first: from report to report, a checkpoint between them."""
+        """The training loop, which writes a line for each step after the first. A step ends at its report."""
 
         def loop(
             backend: Any, source: Any, settings: Any, folder: Any, report: Callable[[dict[str, Any]], None]
@@ -139,9 +142,9 @@ class Profile:
 
 
 def computed() -> dict[int, float]:
-    """Seconds that trainer, workers and servers of this Ray on this machine have computed, by process.
+    """CPU seconds of the trainer, workers and servers of this Ray cluster on this machine, by process.
 
-    Those of this run, if no other uses Ray. Ray's own processes compute while nothing happens, so they are left out.
+    They are this run's if no other run uses Ray. Ray's own processes also compute while idle, so they are left out.
     """
     node = psutil.Process().parent()
     assert node is not None
@@ -150,12 +153,12 @@ def computed() -> dict[int, float]:
 
 
 def _works(title: str) -> bool:
-    """Whether a process of that title is one of trainer, workers and servers."""
+    """Whether the title of a process is that of a trainer, worker or server."""
     return title.startswith(("ray::TaskRunner", "ray::WorkerDict", "ray::RolloutServer"))
 
 
 def _between(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """What has grown, in processes that were there before."""
+    """Growth of the CPU seconds of processes that already existed."""
     there = before["computed"].keys() & now["computed"].keys()
     grown = {name: now[name] - before[name] for name in ("wall", "parts", "done")}
     return {**grown, "computed": sum(now["computed"][pid] - before["computed"][pid] for pid in there)}
@@ -163,7 +166,7 @@ def _between(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 
 @register_trainer(TRAINER)
 class ProfiledTrainer(trainer.OrganizationTrainer):
-    """Trains as ever, and writes down what that takes."""
+    """Our trainer on verl with this profiler."""
 
     def fit(self, agent_loop_manager: trainer.Rollouts) -> None:
         profile = Profile()

@@ -1,7 +1,7 @@
-"""What our code costs in a step on verl, from a profile of real steps: `python -m benchmarks.verl_step`.
+"""Cost of our code in a step on verl, from a profile of real steps: `python -m benchmarks.verl_step`.
 
-Each algorithm trains the pocket model for a few steps of verl's own trainer on a CPU. The table goes into
-docs/scale.md. Run it with verl's environment and the settings of `make test-verl`, where no other run uses Ray.
+Each algorithm trains the pocket model for a few steps with verl's own trainer on a CPU. The table goes into
+docs/scale.md. Run it with verl's environment and the settings of `make test-verl`, while no other run uses Ray.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ JOBS = {
 ROOT = Path(__file__).parent.parent
 MODULES = "orgthink.scale.verl.cpu,orgthink.scale.verl.trainer,benchmarks.verl_profile"
 TRAINER, PROFILE = "orgthink_profiled", "profile.jsonl"
-"""As benchmarks/verl_profile.py calls them, which only verl's processes import."""
+"""Names of benchmarks/verl_profile.py, which only verl's processes can import."""
 
 OF_TOKENS = ("organizations and runtime", "tokens to servers and back", "event loop")
-"""Parts that grow with what is sampled."""
+"""Parts whose cost grows with the sampled tokens."""
 OF_ROWS = ("rewards, credit, rows", "rows to workers")
-"""Parts that grow with the rows."""
+"""Parts whose cost grows with the rows."""
 OURS = (*OF_TOKENS, *OF_ROWS, "checkpoint, metrics")
 FOREIGN = ("verl, Ray and TransferQueue", "frozen models")
-"""Parts that are not our adapter: of verl, and of an engine."""
+"""Parts outside our adapter: verl's and the engine's."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What an algorithm's steps took on average."""
+    """Mean cost of the steps of an algorithm."""
 
     name: str
-    """Of the algorithm."""
+    """Name of the algorithm."""
     wall: float
-    """Seconds, whatever else the machine does."""
+    """Wall-clock seconds of a step, which include other load on the machine."""
     computed: float
-    """Seconds of trainer, workers and servers, together."""
+    """CPU seconds of trainer, workers and servers together."""
     parts: Mapping[str, float]
-    """Seconds of the trainer's process, by whose code."""
+    """CPU seconds of the trainer's process by part."""
     done: Mapping[str, float]
-    """Rows, tokens of rows, outputs that were asked for (`requests`) and their sampled tokens."""
+    """Number of rows, tokens of rows, requested outputs (`requests`) and their sampled tokens."""
 
     @property
     def ours(self) -> float:
-        """Seconds in our code, and in what it calls that is not verl's."""
+        """Seconds in our code and in libraries that it calls, verl excluded."""
         return self.of(OURS)
 
     @property
     def share(self) -> float:
-        """Of our code in what was computed for a step, or in its seconds if work overlaps and those are fewer."""
+        """Share of our code in the CPU seconds of a step, or in its wall-clock seconds if these are fewer."""
         return self.ours / min(self.wall, self.computed)
 
     def of(self, parts: Iterable[str]) -> float:
-        """Seconds in some of the parts."""
+        """CPU seconds in these parts."""
         return sum(self.parts.get(part, 0.0) for part in parts)
 
 
 def profiled(placement: Placement) -> Placement:
-    """With the trainer that has a clock inside."""
+    """Placement on the trainer with the profiler."""
     environment = "ray_kwargs.ray_init.runtime_env.env_vars"
     settings = (
         f"trainer.v1.trainer_mode={TRAINER}",
@@ -84,7 +84,7 @@ def profiled(placement: Placement) -> Placement:
 
 
 def measured(name: str, steps: int, placement: Placement, place: Path) -> Step:
-    """The steps of an algorithm after the first, each with its checkpoint."""
+    """Profile the steps of an algorithm after the first, each with its checkpoint."""
     recipe, changes = JOBS[name]
     job = adjusted(RECIPES[recipe], {}, [*changes, f"steps={steps + 1}", "warmup=0", "save_every=1"])
     folder = start(Training(recipe, job), place / name)
@@ -104,7 +104,7 @@ def _mean(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def table(steps: Sequence[Step]) -> str:
-    """A column for each algorithm."""
+    """The table, with a column for each algorithm."""
     rows: dict[str, Callable[[Step], str]] = {
         "seconds of a step, other load included": lambda step: f"{step.wall:.1f}",
         "computed in them by trainer, workers and servers, s": lambda step: f"{step.computed:.2f}",
@@ -130,7 +130,7 @@ def _seconds(part: str, step: Step) -> str:
 
 
 def main(steps: int = 3) -> None:
-    """Profile so many steps of each algorithm, and write the table."""
+    """Profile `steps` steps of each algorithm, and write the table."""
     with tempfile.TemporaryDirectory() as folder, cluster() as placement:
         found = [measured(name, steps, placement, Path(folder)) for name in JOBS]
     jobs = "; ".join(f"{name}: `{' '.join([recipe, *changes])}`" for name, (recipe, changes) in JOBS.items())

@@ -1,4 +1,4 @@
-"""vLLM in this process on the fork–join workload, against plain completions and the local engine."""
+"""vLLM in this process on the fork–join workload, compared with plain completions and the local engine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from orgthink.episode import Episode, Origin
 EPISODES = 128
 SLOTS = 128
 BLOCK = 32
-"""Tokens of a block of vLLM's prefix cache; a join finds whole blocks."""
+"""Number of tokens in a block of vLLM's prefix cache. A join reuses whole blocks."""
 REPEATS = 2
-"""Runs of each kind, in turns; the best one counts."""
+"""Number of runs of each kind. The kinds alternate, and the best run counts."""
 
 
 def run(episodes: int = EPISODES) -> list[Line]:
@@ -60,7 +60,7 @@ async def _measure(folder: Path, episodes: int) -> list[Line]:
 
 
 def _joins(record: list[Episode], computed: int) -> tuple[float, bool]:
-    """Tokens that joins made the model read, for each injected one; whether that is within the goal."""
+    """Prefill tokens of joins per injected token, and whether that is within the goal."""
     traces = [trace for episode in record for trace in episode.traces]
     spans = [span for trace in traces for span in trace.spans]
     prompts, injected = (
@@ -71,5 +71,5 @@ def _joins(record: list[Episode], computed: int) -> tuple[float, bool]:
 
 
 def _other_words(plan: Plan) -> Plan:
-    """The same lengths, with a prompt that no cache knows."""
+    """The same lengths, with prompts that are not in the cache."""
     return plan._replace(prompt=" ".join(reversed(plan.prompt.split())))

@@ -1,7 +1,7 @@
-"""What the record already tells: a lone thinker with a smaller budget, and four of them who vote.
+"""Derives episodes of the baselines from recorded ones: a single thinker with a smaller budget, and four that vote.
 
 A token depends on the tokens before it and on the attempt's seed, not on the budget. So a thinker with a smaller
-budget samples the first tokens of the same trace, and it answers if the answer was complete by then.
+budget samples the first tokens of the same trace, and it answers if the answer is complete within them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.vote import vote
 
 Decode = Callable[[Sequence[int]], str]
-"""Ids → their text."""
+"""Function from token ids to their text."""
 
 
 def cut(episode: Episode, budget: int, decode: Decode) -> Episode:
-    """The same attempt of a lone thinker with `budget` tokens, as it would have been recorded.
+    """The episode that the same attempt of a single thinker with `budget` tokens would have recorded.
 
-    Seconds are those of the whole attempt in proportion. ValueError if it is not one sampled span with its ids.
+    The seconds are scaled by the number of tokens. ValueError unless the attempt is one sampled span with ids.
     """
     trace = episode.root
     if trace.steps <= budget:
@@ -66,7 +66,7 @@ def cut(episode: Episode, budget: int, decode: Decode) -> Episode:
 
 
 def voted(thinkers: Sequence[Episode], sample: int = 0) -> Episode:
-    """The attempt of parallel thinking whose thinkers are these attempts at one problem, each alone."""
+    """The episode of parallel thinking whose thinkers are these single attempts at one problem."""
     problem, keys = thinkers[0].problem, [str(i) for i in range(1, len(thinkers) + 1)]
     names = [f"{CONTROLLER}/{key}" for key in keys]
     traces = [

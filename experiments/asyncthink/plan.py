@@ -1,4 +1,4 @@
-"""What is evaluated: which model, organized how, with which budgets."""
+"""The evaluations: model, organization and budgets."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ from orgthink.runtime.budget import Limits
 
 TASK = "countdown-mini"
 CAPACITY = 4
-"""c: agents at work at once."""
+"""c: largest number of agents that work at the same time."""
 SEEDS = 5
-"""Attempts at each problem, each with its own sampling seed."""
+"""Number of attempts at each problem, each with its own sampling seed."""
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (0, 2, 4, 6), (1, 3, 5, 7), (0, 3, 5, 6))
-"""The lone thinkers of each of parallel thinking's five attempts: eight traces, no two attempts share over half."""
+"""Samples that form each of the five attempts of parallel thinking. No two attempts share more than half of them."""
 TRACES = 1 + max(max(group) for group in GROUPS)
-"""Attempts of a lone thinker that the baselines are made of."""
+"""Number of attempts of a single thinker, from which the baselines are derived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """How much is evaluated, at which budgets. Budgets are the tokens that each agent may sample."""
+    """Size of the evaluations, and budgets. A budget is the number of tokens that each agent may sample."""
 
     n: int = 200
-    """Held-out problems."""
+    """Number of held-out problems."""
     budget: int = 192
-    """Of figure 5 and the tables; a whole scan is about 300."""
+    """Budget of figure 5 and the tables. A complete scan needs about 300 tokens."""
     baseline_budgets: tuple[int, ...] = (96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 480)
-    """Of the baselines in figure 7; `budget` is one of them."""
+    """Budgets of the baselines in figure 7, which include `budget`."""
     agent_budgets: tuple[int, ...] = (96, 128, 160, 256, 480)
-    """Of all agents of AsyncThink in figure 7, beside `budget`."""
+    """Further budgets of all AsyncThink agents in figure 7, in addition to `budget`."""
     worker_budgets: tuple[int, ...] = (32, 48, 64, 96, 128)
-    """Of its workers in figure 7, where the organizer keeps `budget`."""
+    """Budgets of AsyncThink's workers in figure 7, with `budget` for the organizer."""
     frontier_seeds: int = 2
-    """Attempts of AsyncThink at each problem at those other budgets."""
+    """Number of attempts of AsyncThink at each problem at these other budgets."""
     timed: int = 20
-    """Problems that are done one at a time, for the seconds of an episode that has the machine to itself."""
+    """Number of problems that run one at a time, to measure the seconds of an episode on an otherwise idle machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing to evaluate."""
+    """One evaluation."""
 
     model: str
-    """Name of a trained run, or of a shipped model."""
+    """Name of a trained run or of a shipped model."""
     organization: str
-    """Who solves the problems."""
+    """Name of the organization."""
     budget: int
-    """Tokens each agent may sample."""
+    """Number of tokens that each agent may sample."""
     worker_budget: int | None = None
-    """Tokens each worker may sample, if that is another number."""
+    """Number of tokens that each worker may sample; `None`: `budget`."""
     samples: int = SEEDS
-    """Attempts at each problem."""
+    """Number of attempts at each problem."""
     task: str = TASK
-    """Which problems."""
+    """Name of the task."""
     alone: bool = False
-    """Whether episodes run one at a time, and few of them, to time them."""
+    """Whether a few episodes run one at a time, to measure their seconds."""
 
     def __str__(self) -> str:
         worker = "" if self.worker_budget is None else f"-{self.worker_budget}"
         return f"{self.organization}-{self.task}-{self.budget}{worker}{'-alone' if self.alone else ''}"
 
     def plan(self, spec: EngineSpec, design: Design) -> Evaluation:
-        """As an evaluation."""
+        """The setting as an evaluation."""
         worker = None if self.worker_budget is None else RoleSpec(spec, _sampling(self.worker_budget))
         return Evaluation(
             task=self.task,
@@ -93,12 +93,12 @@ class Laboratory(laboratory.Laboratory[Design]):
     folder = "asyncthink-results"
 
     async def episodes(self, setting: Setting) -> list[Episode]:
-        """The episodes of a setting."""
+        """Run a setting. Returns its episodes."""
         plan = setting.plan(self.spec(setting.model), self.design)
         return await self.evaluated(f"{self.model(setting.model)}-{setting}", plan)
 
     async def thinkers(self, model: str, task: str, budget: int) -> Thinkers:
-        """A model's lone thinkers at a budget, from which all smaller ones follow."""
+        """Attempts of a model's single thinker at the largest budget. Those at all smaller budgets follow from them."""
         from orgthink.engines.tokenizer import Tokenizer
 
         episodes = await self.episodes(Setting(model, "sequential", budget, samples=TRACES, task=task))
@@ -109,12 +109,12 @@ class Laboratory(laboratory.Laboratory[Design]):
 
 @dataclass(frozen=True, slots=True)
 class Thinkers:
-    """Attempts of a lone thinker, TRACES at each problem."""
+    """Attempts of a single thinker, `TRACES` at each problem."""
 
     attempts: list[Episode]
-    """At the largest budget."""
+    """Episodes at the largest budget."""
     decode: Decode
-    """Ids → their text."""
+    """Function from token ids to their text."""
 
     def sequential(self, budget: int) -> Iterator[Episode]:
         """Sequential thinking at a budget: the first SEEDS attempts at each problem."""

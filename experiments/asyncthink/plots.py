@@ -14,9 +14,9 @@ from experiments.asyncthink.runs import SEQUENTIAL
 from experiments.shared.plots import Rows, curve, save
 
 COLOURS = {"sequential": "#8a8f98", "parallel": "#d98c3f", "asyncthink": "#2a6fb0"}
-"""By the first word of a method's name."""
+"""Colours by the first word of a method's name."""
 FORMS = (("o", "-"), ("s", "--"))
-"""Marker and line of each checkpoint of the baselines."""
+"""Marker and line style of each checkpoint of the baselines."""
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -25,7 +25,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
 
 
 def figure5(rows: Rows) -> Figure:
-    """Share of attempts with at least a correct solutions, a bar a method."""
+    """Bars: share of attempts with at least `a` correct solutions, one bar per method."""
     figure, axes = plt.subplots(figsize=(6.4, 3.4))
     selected = [row for row in rows if row["method"] in COLOURS]
     for i, row in enumerate(selected):
@@ -45,7 +45,7 @@ def figure5(rows: Rows) -> Figure:
 
 
 def figure6(rows: Rows) -> Figure:
-    """Accuracy, concurrency, forks and latency over training, a line a run."""
+    """Lines: accuracy, concurrency, forks and latency over training, one line per run."""
     panels = {
         "accuracy": ("accuracy R_A", 1.0),
         "all_correct": ("all correct %", 100.0),
@@ -66,7 +66,7 @@ def figure6(rows: Rows) -> Figure:
 
 
 def figure7(rows: Rows) -> Figure:
-    """All-correct over critical-path latency, a point a budget."""
+    """Points: all-correct over critical-path latency, one point per budget."""
     figure, axes = plt.subplots(figsize=(6.4, 4))
     for method, model in dict.fromkeys((row["method"], row["model"]) for row in rows):
         of_one = [row for row in rows if (row["method"], row["model"]) == (method, model)]

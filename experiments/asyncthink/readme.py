@@ -1,4 +1,4 @@
-"""The tables of README.md."""
+"""The tables of README.md, as Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.shared.readme import Column, circumstances, fill, interval, num
 
 
 def render(text: str, results: Mapping[str, Any]) -> str:
-    """README.md with its marked places filled in anew; UserError if a place is missing."""
+    """README.md with new tables between its markers. UserError if a marker is missing."""
     blocks = {
         "figure5": f"{table(results['figure5'], _FIGURE5)}\n\n![Figure 5](figure5.svg)",
         "parity": table(results["parity"], _PARITY),

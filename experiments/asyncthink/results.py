@@ -2,8 +2,8 @@
 
     python -m experiments.asyncthink.results
 
-Trains what is missing under runs/, evaluates what is not evaluated yet, and writes results.json, the plots and the
-tables of README.md. Stopped at any point, the same command goes on.
+The command trains missing runs under runs/, runs missing evaluations, and writes results.json, the plots and the tables
+of README.md. If it is stopped, the same command continues.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Options(script.Options):
-    """The paper's tables and figures: train what is missing, evaluate, write."""
+    """Make the paper's tables and figures: train missing runs, evaluate, and write the results."""
 
     out: Path = HERE
-    """Where results.json, plots and README.md go."""
+    """Folder for results.json, the plots and README.md."""
 
 
 async def collect(lab: Laboratory) -> dict[str, Any]:
-    """All tables and figures but their conditions. Evaluates whatever is missing."""
+    """All tables and figures without their conditions. Missing evaluations are run."""
     budget = lab.design.budget
     ours, *ablations = [
         await _timed(lab, await _asyncthink(lab, method, Setting(run, "asyncthink", budget)))
@@ -59,7 +59,7 @@ async def collect(lab: Laboratory) -> dict[str, Any]:
 
 
 async def _baselines(lab: Laboratory, task: str, budgets: Iterable[int]) -> dict[str, list[Point]]:
-    """Sequential and parallel thinking of both checkpoints at every budget."""
+    """Points of sequential and parallel thinking for both checkpoints at every budget."""
     found: dict[str, list[Point]] = {"sequential": [], "parallel": []}
     for run in runs.SEQUENTIAL:
         thinkers = await lab.thinkers(run, task, max(budgets))
@@ -74,7 +74,7 @@ async def _asyncthink(lab: Laboratory, method: str, setting: Setting) -> Point:
 
 
 async def _frontier(lab: Laboratory, ours: Point) -> list[Point]:
-    """AsyncThink with other budgets: of all agents, then of the workers alone."""
+    """Points of AsyncThink with other budgets: for all agents, then for the workers only."""
     total = [(budget, None) for budget in lab.design.agent_budgets]
     workers = [(lab.design.budget, budget) for budget in lab.design.worker_budgets]
     settings = [
@@ -85,7 +85,7 @@ async def _frontier(lab: Laboratory, ours: Point) -> list[Point]:
 
 
 async def _sudoku(lab: Laboratory) -> list[Row]:
-    """Table 4: a task that the models saw in sequential form only."""
+    """Table 4: a task that the models have only seen in sequential form."""
     budget = lab.design.budget
     baselines = await _baselines(lab, "sudoku", [budget])
     ours = await _asyncthink(lab, "asyncthink", Setting(runs.ASYNCTHINK, "asyncthink", budget, task="sudoku"))
@@ -93,7 +93,7 @@ async def _sudoku(lab: Laboratory) -> list[Row]:
 
 
 async def _timed(lab: Laboratory, point: Point) -> Point:
-    """With the seconds of a few episodes of its organization that ran one at a time."""
+    """The point with the seconds of a few episodes that ran one at a time."""
     organization = point.method if point.method in ("sequential", "parallel") else "asyncthink"
     episodes = await lab.episodes(Setting(point.model, organization, point.budget, alone=True))
     timed = [(episode.problem.id, episode.seconds) for episode in episodes]
@@ -112,7 +112,7 @@ def _trajectories(lab: Laboratory) -> list[Row]:
 
 
 def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
-    """Under which all of it was measured."""
+    """Conditions of all measurements."""
     return {
         "task": plan.TASK,
         "split": "test",
@@ -126,7 +126,7 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
 
 
 def train(folder: Path) -> None:
-    """What is missing."""
+    """Train the missing runs."""
     train_missing(folder, runs.TRAINED, runs.BASES)
 
 

@@ -1,7 +1,7 @@
-"""The tables and the data of the figures: pure functions of what episodes did. Everything here becomes JSON.
+"""The tables and the data of the figures, as pure functions of episodes. All results are JSON values.
 
-Shares are fractions, latency is in decoding steps of the critical path, seconds are those of an episode that has the
-machine to itself. Every number is {mean, low, high, n} with its 95 % interval over problems.
+Shares are fractions. Latency is in decoding steps of the critical path. Seconds are those of an episode on an otherwise
+idle machine. Every number is {mean, low, high, n} with its 95 % interval over problems.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from orgthink.measure.summary import has_format_error, was_truncated
 from orgthink.measure.usage import forks, sampled_tokens
 
 Row = dict[str, Any]
-"""One line of a table; JSON values."""
+"""One row of a table, as JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one episode did, in numbers."""
+    """Measures of one episode."""
 
     problem: str
     """Id of the problem."""
     correct: int
-    """n_c: different correct solutions."""
+    """n_c: number of different correct solutions."""
     required: int
-    """n_s: solutions asked for."""
+    """n_s: number of required solutions."""
     capacity: int
-    """c: agents that may be at work at once."""
+    """c: largest number of agents that work at the same time."""
     critical_path_steps: int
     """Critical-path latency (Eq. 4)."""
     concurrency_pool: float | None
     """η in agents; `None` if nothing was decoded."""
     sampled_tokens: int
-    """Tokens of all agents."""
+    """Number of sampled tokens of all agents."""
     forks: int
-    """Forks that a model made; those of an organization's code do not count."""
+    """Number of forks by a model. Forks by the code of an organization do not count."""
     format_error: bool
-    """Whether anybody broke the protocol."""
+    """Whether any agent made a format error."""
     truncated: bool
-    """Whether a budget cut off any agent."""
+    """Whether a budget truncated any agent."""
 
     @property
     def all_correct(self) -> bool:
@@ -54,7 +54,7 @@ class Attempt:
 
 
 def attempt_of(episode: Episode) -> Attempt:
-    """The numbers of an episode; ValueError if it is not graded."""
+    """The measures of an episode. ValueError if it is not graded."""
     if episode.grade is None:
         raise ValueError(f"episode {episode.id} is not graded")
     return Attempt(
@@ -73,34 +73,34 @@ def attempt_of(episode: Episode) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A method at a budget, and what its attempts did."""
+    """A method at a budget with its attempts."""
 
     method: str
-    """As the tables call it."""
+    """Name of the method in the tables."""
     model: str
-    """The trained run, or the shipped model."""
+    """Name of the trained run or the shipped model."""
     budget: int
-    """Tokens each agent may sample."""
+    """Number of tokens that each agent may sample."""
     attempts: Sequence[Attempt]
-    """Several of each problem."""
+    """Attempts, several at each problem."""
     worker_budget: int | None = None
-    """Tokens each worker may sample, if that is another number."""
+    """Number of tokens that each worker may sample; `None`: `budget`."""
     timed: Sequence[tuple[str, float]] = ()
-    """Problem and seconds of episodes that ran one at a time."""
+    """(Problem id, seconds) of episodes that ran one at a time."""
 
     @property
     def all_correct(self) -> float:
-        """Mean over the attempts; every problem has as many."""
+        """Share of all-correct attempts. Every problem has the same number of attempts."""
         return fmean(attempt.all_correct for attempt in self.attempts)
 
     @property
     def critical_path_steps(self) -> float:
-        """Mean over the attempts."""
+        """Mean critical-path latency of the attempts."""
         return fmean(attempt.critical_path_steps for attempt in self.attempts)
 
 
 def row(point: Point, ours: Point | None = None) -> Row:
-    """Every measure of a point; `gain` is how much higher the all-correct of `ours` is on the same problems."""
+    """All measures of a point. `gain` is the all-correct of `ours` minus that of the point, on the same problems."""
 
     def values(measure: Callable[[Attempt], float | None]) -> list[tuple[str, float | None]]:
         return [(attempt.problem, measure(attempt)) for attempt in point.attempts]
@@ -131,14 +131,14 @@ def row(point: Point, ours: Point | None = None) -> Row:
 
 
 def better(points: Sequence[Point], trained_at: Mapping[str, int]) -> list[Point]:
-    """Points of one method from several checkpoints, the most accurate first; the others' names say what they are."""
+    """Points of one method from several checkpoints, the most accurate first. The other names tell their training."""
     best = max(points, key=lambda point: point.all_correct)
     others = [point for point in points if point is not best]
     return [best, *(replace(p, method=f"{p.method} (trained at {trained_at[p.model]})") for p in others)]
 
 
 def comparison(points: Sequence[Point], ours: Point) -> list[Row]:
-    """A table of methods, such as table 3."""
+    """A table with one row per method, such as table 3."""
     return [row(point, ours) for point in points]
 
 
@@ -150,7 +150,7 @@ def contest(baselines: Iterable[Sequence[Point]], ours: Point, trained_at: Mappi
 
 
 def trajectory(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Figure 6: accuracy, concurrency, forks and latency over training, from a run's metrics.jsonl."""
+    """Figure 6: accuracy, concurrency, forks and latency over training, from the metrics.jsonl of a run."""
     names = (
         "step",
         "accuracy",
@@ -165,9 +165,9 @@ def trajectory(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> lis
 
 
 def cheapest(points: Sequence[Point], goal: float) -> Point:
-    """The smallest budget whose all-correct is at least the goal; without one, the budget of the best.
+    """The point with the smallest budget whose all-correct reaches the goal. If none does, the point with the best one.
 
-    Among equals the one with the shorter critical path.
+    Ties go to the shorter critical path.
     """
     reached = [point for point in points if point.all_correct >= goal]
     if reached:
@@ -176,9 +176,9 @@ def cheapest(points: Sequence[Point], goal: float) -> Point:
 
 
 def parity(ours: Point, baselines: Mapping[str, Point]) -> list[Row]:
-    """Latency at equal accuracy: ours, then each baseline at the budget it needs.
+    """Latency at equal accuracy: ours, then each baseline at the budget that it needs.
 
-    `ratio` is our mean critical path ÷ the baseline's, `reached` whether it gets as accurate as ours.
+    `ratio` is our mean critical path divided by the baseline's. `reached` tells whether the baseline gets as accurate.
     """
     rows = [row(ours)]
     for method, point in baselines.items():

@@ -1,4 +1,4 @@
-"""What is evaluated: whose verifier and corrector, with whose solver, on which problems."""
+"""The evaluations: models of verifier, corrector and solver, and tasks."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.runtime.budget import Limits
 
 BUDGETS = {"arithmetic-mini": 128, "countdown-mini-single": 256}
-"""Tokens that each agent may sample, by task."""
+"""Number of tokens that each agent may sample, by task."""
 AVERAGED = {"arithmetic-mini": 100, "countdown-mini-single": 50}
-"""Held-out problems of table 1, by task; all that there are, if those are fewer."""
+"""Number of held-out problems of table 1, by task; all problems if the task has fewer."""
 TASK = next(iter(BUDGETS))
-"""Of all tables but table 1."""
+"""Task of all tables except table 1."""
 STYLE = "pocket"
-"""Of the prompts, and so of the verdicts."""
+"""Style of the prompts and of the verdicts."""
 PASSES, ROUNDS = 1, 4
-"""A solution that passes so many verifications in a row is accepted; verifications at most."""
+"""Number of passed verifications in a row that accept a solution, and largest number of verifications."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """How much is evaluated."""
+    """Size of the evaluations."""
 
     n: int = 200
-    """Held-out problems."""
+    """Number of held-out problems."""
     seeds: int = 5
-    """Attempts at each."""
+    """Number of attempts at each problem."""
     samples: int = 32
-    """Attempts at each problem of table 1: avg@32."""
+    """Number of attempts at each problem of table 1 (avg@32)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing to evaluate."""
+    """One evaluation."""
 
     model: str
-    """Name of a trained run, or of a shipped model: all roles, or verifier and corrector."""
+    """Name of a trained run or a shipped model, for all roles without a model of their own."""
     solver: str | None = None
-    """The same, of who solves, if that is another."""
+    """Name of the solver's model; `None`: `model`."""
     task: str = TASK
-    """Which problems."""
+    """Name of the task."""
     averaged: bool = False
-    """Whether few problems are attempted often, as in table 1."""
+    """Whether few problems have many attempts each, as in table 1."""
 
     def plan(self, spec: Callable[[str], EngineSpec], design: Design) -> Evaluation:
-        """As an evaluation; `spec` tells whose tokens a model's are."""
+        """The setting as an evaluation. `spec` maps the name of a model to its engine."""
         budget = BUDGETS[self.task]
         sampling = Sampling(budget, temperature=1.0, seed=0)
         settings = {"prompts": STYLE, "passes": PASSES, "rounds": ROUNDS}
@@ -76,19 +76,21 @@ class Laboratory(laboratory.Laboratory[Design]):
     folder = "marsrl-results"
 
     async def attempts(self, setting: Setting) -> list[Attempt]:
-        """What the episodes of a setting did."""
+        """Run a setting. Returns its attempts."""
         names = [name for name in (setting.model, setting.solver) if name is not None]
         name = "-".join((*map(self.model, names), setting.task, *(["avg"] if setting.averaged else [])))
         episodes = await self.evaluated(name, setting.plan(self.spec, self.design))
         return [attempt_of(episode, VERDICTS) for episode in episodes]
 
     def needed(self) -> list[Setting]:
-        """What all tables are made of, each setting once, whether or not it is trained yet: a list that does not change
-        while trainings go on, so that several processes can share it."""
+        """All settings of the tables, each once, trained or not.
+
+        The list does not change while trainings proceed, so several processes can share it.
+        """
         return list(dict.fromkeys(map(self._stood_in, _settings())))
 
     def ready(self, setting: Setting) -> bool:
-        """Whether everything that it evaluates is trained."""
+        """Whether all models of a setting are trained."""
         names = [name for name in (setting.model, setting.solver) if name is not None]
         return all(self.shipped(name) or finished(self.runs / name) for name in names)
 
@@ -97,13 +99,13 @@ class Laboratory(laboratory.Laboratory[Design]):
         return replace(setting, model=self.model(setting.model), solver=solver)
 
     def trainings(self, recipe: str) -> list[str]:
-        """The runs of a recipe: its own seed first, then the other seeds that it was trained with."""
+        """The trained runs of a recipe: its own seed first, then the other seeds."""
         there = [run for run in again(recipe) if self.stand_in or finished(self.runs / run)]
         return [recipe, *there]
 
 
 def _settings() -> Iterator[Setting]:
-    """Those of table 1, which take longest; on the base's solutions; with other solvers; with their own."""
+    """Settings of table 1, which take longest; then those with the base's solutions, other solvers and own solvers."""
     for task, recipe in TASKS.items():
         yield from (Setting(run, task=task, averaged=True) for run in (BASE, recipe, *again(recipe)))
     strategies = [run for recipe in STRATEGIES.values() for run in (recipe, *again(recipe))]

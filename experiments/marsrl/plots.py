@@ -22,7 +22,7 @@ COLOURS = {
     "marsrl-s": "#d98c3f",
     "marsrl-vc": "#7a5aa6",
 }
-"""By method."""
+"""Colours by method."""
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -31,7 +31,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
 
 
 def figure4(rows: Rows) -> Figure:
-    """What each strategy of sampling comes to, a point a training."""
+    """Figure 4: results of each sampling strategy, one point per training."""
     panels = {
         "own_system": "system %",
         "system": "system %, base's solver",
@@ -50,7 +50,7 @@ def figure4(rows: Rows) -> Figure:
 
 
 def figure5(rows: Rows) -> Figure:
-    """The verifier over training, the mean of a strategy's trainings."""
+    """Figure 5: the verifier over training, as the mean of a strategy's trainings."""
     panels = {
         "accuracy": "verifier accuracy %",
         "recall": "recall of errors %",
@@ -62,18 +62,18 @@ def figure5(rows: Rows) -> Figure:
 
 
 def figure6(rows: Rows) -> Figure:
-    """Lengths of the outputs of each stream over training."""
+    """Figure 6: lengths of the outputs of each stream over training."""
     streams = dict.fromkeys(stream for row in rows for stream in row["tokens"]) or {"solver": None}
     values = {stream: _lines(rows, lambda row, stream=stream: row["tokens"].get(stream)) for stream in streams}
     return _over_training({stream: f"{stream}, tokens" for stream in streams}, values, 1)
 
 
 Lines = Mapping[str, Sequence[tuple[int, float]]]
-"""Step and value, by method."""
+"""(Step, value) pairs by method."""
 
 
 def _lines(rows: Rows, value: Any) -> Lines:
-    """Means over the trainings of a method at each step where it has a value."""
+    """Mean over the trainings of a method, at each step with a value."""
     found: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         if value(row) is not None:
@@ -94,7 +94,7 @@ def _over_training(panels: Mapping[str, str], values: Mapping[str, Lines], facto
 
 
 def _points(axes: Axes, x: float, estimates: Iterable[Mapping[str, Any]], colour: str) -> None:
-    """Estimates side by side, with their intervals."""
+    """Draw estimates side by side, with their intervals."""
     known = [estimate for estimate in estimates if estimate["mean"] is not None]
     for i, estimate in enumerate(known):
         mean, low, high = (100 * estimate[name] for name in ("mean", "low", "high"))

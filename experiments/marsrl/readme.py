@@ -1,4 +1,4 @@
-"""The tables of README.md."""
+"""The tables of README.md, as Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.shared.readme import Column, circumstances, fill, number, perce
 
 
 def render(text: str, results: Mapping[str, Any]) -> str:
-    """README.md with its marked places filled in anew; UserError if a place is missing."""
+    """README.md with new tables between its markers. UserError if a marker is missing."""
     blocks = {
         "table1": f"{table(results['table1'], _TABLE1)}\n\n{table(results['error_reduction'], _REDUCTION)}",
         "table2": table(results["table2"], _TABLE2),
@@ -24,7 +24,7 @@ def render(text: str, results: Mapping[str, Any]) -> str:
 
 
 def _others(name: str) -> Column:
-    """Means of the trainings with other seeds."""
+    """Means over the trainings with other seeds."""
     return f"{name}, other trainings", lambda row: ", ".join(_percent(one[name]) for one in row["seeds"]) or "–"
 
 

@@ -2,12 +2,13 @@
 
     python -m experiments.marsrl.results
 
-Trains what is missing under runs/, evaluates what is not evaluated yet, and writes results.json, the plots and the
-tables of README.md. Stopped at any point, the same command goes on.
+The command trains missing runs under runs/, runs missing evaluations, and writes results.json, the plots and the tables
+of README.md. If it is stopped, the same command continues.
 
     python -m experiments.marsrl.results --evaluate 0/2    # and, in another shell, --evaluate 1/2
 
-Each only evaluates its half of what is trained already. Then the first command finds it done.
+With `--evaluate`, a process only evaluates its share of the settings that are trained already. The first command then
+reuses the results.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Options(script.SharedOptions):
-    """The paper's tables and figures: train what is missing, evaluate, write."""
+    """Make the paper's tables and figures: train missing runs, evaluate, and write the results."""
 
     out: Path = HERE
-    """Where results.json, plots and README.md go."""
+    """Folder for results.json, the plots and README.md."""
 
 
 async def collect(lab: Laboratory) -> dict[str, Any]:
-    """All tables and figures but their conditions. Evaluates whatever is missing."""
+    """All tables and figures without their conditions. Missing evaluations are run."""
     return {
         **await _table1(lab),
         "table2": await _table2(lab),
@@ -63,7 +64,7 @@ async def _point(lab: Laboratory, method: str, setting: Setting) -> Point:
 
 
 async def _table1(lab: Laboratory) -> dict[str, list[Row]]:
-    """Both tasks, few problems attempted often."""
+    """Table 1: both tasks, with few problems and many attempts at each."""
     rows, reductions = [], []
     for task, recipe in runs.TASKS.items():
         base = await _point(lab, "base", Setting(runs.BASE, task=task, averaged=True))
@@ -76,7 +77,7 @@ async def _table1(lab: Laboratory) -> dict[str, list[Row]]:
 
 
 async def _table2(lab: Laboratory) -> list[Row]:
-    """Who is trained."""
+    """Table 2: different sets of trained agents."""
     rows = [tables.row(await _point(lab, "base", Setting(runs.BASE))) | {"trained_tokens": 0}]
     for method, recipe in runs.PARTS.items():
         ours, *repeats = [await _point(lab, method, Setting(run)) for run in lab.trainings(recipe)]
@@ -86,7 +87,7 @@ async def _table2(lab: Laboratory) -> list[Row]:
 
 
 async def _figure4(lab: Laboratory) -> dict[str, list[Row]]:
-    """The strategies of sampling, on the base's solutions and with their own solvers."""
+    """Figure 4: the sampling strategies on the base's solutions and with their own solvers."""
     base = await _point(lab, "base", Setting(runs.BASE))
     rows, found = [tables.strategy(base, base, base)], dict[str, list[Point]]()
     for strategy, recipe in runs.STRATEGIES.items():
@@ -98,7 +99,7 @@ async def _figure4(lab: Laboratory) -> dict[str, list[Row]]:
 
 
 def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
-    """Under which all of it was measured."""
+    """Conditions of all measurements."""
     used = [run for recipe in runs.RECIPES for run in lab.trainings(recipe)]
     return {
         "task": plan.TASK,
@@ -114,7 +115,7 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
 
 
 def train(folder: Path) -> None:
-    """What is missing."""
+    """Train the missing runs."""
     train_missing(folder, runs.TRAINED)
 
 

@@ -1,7 +1,7 @@
-"""The tables and the data of the figures: pure functions of what episodes did. Everything here becomes JSON.
+"""The tables and the data of the figures, as pure functions of episodes. All results are JSON values.
 
-Shares are fractions, lengths are in tokens. Every number is {mean, low, high, n} with its 95 % interval over problems:
-a problem's value is the mean of its samples, and all problems weigh the same.
+Shares are fractions. Lengths are in tokens. Every number is {mean, low, high, n} with its 95 % interval over problems:
+the value of a problem is the mean of its samples, and all problems have equal weight.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from orgthink.measure.usage import sampled_tokens
 from orgthink.measure.verification import Correction, Judgement
 
 Row = dict[str, Any]
-"""One line of a table; JSON values."""
+"""One row of a table, as JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one episode did."""
+    """Measures of one episode."""
 
     problem: str
     """Id of the problem."""
     sample: int
-    """Which of several attempts at it."""
+    """Index of the attempt at the problem."""
     solution: str
-    """What the solver wrote."""
+    """Text of the solver."""
     solver: bool
-    """Whether the solver's own answer is right."""
+    """Whether the solver's first answer is all correct."""
     system: bool
-    """Whether the answer of all of them together is."""
+    """Whether the final answer is all correct."""
     tokens: int
-    """That all of them sampled."""
+    """Number of tokens that all agents sampled."""
     solver_tokens: int
-    """That the solver did."""
+    """Number of tokens that the solver sampled."""
     judgements: tuple[Judgement, ...]
     """Every verification, in order."""
     corrections: tuple[Correction, ...]
@@ -48,7 +48,7 @@ class Attempt:
 
 
 def attempt_of(episode: Episode, form: VerdictForm) -> Attempt:
-    """What an episode did; ValueError if it is not graded."""
+    """The measures of an episode. ValueError if it is not graded."""
     own = verification.solver_grade(episode)
     if episode.grade is None or own is None:
         raise ValueError(f"episode {episode.id} is not graded")
@@ -68,20 +68,20 @@ def attempt_of(episode: Episode, form: VerdictForm) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A method on a task, and what its attempts did."""
+    """A method on a task with its attempts."""
 
     method: str
-    """As the tables call it."""
+    """Name of the method in the tables."""
     model: str
-    """The trained run, or the shipped model."""
+    """Name of the trained run or the shipped model."""
     task: str
-    """Whose problems were attempted."""
+    """Name of the task."""
     attempts: Sequence[Attempt]
-    """Several at each problem."""
+    """Attempts, several at each problem."""
 
     @property
     def seed(self) -> int:
-        """Of the training."""
+        """Seed of the training."""
         return recipe_of(self.model)[1] or 0
 
 
@@ -97,13 +97,16 @@ def _system(point: Point) -> Values:
 
 
 def _judged(measure: Callable[[Iterable[Judgement]], Values]) -> Measure:
-    """Of each episode's first verdict, which is on the solver's solution that others share. The same solution may be
-    judged again, after a report without a verdict or a correction that was cut off: that would weigh it twice."""
+    """A measure of the first verdict of each episode, which is about the solver's solution.
+
+    The same solution may be judged again, after a report without a verdict or a truncated correction. Counting these
+    verdicts too would give the solution more weight.
+    """
     return lambda point: measure(judged for attempt in point.attempts for judged in attempt.judgements[:1])
 
 
 def _fixed(point: Point) -> Values:
-    """Of each episode's first correction, in the same way."""
+    """Values of `verification.fixed` for the first correction of each episode."""
     return verification.fixed(corrected for attempt in point.attempts for corrected in attempt.corrections[:1])
 
 
@@ -115,11 +118,11 @@ VERIFICATION: dict[str, Measure] = {
     "unparsed": _judged(verification.unparsed),
     "fix_rate": _fixed,
 }
-"""What figure 4 compares on the same solutions."""
+"""Measures of figure 4, on the same solutions."""
 
 
 def row(point: Point, repeats: Sequence[Point] = ()) -> Row:
-    """Solver and system of tables 1 and 2; `repeats` are trainings with other seeds."""
+    """A row of tables 1 and 2: solver and system. `repeats` are trainings with other seeds."""
     return {"method": point.method, "task": point.task, **_row(point), "seeds": [_row(one) for one in repeats]}
 
 
@@ -136,7 +139,7 @@ def _row(point: Point) -> Row:
 
 
 def error_reduction(ours: Point, base: Point) -> Row:
-    """Share of the errors that are gone: of the base's solver, and of ours."""
+    """Relative reduction of errors: of our system against the base's solver, and against our solver."""
     left = _errors(_system(ours))
     found = {
         "of_base_solver": _less(ratio(left, _errors(_solver(base)))),
@@ -150,20 +153,20 @@ def _errors(right: Values) -> list[tuple[str, float]]:
 
 
 def _less(left: Estimate) -> Estimate:
-    """What is gone if so much is left."""
+    """The relative reduction for a ratio of remaining errors."""
     mean, high, low = (None if value is None else 1 - value for value in (left.mean, left.low, left.high))
     return Estimate(mean, low, high, left.n)
 
 
 def solved_by(solver: str, point: Point) -> Row:
-    """Table 3: the trained verifier and corrector with a solver of another model."""
+    """Table 3: the trained verifier and corrector with another model as solver."""
     return {"solver_model": solver, **row(point)}
 
 
 def strategy(point: Point, own: Point, base: Point) -> Row:
-    """A training of figure 4: on the base's solutions, and `own` with its own solver.
+    """A training of figure 4 on the base's solutions; `own` is the same training with its own solver.
 
-    `same_solutions` is the share of the base's solutions that it really received.
+    `same_solutions` is the share of attempts whose solution is exactly the base's.
     """
     written = {(attempt.problem, attempt.sample): attempt.solution for attempt in base.attempts}
     same = [written[attempt.problem, attempt.sample] == attempt.solution for attempt in point.attempts]
@@ -174,7 +177,7 @@ def strategy(point: Point, own: Point, base: Point) -> Row:
 
 
 def comparison(first: Sequence[Point], second: Sequence[Point]) -> Row:
-    """One strategy - another on the same problems and solutions: all trainings that both have, then each by itself.
+    """First strategy minus the second on the same problems and solutions: over all shared seeds, then for each seed.
 
     The interval is over problems, for these trainings.
     """
@@ -193,12 +196,12 @@ def comparison(first: Sequence[Point], second: Sequence[Point]) -> Row:
 
 
 def verifying(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Figure 5: how a verifier did over training, from a run's metrics.jsonl, on what its strategy showed it."""
+    """Figure 5: measures of a verifier over training on the inputs of its strategy, from the metrics.jsonl of a run."""
     names = ("accuracy", "recall", "false_alarms", "judged_wrong_solutions")
     labels = {"method": method, "model": run, "seed": recipe_of(run)[1] or 0}
     return [{**labels, "step": line["step"], **{name: line["verifier"].get(name) for name in names}} for line in lines]
 
 
 def lengths(method: str, run: str, lines: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Figure 6: mean tokens of each stream's outputs over training, from a run's metrics.jsonl."""
+    """Figure 6: mean number of tokens of each stream's outputs over training, from the metrics.jsonl of a run."""
     return [{"method": method, "model": run, "step": line["step"], "tokens": line["tokens"]} for line in lines]

@@ -1,7 +1,7 @@
-"""The SFT data of the pocket manager: what the rehearsed one does on training problems, over the real pool, with the
-real tools, and with calls that fail.
+"""The SFT data of the pocket manager: trajectories of the rehearsed manager on training problems.
 
-Half of the training problems are for this, the other half for reinforcement learning.
+It uses the real pool and the real tools, and some calls fail. Half of the training problems are for these data, the
+other half for reinforcement learning.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, plain
 
 FAULTS = 0.12
-"""Share of calls that fail, so that there are failures to recover from."""
+"""Share of calls that fail, so the data contain recoveries from failures."""
 TEMPERATURE = 0.5
-"""Of the manager alone. What it learns from is what it does when it is sure: it copies more exactly afterwards."""
+"""Temperature of the manager; its agents have 1. Data from a low temperature are more certain, and the manager that is
+trained on them copies more exactly."""
 
 
 def plan(model: EngineSpec) -> Evaluation:
-    """What is collected: eight trajectories of each problem by this manager."""
+    """The collection as an evaluation: eight trajectories of each problem by the manager `model`."""
     name = "paramanager"
     organization = Setting(runs.REHEARSED, faults=FAULTS).organized()
     return Evaluation(
@@ -45,13 +46,13 @@ def plan(model: EngineSpec) -> Evaluation:
 
 
 def collect_missing(folder: Path) -> None:
-    """Collect under the runs what is missing. UserError if another collection is there, or this one does not end."""
+    """Collect missing trajectories. UserError if the folder of runs has another collection, or if collecting fails."""
     path = folder / runs.COLLECTED
     wanted = plan(engine_spec(str(model_folder(folder, runs.REHEARSED))))
     if (path / "config.json").is_file():
         found = RunFolder.open(path)
         if _decisive(found.settings("eval", Evaluation)) != _decisive(wanted):
-            raise UserError(f"{path} was collected otherwise than the recipe says: move it away")
+            raise UserError(f"{path} was collected with other settings than the recipe has: move it away")
     else:
         found = RunFolder.create(path, "eval", wanted)
     if sum(not engine_failed(episode) for episode in found.episodes()) < wanted.n * wanted.samples:
@@ -59,13 +60,13 @@ def collect_missing(folder: Path) -> None:
 
 
 def retained(folder: Path) -> dict[str, Any]:
-    """How many trajectories SFT learned from, and why it left out the others."""
+    """Number of trajectories that SFT was trained on, and the reasons for leaving out the others."""
     selection = json.loads((folder / runs.SFT / "trajectories.json").read_text())
     return {"retained": len(selection["ids"]), "left_out": selection["left_out"]}
 
 
 def _decisive(collection: Evaluation) -> Evaluation:
-    """Without where the runs lay when it was made, and with all settings of its organization."""
+    """The collection without the path of its model, and with all settings of its organization."""
     rehearsed = is_last(Path(collection.engine.model or ""), runs.REHEARSED)
     return replace(
         collection,

@@ -1,4 +1,4 @@
-"""What is evaluated: which model, organized how, over which pool, with how many failures."""
+"""The evaluations: model, organization, pool and rate of failures."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec
 from orgthink.runtime.budget import Limits
 
 TASKS = ("arithmetic-mini", "countdown-mini-single", "countdown-mini-four", "ledger-mini")
-"""Each has an equal share of the problems."""
+"""Tasks. Each has an equal share of the problems."""
 TASK = "+".join(TASKS)
 CAPACITY = 9
-"""c: agents at work at once."""
+"""c: largest number of agents that work at the same time."""
 CONCURRENCY = 256
-"""Episodes at once, but for those that are timed."""
+"""Number of concurrent episodes. Timed episodes run one at a time."""
 AGENT_TOKENS = 352
-"""Of each agent of a pool."""
+"""Token budget of each agent of a pool."""
 TOKENS = {"paramanager": 128, "sequential": 512, "tool-use": 256, "majority-vote": 512, "self-refine": 512}
-"""Of a reply, by organization."""
+"""Token budget of a reply, by organization."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sequential": {},
     "tool-use": {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}},
     "majority-vote": {"samples": 8},
     "self-refine": {"rounds": 4},
 }
-"""Of the organizations without a manager. Self-Refine may refine until it costs what a manager does."""
+"""Settings of the organizations without a manager. Self-Refine may refine until it costs as much as a manager."""
 FAULTS = (0.0, 0.2)
-"""Shares of calls that fail."""
+"""Shares of calls that fail, for the tests of robustness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """How much is evaluated."""
+    """Size of the evaluations."""
 
     n: int = 80
-    """Held-out problems, of all tasks together."""
+    """Number of held-out problems of all tasks together."""
     seeds: int = 5
-    """Attempts at each."""
+    """Number of attempts at each problem."""
     timed: int = 80
-    """Problems that are done one at a time, for the seconds of an episode that has the machine to itself."""
+    """Number of problems that run one at a time, to measure the seconds of an episode on an otherwise idle machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing to evaluate."""
+    """One evaluation."""
 
     model: str
-    """Name of a trained run, or of a shipped model: the manager, or the one that works alone."""
+    """Name of a trained run or a shipped model: of the manager, or of the agent that works alone."""
     organization: str = "paramanager"
-    """Who works on the problems."""
+    """Name of the organization."""
     pool: str = "seen"
-    """Whom a manager may ask."""
+    """Name of the manager's pool."""
     calls: int = 4
-    """Of a manager's round, at most."""
+    """Largest number of calls in a manager's round."""
     faults: float = 0.0
-    """Share of calls that fail."""
+    """Share of the manager's calls that fail."""
     alone: bool = False
-    """Whether episodes run one at a time, and few of them, to time them."""
+    """Whether a few episodes run one at a time, to measure their seconds."""
 
     def __str__(self) -> str:
         others = [
@@ -78,11 +78,11 @@ class Setting:
 
     @property
     def pool_models(self) -> tuple[str, ...]:
-        """Models of the pool; each is a role of the same name."""
+        """Models of the pool. Each is a role with the same name."""
         return tuple(runs.POOLS[self.pool]) if self.organization == "paramanager" else ()
 
     def organized(self) -> OrganizationSpec:
-        """The organization as it is set."""
+        """The organization with the settings of this evaluation."""
         if self.organization != "paramanager":
             return OrganizationSpec(self.organization, {"prompts": "pocket", **SETTINGS[self.organization]})
         from orgthink_pocket.recipes import managed  # after the threads are set: it imports torch
@@ -91,7 +91,7 @@ class Setting:
         return replace(spec, settings=spec.settings | {"faults": {"rate": self.faults}})
 
     def plan(self, spec: Callable[[str], EngineSpec], design: Design) -> Evaluation:
-        """As an evaluation; `spec` tells whose tokens a model's are."""
+        """The setting as an evaluation. `spec` maps the name of a model to its engine."""
         return Evaluation(
             task=TASK,
             organizations={self.organization: self.organized()},
@@ -106,12 +106,12 @@ class Setting:
 
 
 def sampled(tokens: int) -> Sampling:
-    """So many tokens a reply, at T = 1."""
+    """Sampling settings with this token budget and temperature 1."""
     return Sampling(tokens, temperature=1.0, seed=0)
 
 
 OURS = Setting(runs.PARAMANAGER)
-"""The trained manager, which everything is compared with."""
+"""The trained manager, to which everything is compared."""
 MANAGERS = {
     "paramanager": OURS,
     "serial": Setting(runs.SERIAL, calls=1),
@@ -125,17 +125,17 @@ BASELINES = {
     "majority vote": "majority-vote",
     "self-refine": "self-refine",
 }
-"""Methods of a member of the pool without a manager, and the organization that each is."""
+"""Methods of a single member of the pool, without a manager: method → organization."""
 UNSEEN = replace(OURS, pool="unseen")
-"""The trained manager over models that it has never met."""
+"""The trained manager with a pool of models that it was not trained with."""
 NO_DIVERSITY = Setting(runs.NO_DIVERSITY)
-"""Trained without the diversity reward."""
+"""The manager that was trained without the diversity reward."""
 REHEARSED = Setting(runs.REHEARSED)
-"""A manager before SFT."""
+"""The manager before SFT."""
 
 
 def baselines(pool: str) -> list[tuple[str, Setting]]:
-    """What each member of a pool does without a manager. Only who has learned to call tools has a row with tools."""
+    """Methods and settings of each member of a pool without a manager. Only `runs.TOOL_USER` has a row with tools."""
     return [
         (method, Setting(model, organization))
         for method, organization in BASELINES.items()
@@ -145,16 +145,16 @@ def baselines(pool: str) -> list[tuple[str, Setting]]:
 
 
 def failing(method: str) -> dict[float, Setting]:
-    """A manager whose calls are made to fail, by the rate."""
+    """Settings of a manager by the share of its calls that fail."""
     return {rate: replace(MANAGERS[method], faults=rate) for rate in FAULTS}
 
 
 ROBUST = ("paramanager", "serial", "sft-only")
-"""Methods whose calls are made to fail."""
+"""Methods that are tested with failing calls."""
 
 
 def _settings() -> Iterator[Setting]:
-    """The managers first: they take longest."""
+    """All settings. Managers come first, because they take longest."""
     yield from (one for method in ROBUST for one in failing(method).values())
     yield from MANAGERS.values()
     yield from (REHEARSED, NO_DIVERSITY, UNSEEN, *map(Setting, runs.COSTS.values()))
@@ -170,17 +170,19 @@ class Laboratory(laboratory.Laboratory[Design]):
     folder = "paramanager-results"
 
     async def attempts(self, setting: Setting) -> list[Attempt]:
-        """What the episodes of a setting did."""
+        """Run a setting. Returns its attempts."""
         plan = setting.plan(self.spec, self.design)
         episodes = await self.evaluated(f"{Path(self.model(setting.model)).name}-{setting}", plan)
         return [attempt_of(episode) for episode in episodes]
 
     def needed(self) -> list[Setting]:
-        """What all tables are made of, each setting once, whether or not it is trained yet: a list that does not change
-        while trainings go on, so that several processes can share it."""
+        """All settings of the tables, each once, trained or not.
+
+        The list does not change while trainings proceed, so several processes can share it.
+        """
         return list(dict.fromkeys(replace(one, model=self.model(one.model)) for one in _settings()))
 
     def ready(self, setting: Setting) -> bool:
-        """Whether everything that it evaluates is trained."""
+        """Whether all models of a setting are trained."""
         names = (setting.model, *setting.pool_models)
         return all(self.shipped(name) or finished(self.runs / name) for name in names)

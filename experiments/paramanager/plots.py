@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from experiments.shared.plots import Rows, curve, save
 
 COLOURS = {"paramanager": "#2a6fb0", "no-sft": "#8a8f98", "no-diversity": "#d98c3f"}
-"""By method."""
+"""Colours by method."""
 PARTS = ("#2a6fb0", "#d98c3f", "#5d9c59", "#7a5aa6", "#8a8f98", "#c2577a", "#4aa3a2")
-"""Of a bar, one after the other."""
+"""Colours of the parts of a bar, in order."""
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -25,13 +25,13 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
 
 
 def figure3(rows: Rows) -> Figure:
-    """With SFT before it and without: does reinforcement learning get hold of the rounds?"""
+    """Figure 3: reinforcement learning with and without SFT before it."""
     titles = ("rounds", "reward", "format reward", "all correct %")
     return _over_training(rows, dict(zip(("rounds", "reward", "format_reward", "all_correct"), titles, strict=True)))
 
 
 def figure4(rows: Rows) -> Figure:
-    """The rewards of efficiency over training, and what they are about."""
+    """Figure 4: the efficiency rewards over training, with cost and context length."""
     panels = {
         "cost_reward": "cost reward",
         "length_reward": "length reward",
@@ -42,7 +42,7 @@ def figure4(rows: Rows) -> Figure:
 
 
 def figure5(rows: Rows) -> Figure:
-    """Shares of tools and of models, a bar a manager."""
+    """Figure 5: shares of tools and of models, one bar per manager."""
     panels = {"tools": "% of calls", "models": "% of what models were asked"}
     figure, axes = plt.subplots(1, len(panels), figsize=(6 * len(panels), 3.2), layout="constrained")
     for panel, (name, title) in zip(axes, panels.items(), strict=True):
@@ -52,7 +52,7 @@ def figure5(rows: Rows) -> Figure:
 
 
 def figure6(rows: Rows) -> Figure:
-    """With the diversity reward and without."""
+    """Figure 6: training with and without the diversity reward."""
     panels = {
         "all_correct": "all correct %",
         "unique_tools": "different tools an episode",
@@ -63,7 +63,7 @@ def figure6(rows: Rows) -> Figure:
 
 
 def _over_training(rows: Rows, panels: Mapping[str, str]) -> Figure:
-    """A panel a number, a line a method."""
+    """One panel per number, with one line per method."""
     figure, axes = plt.subplots(1, len(panels), figsize=(3 * len(panels), 2.8), layout="constrained")
     for panel, (name, title) in zip(axes, panels.items(), strict=True):
         factor = 100 if title.endswith("%") else 1
@@ -78,7 +78,7 @@ def _over_training(rows: Rows, panels: Mapping[str, str]) -> Figure:
 
 
 def _stacked(axes: Axes, methods: list[str], shares: list[Mapping[str, Any]]) -> None:
-    """Bars of shares, the first method on top."""
+    """Draw bars of shares, with the first method on top."""
     names = sorted({name for of_one in shares for name in of_one})
     at = range(len(methods), 0, -1)
     done = [0.0] * len(methods)

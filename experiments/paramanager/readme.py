@@ -1,4 +1,4 @@
-"""The tables of README.md."""
+"""The tables of README.md, as Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from experiments.shared.readme import (
 
 
 def render(text: str, results: Mapping[str, Any]) -> str:
-    """README.md with its marked places filled in anew; UserError if a place is missing."""
+    """README.md with new tables between its markers. UserError if a marker is missing."""
     accuracy = tuple(titled(task, percent(task)) for task in results["conditions"]["task"].split("+"))
     table1 = (_METHOD, _MODEL, _ACCURACY, *accuracy, *_SPENT)
     blocks = {
@@ -80,7 +80,7 @@ _ROBUSTNESS = (
 
 
 def _distribution(rows: Rows) -> str:
-    """Figure 5 in numbers: a line a manager, with the tool that it calls most."""
+    """Figure 5 in numbers: one row per manager, with the tool that it calls most."""
     columns = [_METHOD, _MODEL, titled("calls", number("calls", 1)), ("most called", _largest)]
     columns += _shared(rows, "tools") + _shared(rows, "models")
     return table(rows, columns)
@@ -92,7 +92,7 @@ def _largest(row: Mapping[str, Any]) -> str:
 
 
 def _shared(rows: Rows, name: str) -> list[Column]:
-    """A column for every tool or model, with its share in per cent."""
+    """One column per tool or model, with its share in per cent."""
     found = sorted({one for row in rows for one in row[name]})
     return [(f"`{one}` %", lambda row, one=one: _share(row[name], one)) for one in found]
 
@@ -112,7 +112,7 @@ def _conditions(facts: Mapping[str, Any]) -> str:
 
 
 def _learned(trajectories: Mapping[str, Any] | None) -> str:
-    """What SFT learned from; nothing where a stand-in learned from nothing."""
+    """A sentence on the data of SFT; an empty text for a stand-in, which is not trained."""
     if trajectories is None:
         return ""
     left: Sequence[str] = [f"{count} {reason}" for reason, count in trajectories["left_out"].items()]

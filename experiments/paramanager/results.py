@@ -2,12 +2,13 @@
 
     python -m experiments.paramanager.results
 
-Trains what is missing under runs/, collects the SFT data, evaluates what is not evaluated yet, and writes results.json,
-the plots and the tables of README.md. Stopped at any point, the same command goes on.
+The command trains missing runs under runs/, collects the SFT data, runs missing evaluations, and writes results.json,
+the plots and the tables of README.md. If it is stopped, the same command continues.
 
     python -m experiments.paramanager.results --evaluate 0/2    # and, in another shell, --evaluate 1/2
 
-Each only evaluates its half of what is trained already. Then the first command finds it done.
+With `--evaluate`, a process only evaluates its share of the settings that are trained already. The first command then
+reuses the results.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Options(script.SharedOptions):
-    """The paper's tables and figures: train what is missing, evaluate, write."""
+    """Make the paper's tables and figures: train missing runs, evaluate, and write the results."""
 
     n: int = 80
-    """Held-out problems, of all tasks together."""
+    """Number of held-out problems of all tasks together."""
     out: Path = HERE
-    """Where results.json, plots and README.md go."""
+    """Folder for results.json, the plots and README.md."""
 
 
 async def collect(lab: Laboratory) -> dict[str, Any]:
-    """All tables and figures but their conditions. Evaluates whatever is missing."""
+    """All tables and figures without their conditions. Missing evaluations are run."""
     managers = [await _point(lab, method, setting) for method, setting in plan.MANAGERS.items()]
     baselines = [await _point(lab, method, setting) for method, setting in plan.baselines("seen")]
     ours, *others = managers
@@ -70,7 +71,7 @@ async def _point(lab: Laboratory, method: str, setting: Setting) -> Point:
 
 
 async def _table2(lab: Laboratory) -> dict[str, list[Row]]:
-    """What every method takes, and how much faster the manager is than one that makes one call at a time."""
+    """Table 2: cost and duration of every method, and the speedup of the manager over one with one call per round."""
     rows, points = [], dict[str, tuple[Point, Point]]()
     for method, setting in (*plan.MANAGERS.items(), *plan.baselines("seen")):
         many = await _point(lab, method, setting)
@@ -81,7 +82,7 @@ async def _table2(lab: Laboratory) -> dict[str, list[Row]]:
 
 
 async def _table3(lab: Laboratory, ours: Point) -> list[Row]:
-    """Models that nobody has met in training, each by itself and as a manager's pool; then the pool of the training."""
+    """Table 3: unseen models alone and as the manager's pool; then the pool of the training."""
     alone = [await _point(lab, method, setting) for method, setting in plan.baselines("unseen")]
     managed = await _point(lab, ours.method, plan.UNSEEN)
     unseen = [{**tables.row(point, plan.TASKS), "pool": "unseen"} for point in (*alone, managed)]
@@ -89,13 +90,13 @@ async def _table3(lab: Laboratory, ours: Point) -> list[Row]:
 
 
 async def _robustness(lab: Laboratory, method: str) -> list[Row]:
-    """A manager at every rate of failing calls."""
+    """Accuracy and cost of a manager at every rate of failing calls."""
     settings = plan.failing(method)
     return tables.robust({rate: await _point(lab, method, setting) for rate, setting in settings.items()})
 
 
 def _over_training(lab: Laboratory, runs_of_methods: Mapping[str, str], names: tuple[str, ...]) -> list[Row]:
-    """Numbers of some runs' metrics.jsonl, by method."""
+    """Metrics over training for several methods."""
     return [
         line
         for method, run in runs_of_methods.items()
@@ -104,7 +105,7 @@ def _over_training(lab: Laboratory, runs_of_methods: Mapping[str, str], names: t
 
 
 def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
-    """Under which all of it was measured."""
+    """Conditions of all measurements."""
     return {
         "task": plan.TASK,
         "split": "test",
@@ -120,7 +121,7 @@ def conditions(options: Options, lab: Laboratory) -> dict[str, Any]:
 
 
 def train(folder: Path) -> None:
-    """What is missing: rehearsals, the trajectories that follow from them, and what learns from those."""
+    """Train the missing runs: first the rehearsed manager, then collect its trajectories, then train the other runs."""
     train_missing(folder, (runs.REHEARSED,))
     if not finished(folder / runs.SFT):
         collect_missing(folder)

@@ -1,7 +1,8 @@
-"""The tables and the data of the figures: pure functions of what episodes did. Everything here becomes JSON.
+"""The tables and the data of the figures, as pure functions of episodes. All results are JSON values.
 
-Shares are fractions, lengths are in tokens, costs in units of the paper's Table 7. Every number is {mean, low, high, n}
-with its 95 % interval over problems: a problem's value is the mean of its samples, and all problems weigh the same.
+Shares are fractions. Lengths are in tokens. Costs are in units of the paper's Table 7. Every number is
+{mean, low, high, n} with its 95 % interval over problems: the value of a problem is the mean of its samples, and all
+problems have equal weight.
 """
 
 from __future__ import annotations
@@ -19,46 +20,48 @@ from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 
 Row = dict[str, Any]
-"""One line of a table; JSON values."""
+"""One row of a table, as JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one episode did."""
+    """Measures of one episode."""
 
     problem: str
     """Id of the problem."""
     task: str
-    """Whose problem it is."""
+    """Name of the problem's task."""
     right: bool
-    """Whether the answer is."""
+    """Whether the answer is all correct."""
     cost: float
-    """Cost units of all agents and tools."""
+    """Cost of all agents and tools, in units."""
     tokens: int
-    """That all agents sampled."""
+    """Number of tokens that all agents sampled."""
     steps: int
-    """Decoding steps of the critical path."""
+    """Critical-path latency in decoding steps."""
     seconds: float
-    """Wall clock."""
+    """Wall-clock seconds."""
     tools: Counter[str]
-    """Calls that were executed, by tool."""
+    """Number of executed calls by tool."""
     models: Counter[str]
-    """Those that a model of the pool did, by its name."""
+    """Number of executed calls by model of the pool."""
 
 
 TOOL_USE = "tool-use"
-"""The organization without anyone to delegate to."""
+"""Name of the organization whose model calls tools itself and does not delegate."""
 
 
 def attempt_of(episode: Episode) -> Attempt:
-    """What an episode did; ValueError if it is not graded, or its cost not known."""
+    """The measures of an episode. ValueError if it is not graded or its cost is unknown."""
     cost = orchestration.cost(episode)
-    if episode.organization == TOOL_USE:  # the model works itself: each of its replies is a call of a model
+    if (
+        episode.organization == TOOL_USE
+    ):  # the model does not delegate: each of its replies counts as one call of a model
         cost = float(episode.root.turns)
     if episode.grade is None:
         raise ValueError(f"episode {episode.id} is not graded")
     if cost is None:
-        raise ValueError(f"nobody knows what episode {episode.id} cost")
+        raise ValueError(f"the cost of episode {episode.id} is unknown")
     return Attempt(
         problem=episode.problem.id,
         task=episode.problem.task,
@@ -74,22 +77,22 @@ def attempt_of(episode: Episode) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A method, and what its attempts did."""
+    """A method with its attempts."""
 
     method: str
-    """As the tables call it."""
+    """Name of the method in the tables."""
     model: str
-    """The trained run, or the shipped model."""
+    """Name of the trained run or the shipped model."""
     attempts: Sequence[Attempt]
-    """Several at each problem."""
+    """Attempts, several at each problem."""
 
     def of(self, measure: Callable[[Attempt], float]) -> list[tuple[str, float]]:
-        """A measure of every attempt, with its problem."""
+        """(Problem id, measure) of every attempt."""
         return [(attempt.problem, measure(attempt)) for attempt in self.attempts]
 
     @property
     def named(self) -> Row:
-        """How a row begins."""
+        """First columns of a row."""
         return {"method": self.method, "model": self.model}
 
 
@@ -114,7 +117,7 @@ def _seconds(attempt: Attempt) -> float:
 
 
 def row(point: Point, tasks: Iterable[str]) -> Row:
-    """Tables 1 and 3: how right it is on each task and on all of them, and what that takes."""
+    """A row of tables 1 and 3: accuracy on each task and on all tasks, cost and tokens."""
     of_task = {task: [(a.problem, a.right) for a in point.attempts if a.task == task] for task in tasks}
     found = {task: proportion(right) for task, right in of_task.items()}
     return {**point.named, **as_json(found | {"accuracy": proportion(point.of(_right)), **_spent(point)})}
@@ -125,7 +128,7 @@ def _spent(point: Point) -> dict[str, Estimate]:
 
 
 def timed(point: Point, alone: Point) -> Row:
-    """Table 2; `alone` are attempts that had the machine to themselves, for the seconds."""
+    """A row of table 2. The seconds are those of `alone`, whose attempts ran one at a time."""
     found = {
         "accuracy": proportion(point.of(_right)),
         "tokens": average(point.of(_tokens)),
@@ -137,8 +140,10 @@ def timed(point: Point, alone: Point) -> Row:
 
 
 def speedup(first: tuple[Point, Point], second: tuple[Point, Point]) -> Row:
-    """How many times faster the first is on the same problems, in seconds and on the critical path; of both, all
-    attempts and those that had the machine to themselves."""
+    """Speedup of the first method on the same problems, in seconds and on the critical path.
+
+    Each method is a pair: all attempts, and those that ran one at a time.
+    """
     found = {
         "seconds": _times(first[1], second[1], _seconds),
         "critical_path_steps": _times(first[0], second[0], _steps),
@@ -151,13 +156,13 @@ def _times(ours: Point, theirs: Point, measure: Callable[[Attempt], float]) -> E
 
 
 def target(cost_target: float, point: Point) -> Row:
-    """Table 6: what a manager does that was trained to a cost target."""
+    """A row of table 6: a manager that was trained with a cost target."""
     found = {"accuracy": proportion(point.of(_right)), **_spent(point)}
     return {"cost_target": cost_target, **point.named, **as_json(found)}
 
 
 def robust(points: Mapping[float, Point]) -> list[Row]:
-    """How right a manager is at every rate of failing calls, and the share that it keeps of its accuracy without."""
+    """Accuracy of a manager at every rate of failing calls, absolute and relative to its accuracy without failures."""
     whole = by_problem(points[0.0].of(_right))
     rows = []
     for rate, point in points.items():
@@ -167,7 +172,7 @@ def robust(points: Mapping[float, Point]) -> list[Row]:
 
 
 def comparison(ours: Point, theirs: Point) -> Row:
-    """Ours - theirs on the same problems, and what both cost."""
+    """Difference ours - theirs on the same problems, and the cost of both."""
     found = {
         "accuracy": difference(ours.of(_right), theirs.of(_right)),
         "cost_difference": difference(ours.of(_cost), theirs.of(_cost)),
@@ -178,7 +183,7 @@ def comparison(ours: Point, theirs: Point) -> Row:
 
 
 def distribution(point: Point) -> Row:
-    """Figure 5: which tools a manager calls and which models it asks, as shares of all its calls and questions."""
+    """A row of figure 5: the tools and the models that a manager calls, as shares of all calls."""
     tools = _shares([(attempt.problem, attempt.tools) for attempt in point.attempts])
     models = _shares([(attempt.problem, attempt.models) for attempt in point.attempts])
     largest = max(tools, key=lambda tool: tools[tool].mean or 0.0, default=None)
@@ -192,21 +197,21 @@ def distribution(point: Point) -> Row:
 
 
 def _shares(counted: Sequence[tuple[str, Counter[str]]]) -> dict[str, Estimate]:
-    """Of everything that was counted, all problems together; in order of the names."""
+    """The share of each name in all counts, over all problems, sorted by name."""
     names = sorted({name for _, count in counted for name in count})
     total = by_problem((problem, count.total()) for problem, count in counted)
     return {name: ratio(by_problem((problem, count[name]) for problem, count in counted), total) for name in names}
 
 
 COLLAPSE = ("rounds", "reward", "format_reward", "all_correct")
-"""What figure 3 shows."""
+"""Metrics of figure 3."""
 EFFICIENCY = ("cost_reward", "length_reward", "cost_units", "context_tokens")
-"""What figure 4 shows."""
+"""Metrics of figure 4."""
 DIVERSITY = ("all_correct", "unique_tools", "calls_per_round", "diversity_reward")
-"""What figure 6 shows."""
+"""Metrics of figure 6."""
 
 
 def over_training(method: str, run: str, lines: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[Row]:
-    """Figures 3, 4 and 6: some of the numbers of a run's metrics.jsonl, step by step; `None` where a step has none."""
+    """Figures 3, 4 and 6: some metrics of a run's metrics.jsonl by step; `None` for a missing one."""
     labels = {"method": method, "model": run}
     return [{**labels, "step": line["step"], **{name: line.get(name) for name in names}} for line in lines]

@@ -1,4 +1,4 @@
-"""Under which circumstances results were measured: the machine, the trained runs, the versions, the command."""
+"""The conditions of results: machine, trained runs, versions and command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orgthink.provenance import commit, provenance
 
 
 def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: Iterable[str]) -> dict[str, Any]:
-    """For results.json; `trained` are the runs that went in."""
+    """The conditions for results.json. `trained` are the runs that the results use."""
     own_command = f"python -m experiments.{recipe}.results {' '.join(sys.argv[1:])}"
     return {
         "hardware": hardware(),
@@ -30,7 +30,7 @@ def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: 
 
 
 def hardware() -> dict[str, Any]:
-    """The processor, and how many of its cores this process may use."""
+    """Name of the processor, and number of cores that this process may use."""
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -38,7 +38,7 @@ def hardware() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """Name of the processor, as far as the system tells."""
+    """Name of the processor, as far as the system reports it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,4 +1,4 @@
-"""Estimates that tables need beside those of orgthink.measure.estimate, and how they become JSON."""
+"""Estimates for tables in addition to those of orgthink.measure.estimate, and their conversion to JSON."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from orgthink.measure.estimate import CONFIDENCE, Estimate
 
 RESAMPLES = 5000
-"""Of a bootstrap."""
+"""Number of resamples of a bootstrap."""
 
 
 def by_problem(values: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """One value a problem: the mean of its samples."""
+    """One value per problem: the mean of its samples."""
     found: dict[str, list[float]] = {}
     for problem, value in values:
         found.setdefault(problem, []).append(value)
@@ -24,10 +24,10 @@ def by_problem(values: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]], seed: int = 0) -> Estimate:
-    """Mean of ours ÷ mean of theirs over the problems that both have, one value a problem; n counts problems.
+    """Mean of ours divided by mean of theirs over the shared problems, with one value per problem; n counts problems.
 
-    The interval is a paired bootstrap over problems, and the same for the same seed. There is none where a draw may
-    divide by 0, and no mean where theirs is 0.
+    The interval is a paired bootstrap over problems, and the same for the same seed. There is no interval if a resample
+    could divide by 0, and no mean if the mean of theirs is 0.
     """
     a, b = dict(ours), dict(theirs)
     pairs = np.array([(a[problem], b[problem]) for problem in sorted(a.keys() & b.keys())], dtype=float)
@@ -43,7 +43,7 @@ def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]]
 
 
 def as_json(value: Any) -> Any:
-    """With estimates as {mean, low, high, n}, however deep they are."""
+    """The value with every nested estimate converted to {mean, low, high, n}."""
     if isinstance(value, list):
         return [as_json(one) for one in value]
     if isinstance(value, dict):

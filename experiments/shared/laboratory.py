@@ -1,4 +1,4 @@
-"""Evaluations on demand: each a run folder that is made once, for every plan and every weights."""
+"""Evaluations on demand. Each is a run folder that is written once for each plan and each version of the weights."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from orgthink.evaluation import Evaluation, engine_failed, evaluate, failure_mes
 from orgthink.store import RunFolder, plain
 
 Design = TypeVar("Design")
-"""How much a recipe evaluates."""
+"""Size of the evaluations of a paper."""
 
 
 class OfModel(Protocol):
-    """One thing to evaluate."""
+    """One evaluation of a model."""
 
     @property
     def model(self) -> str:
-        """Name of the trained run or shipped model that it is about."""
+        """Name of the trained run or shipped model."""
         ...
 
 
@@ -38,24 +38,24 @@ Setting = TypeVar("Setting", bound=OfModel)
 
 @dataclass
 class Laboratory(Generic[Design]):
-    """Evaluates on demand what is not evaluated yet. Used as a context: it closes the engines it opened."""
+    """Runs missing evaluations on demand. As a context manager it closes the engines that it opened."""
 
     runs: Path
     """Folder of the run folders."""
     design: Design
-    """How much is evaluated."""
+    """Size of the evaluations."""
     stand_in: str | None = None
-    """A model that stands in for every trained one, to try the script."""
+    """Name of a model that replaces every trained one, to try the script."""
     seconds: dict[Path, float] = field(default_factory=dict)
-    """What each evaluation took that was asked for, whenever it was made."""
+    """Seconds of each requested evaluation, including earlier sessions, by folder."""
     _engines: Engines = field(default_factory=lambda: Engines(threaded=True))
-    """That decode in a thread."""
+    """Engines that decode in a thread."""
     _timed: Engines = field(default_factory=lambda: Engines(threaded=False))
-    """That decode on the event loop: one episode at a time is timed, and two threads that wait for one interpreter
-    would be timed with it."""
+    """Engines that decode on the event loop, to time single episodes. With two threads, the waits for the interpreter
+    would be measured as well."""
 
     folder: ClassVar[str]
-    """Of all evaluations of a recipe, beside the runs."""
+    """Name of the folder of all evaluations of a paper, inside the folder of runs."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,19 +65,19 @@ class Laboratory(Generic[Design]):
         await self._timed.__aexit__()
 
     def model(self, name: str) -> str:
-        """The name of a trained run or shipped model, or of what stands in for it."""
+        """The name of a trained run or shipped model, or of its replacement."""
         return name if self.stand_in is None or (MODELS / name).is_dir() else self.stand_in
 
     def shipped(self, name: str) -> bool:
-        """Whether nothing has to be trained for it."""
+        """Whether the model needs no training."""
         return self.stand_in is not None or (MODELS / name).is_dir()
 
     def spec(self, name: str) -> EngineSpec:
-        """Whose tokens a run's are; UserError if it is not finished."""
+        """The engine of a run or shipped model. UserError if the run is not finished."""
         return engine_spec(self.model(name) if self.shipped(name) else str(model_folder(self.runs, name)))
 
     async def evaluated(self, name: str, plan: Evaluation) -> list[Episode]:
-        """The episodes of a plan; only those that are missing are made. UserError if the engine broke any."""
+        """The episodes of a plan. Missing ones are run. UserError if an episode failed with an engine error."""
         path = self._path(name, plan)
         folder = RunFolder.open(path) if path.is_dir() else RunFolder.create(path, "eval", plan)
         found = list(folder.episodes())
@@ -97,7 +97,7 @@ class Laboratory(Generic[Design]):
         return found
 
     def _path(self, name: str, plan: Evaluation) -> Path:
-        """A folder of its own for every plan and every weights."""
+        """The folder for a plan and the weights of its models."""
         specs = dict.fromkeys((plan.engine, *(role.engine for role in plan.roles.values())))
         folders = [spec.folder for spec in specs if spec.folder is not None]
         decisive = json.dumps(plain(plan), sort_keys=True) + "".join(map(fingerprint, folders))
@@ -106,29 +106,29 @@ class Laboratory(Generic[Design]):
 
 
 def took(path: Path) -> float:
-    """Seconds that an evaluation took, over all its sessions."""
+    """Seconds of an evaluation over all its sessions."""
     elapsed = [line["elapsed"] for line in metrics(path)]
     return sum(now for now, later in zip(elapsed, [*elapsed[1:], 0.0], strict=True) if later < now)
 
 
 class Evaluating(Protocol[Setting]):
-    """A laboratory that knows everything that its tables need."""
+    """A laboratory that lists all settings of its tables."""
 
     def needed(self) -> list[Setting]:
-        """Each setting once: a list that does not change while trainings go on."""
+        """All settings, each once. The list does not change while trainings proceed."""
         ...
 
     def ready(self, setting: Setting) -> bool:
-        """Whether everything that it evaluates is trained."""
+        """Whether all models of a setting are trained."""
         ...
 
     async def attempts(self, setting: Setting) -> object:
-        """Evaluate it, unless that is done."""
+        """Run the evaluation of a setting unless it is done."""
         ...
 
 
 def share(text: str) -> tuple[int, int]:
-    """I and N of `I/N`; UserError if it is none."""
+    """I and N of a text `I/N`. UserError for any other text."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or int(found[1]) >= int(found[2]):
         raise UserError(f"--evaluate {text}: write I/N, where I counts from 0 to N - 1, such as 0/2")
@@ -136,9 +136,12 @@ def share(text: str) -> tuple[int, int]:
 
 
 async def evaluate_share(lab: Evaluating[Setting], i: int, n: int) -> None:
-    """One process's share. The shares are the same whatever is evaluated or trained already, so they never meet."""
+    """Run share `i` of `n` of the evaluations. Shares do not depend on finished trainings, so they never overlap."""
     for setting in lab.needed()[i::n]:
         if lab.ready(setting):
             await lab.attempts(setting)
         else:
-            print(f"{setting.model} is not trained yet, or a model beside it: skipped", flush=True)
+            print(
+                f"{setting.model} is not trained yet, or another model of the same evaluation is not: skipped",
+                flush=True,
+            )

@@ -1,4 +1,4 @@
-"""The style of all plots: SVG files that are the same, byte for byte, for the same data."""
+"""The style of all plots. The same data give the same SVG files, byte for byte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLE = {
 
 
 def save(figures: Mapping[str, Callable[[Rows], Figure]], results: Mapping[str, Any], folder: Path, salt: str) -> None:
-    """Write NAME.svg of every figure, drawn from the rows of its name; `salt` makes ids inside the files."""
+    """Write NAME.svg for every figure from the rows with its name. `salt` determines the ids inside the files."""
     with plt.rc_context({**_STYLE, "svg.hashsalt": salt}):
         for name, figure in figures.items():
             drawn = figure(results[name])
@@ -36,7 +36,7 @@ def save(figures: Mapping[str, Callable[[Rows], Figure]], results: Mapping[str, 
 
 
 def curve(axes: Axes, steps: Sequence[float], values: Sequence[float], label: str, colour: str) -> None:
-    """A faint line of the values, and over it their mean over the ten steps around each."""
+    """A faint line of the values, and a line of their running mean over ten steps."""
     smooth = [sum(near) / len(near) for near in (values[max(0, i - 5) : i + 5] for i in range(len(values)))]
     axes.plot(steps, values, color=colour, lw=0.5, alpha=0.35)
     axes.plot(steps, smooth, color=colour, lw=1.5, label=label)

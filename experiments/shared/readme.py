@@ -1,4 +1,4 @@
-"""Tables of a README.md, between markers. What stands outside them is written by people."""
+"""Tables of a README.md, between markers. The text outside of the markers is written by hand."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orgthink.errors import UserError
 
 Rows = Sequence[Mapping[str, Any]]
 Column = tuple[str, Callable[[Mapping[str, Any]], str]]
-"""Its title, and its cell in a row."""
+"""Title of the column, and function from a row to its cell."""
 
 
 def fill(text: str, blocks: Mapping[str, str]) -> str:
-    """The page with its marked places filled in anew; UserError if one is missing."""
+    """The page with new tables between its markers. UserError if a marker is missing."""
     for name, block in blocks.items():
         first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
         place = re.compile(f"{re.escape(first)}.*?{re.escape(last)}", re.DOTALL)
@@ -25,7 +25,7 @@ def fill(text: str, blocks: Mapping[str, str]) -> str:
 
 
 def table(rows: Rows, columns: Sequence[Column]) -> str:
-    """In Markdown, numbers to the right."""
+    """The table as Markdown, with right-aligned numbers."""
     lines = [[title for title, _ in columns], ["---", *["--:"] * (len(columns) - 1)]]
     lines += [[cell(row) for _, cell in columns] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -44,7 +44,7 @@ def titled(title: str, column: Column) -> Column:
 
 
 def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
-    """`89.0 [87.1, 90.6]`; a dash where there is no number."""
+    """An estimate such as `89.0 [87.1, 90.6]`, or a dash without a number."""
     if estimate is None or estimate["mean"] is None:
         return "–"
     mean = f"{factor * estimate['mean']:.{digits}f}"
@@ -54,7 +54,7 @@ def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> 
 
 
 def circumstances(facts: Mapping[str, Any]) -> str:
-    """Machine, time, commit and command."""
+    """The conditions as text: machine, time, commit and command."""
     machine = facts["hardware"]
     return (
         f"{machine['cpu']}, {machine['cores']} cores; the evaluations took "
@@ -64,7 +64,7 @@ def circumstances(facts: Mapping[str, Any]) -> str:
 
 
 def trainings(models: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table of the trained runs, after an empty line; nothing if there are none."""
+    """A table of the trained runs after an empty line; an empty text without any."""
     runs = [
         f"| `{name}` | {run['steps']} | {run['seed']} | {run['training_seconds'] / 60:.0f} | {run['commit']} |"
         for name, run in models.items()

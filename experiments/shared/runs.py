@@ -1,6 +1,6 @@
-"""The trained runs that tables compare: whether they are finished, how to finish them, and what they were.
+"""The trained runs that tables compare: check that they are finished, train them, and read their settings and metrics.
 
-A run folder is called by its recipe, or RECIPE-seedN for a training with another seed.
+The name of a run folder is its recipe, or RECIPE-seedN for a training with another seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job
 
 SEED = "-seed"
-"""Between the name of a recipe and the seed of a training."""
+"""Separator between the name of a recipe and the seed in the name of a run."""
 
 
 def train_missing(
@@ -30,10 +30,10 @@ def train_missing(
     bases: Mapping[str, str] | None = None,
     episodes: Mapping[str, str] | None = None,
 ) -> None:
-    """Train every run that is missing, go on with those that are unfinished. UserError if one does not finish.
+    """Train all missing runs, and continue unfinished ones. UserError if one does not finish.
 
-    `bases` are runs to start from, where that is not the recipe's own model; `episodes` are run folders of
-    trajectories to learn from, where a recipe leaves that open.
+    `bases`: run → run to start from instead of the recipe's own model. `episodes`: run → run folder of trajectories to
+    train on, for recipes that leave it open.
     """
     for name in names:
         run, base, learned = runs / name, (bases or {}).get(name), (episodes or {}).get(name)
@@ -41,7 +41,7 @@ def train_missing(
             begun = (run / "config.json").is_file()
             run_orgthink("train", *(["--resume", str(run)] if begun else _begin(runs, name, base, learned)))
         if not finished(run, base, learned):
-            raise UserError(f"{run} is not finished: the same command goes on with it")
+            raise UserError(f"{run} is not finished: the same command continues it")
 
 
 def _begin(runs: Path, name: str, base: str | None, episodes: str | None) -> list[str]:
@@ -52,17 +52,17 @@ def _begin(runs: Path, name: str, base: str | None, episodes: str | None) -> lis
 
 
 def recipe_of(name: str) -> tuple[str, int | None]:
-    """The recipe that a run is called by, and the seed; `None`: the recipe's own."""
+    """The recipe and the seed in the name of a run; `None`: the recipe's own seed."""
     recipe, found, seed = name.partition(SEED)
     return recipe, int(seed) if found else None
 
 
 def finished(run: Path, base: str | None = None, episodes: str | None = None) -> bool:
-    """Whether a run has a checkpoint of its last step. UserError if the folder holds something else, or the recipe from
-    another model or with other settings: its numbers would bear a name that is not theirs.
+    """Whether a run has a checkpoint of its last step.
 
-    `base` is the run to start from and `episodes` the run folder to learn from, for a recipe without a model or
-    trajectories of its own; not given, they may be any.
+    UserError if the folder holds something else, or a training with another model or other settings than the recipe:
+    its numbers would have the wrong name. `base` is the run to start from and `episodes` the run folder to train on,
+    for a recipe without its own; `None` accepts any.
     """
     from orgthink.recipes.registry import RECIPES
 
@@ -82,19 +82,19 @@ def finished(run: Path, base: str | None = None, episodes: str | None = None) ->
     if seed is not None:
         wanted = replace(wanted, settings=replace(wanted.settings, seed=seed))
     if _decisive(job) != _decisive(wanted):
-        raise UserError(f"{run} was trained otherwise than the recipe says: move it away, or train it again")
+        raise UserError(f"{run} was trained with other settings than the recipe has: move it away, or train it again")
     return _last(run).is_dir()
 
 
 def _decisive(job: Any) -> Any:
-    """Without what only places, stops or saves a run, and changes no number."""
+    """The job without the settings that do not affect results: device, drift limit and checkpoints."""
     others = {"drift": 0.0, "save_every": 1}
     known = {name: value for name, value in others.items() if hasattr(job.settings, name)}
     return replace(job, device="auto", settings=replace(job.settings, **known))
 
 
 def is_last(model: Path, name: str) -> bool:
-    """Whether this is the last model of a run of that name, wherever the runs lay when it was used."""
+    """Whether this is the last model of the run `name`, in any folder of runs."""
     from orgthink.recipes.registry import RECIPES
 
     steps = RECIPES[recipe_of(name)[0]].steps
@@ -102,21 +102,21 @@ def is_last(model: Path, name: str) -> bool:
 
 
 def model_folder(runs: Path, name: str) -> Path:
-    """The Hugging Face folder of a finished run's last step; UserError if it is not finished."""
+    """The model folder of a finished run. UserError if the run is not finished."""
     if not finished(runs / name):
         raise UserError(f"{runs / name} has no checkpoint of its last step: train it first")
     return _last(runs / name) / "model"
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's metrics.jsonl, one a step; none if there is no such file."""
+    """The complete lines of a run's metrics.jsonl, one per step; empty without the file."""
     file = run / "metrics.jsonl"
     lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def described(run: Path) -> dict[str, Any]:
-    """Steps, seed and commit of a run, what it was trained on, and the seconds its steps took."""
+    """Steps, seed, commit, data and seconds of a run."""
     settings = _job(run).settings
     seconds = sum(_seconds(line["seconds"]) for line in metrics(run))
     return {
@@ -129,12 +129,12 @@ def described(run: Path) -> dict[str, Any]:
 
 
 def trained_tokens(run: Path) -> int:
-    """Tokens that a run learned from, over all its steps."""
+    """Number of trained tokens of a run over all its steps."""
     return sum(line["trained_tokens"] for line in metrics(run))
 
 
 def fingerprint(model: Path) -> str:
-    """Tells weights from other weights: a run that is trained again is another model."""
+    """A digest of the weights: a run that is trained again gets another one."""
     digest = hashlib.sha256()
     for file in sorted(model.glob("*.safetensors")):
         digest.update(file.read_bytes())
@@ -142,29 +142,29 @@ def fingerprint(model: Path) -> str:
 
 
 def _last(run: Path) -> Path:
-    """Where the checkpoint of the last step is, once there is one."""
+    """Folder of the checkpoint of the last step, existing or not."""
     return run / _checkpoint(_job(run).steps)
 
 
 def _checkpoint(step: int) -> Path:
-    """Where a run keeps that of a step."""
+    """Folder of the checkpoint of a step, relative to the run."""
     return Path("checkpoints", f"step-{step:06d}")
 
 
 def _job(run: Path) -> Job:
-    """What is trained in a run folder."""
+    """The job of a run folder."""
     from orgthink.recipes.registry import training_of  # after the threads are set: it imports torch
 
     return training_of(RunFolder.open(run)).job
 
 
 def _seconds(taken: float | dict[str, float]) -> float:
-    """Of one step, in one number or split by what they went into."""
+    """Seconds of one step, from one number or from its parts."""
     return sum(taken.values()) if isinstance(taken, dict) else taken
 
 
 def run_orgthink(*arguments: str) -> None:
-    """Run a command to its end. Ctrl-C reaches it too: it saves, and this waits for that."""
+    """Run a command and wait for its end. Ctrl-C also reaches the command, which then saves a checkpoint."""
     print(f"orgthink {' '.join(arguments)}", flush=True)
     process = subprocess.Popen([sys.executable, "-m", "orgthink", *arguments])
     interrupted = False

@@ -1,4 +1,4 @@
-"""The scripts behind `make results-…`: options, training, evaluation, what is written, and how they end."""
+"""The scripts of `make results-…`: options, training, evaluation, output and exit codes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from orgthink.threads import set_threads
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured, and where it goes."""
+    """Size of the evaluations, and folders."""
 
     n: int = 200
-    """Held-out problems."""
+    """Number of held-out problems."""
     runs: Path = Path("runs")
-    """Where the trained runs are, and the evaluations go."""
+    """Folder of the trained runs and of the evaluations."""
     out: Path = Path("results")
-    """Where results.json, plots and README.md go."""
+    """Folder for results.json, the plots and README.md."""
     stand_in: str | None = None
-    """A model that stands in for every trained one, to try the script; needs another --out."""
+    """Name of a model that replaces every trained one, to try the script. It needs another --out."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SharedOptions(Options):
     """Options of a script whose evaluations several processes can share."""
 
     evaluate: str | None = None
-    """I/N: only evaluate every N-th setting from the I-th on, if it is trained; nothing is trained or written."""
+    """I/N: only evaluate every N-th setting, starting at number I, if it is trained. Nothing is trained or written."""
 
 
 Given = TypeVar("Given", bound=Options)
@@ -46,25 +46,25 @@ Lab = TypeVar("Lab", bound=Laboratory[Any])
 
 @dataclass(frozen=True)
 class Experiment(Generic[Given, Lab]):
-    """The tables and figures of one paper: what they are made of, and how."""
+    """The script of one paper: it trains, evaluates, and writes tables and figures."""
 
     home: Path
     """Folder of the paper's script, with plots.py, README.md and the published results."""
     laboratory: type[Lab]
-    """Evaluates what the tables need."""
+    """Laboratory that runs the evaluations of the tables."""
     design: Callable[[int], Any]
-    """How much is evaluated, by the number of held-out problems."""
+    """Function from the number of held-out problems to the size of the evaluations."""
     train: Callable[[Path], object]
-    """Trains what is missing under the folder of the runs."""
+    """Function that trains all missing runs in the folder of runs."""
     collect: Callable[[Lab], Awaitable[dict[str, Any]]]
-    """Makes all tables and figures but their conditions; evaluates whatever is missing."""
+    """Function that returns all tables and figures without their conditions. It runs missing evaluations."""
     conditions: Callable[[Given, Lab], dict[str, Any]]
-    """Under which all of it was measured."""
+    """Function that returns the conditions of all measurements."""
     render: Callable[[str, Mapping[str, Any]], str]
-    """README.md with its tables filled in anew."""
+    """Function from a README.md and the results to the README.md with new tables."""
 
     def make(self, options: Given, design: Any = None) -> None:
-        """Write results.json, the plots and the tables of README.md to `options.out`; or only evaluate a share.
+        """Write results.json, the plots and the tables of README.md to `options.out`, or only evaluate a share.
 
         UserError if results of a stand-in would overwrite the published ones.
         """
@@ -73,13 +73,13 @@ class Experiment(Generic[Given, Lab]):
             asyncio.run(self._evaluate(options, design, *share(options.evaluate)))
             return
         if options.stand_in and options.out.resolve() == self.home:
-            raise UserError("results of a stand-in are no results: give them another --out")
+            raise UserError("results of a stand-in must not replace the published ones: give another --out")
         if not options.stand_in:
             self.train(options.runs)
         self._write(asyncio.run(self._measure(options, design)), options.out)
 
     def main(self, options: type[Given], says: str | None) -> int:
-        """Exit codes: 0; 2 for what the user can put right; 130 after Ctrl-C."""
+        """Run the script. Returns the exit code: 0, 2 for an error of the user, or 130 after Ctrl-C."""
         import tyro
 
         set_threads(spare=1)
@@ -90,7 +90,7 @@ class Experiment(Generic[Given, Lab]):
             print(f"results: {error}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
-            print("results: stopped; the same command goes on", file=sys.stderr)
+            print("results: stopped; the same command continues", file=sys.stderr)
             return 130
         return 0
 
@@ -103,7 +103,7 @@ class Experiment(Generic[Given, Lab]):
             return {**await self.collect(lab), "conditions": self.conditions(options, lab)}
 
     def _write(self, results: Mapping[str, Any], out: Path) -> None:
-        """README.md comes from the home if there is none yet."""
+        """Write all results. A missing README.md is copied from the home folder first."""
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "results.json", (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode())
         try:

@@ -314,7 +314,7 @@ def test_another_collection_does_not_bear_the_name(tmp_path: Path, commands: lis
     shared_runs.train_missing(tmp_path, (runs.REHEARSED,))
     ours = collect.plan(EngineSpec(str(rehearsed(Path("/elsewhere")))))
     RunFolder.create(tmp_path / runs.COLLECTED, "eval", replace(ours, **other))
-    with pytest.raises(UserError, match="collected otherwise"):
+    with pytest.raises(UserError, match="collected with other settings"):
         collect.collect_missing(tmp_path)
 
 

@@ -67,7 +67,7 @@ def test_a_run_of_other_settings_does_not_bear_the_recipes_name(tmp_path: Path):
 
     name = RECIPE
     start(Training(name, adjusted(RECIPES[name], {}, ["reward.weight=0"])), tmp_path / "other" / name)
-    with pytest.raises(UserError, match="otherwise than the recipe"):
+    with pytest.raises(UserError, match="other settings than the recipe"):
         runs.finished(tmp_path / "other" / name)
     start(Training(name, adjusted(RECIPES[name], {}, ["drift=0.5", "save_every=3"])), tmp_path / "same" / name)
     assert not runs.finished(tmp_path / "same" / name), "not trained yet, but nothing that decides a number differs"
@@ -78,7 +78,7 @@ def test_a_run_from_another_model_does_not_bear_the_recipes_name(tmp_path: Path,
     from orgthink.recipes.registry import RECIPES, Training, adjusted, start
 
     start(Training(RECIPE, adjusted(RECIPES[RECIPE], other, [])), tmp_path / "other" / RECIPE)
-    with pytest.raises(UserError, match="otherwise than the recipe"):
+    with pytest.raises(UserError, match="other settings than the recipe"):
         runs.finished(tmp_path / "other" / RECIPE)
     start(Training(RECIPE, adjusted(RECIPES[RECIPE], {"device": "cpu"}, [])), tmp_path / "same" / RECIPE)
     assert not runs.finished(tmp_path / "same" / RECIPE), "not trained yet, but it may be trained anywhere"
@@ -162,7 +162,7 @@ def test_a_training_with_another_seed_bears_it_in_its_name(tmp_path: Path):
     assert not runs.finished(tmp_path / f"{RECIPE}-seed2")
     for name in (f"{RECIPE}-seed1", RECIPE):
         start(second, tmp_path / name)
-        with pytest.raises(UserError, match="otherwise than the recipe"):
+        with pytest.raises(UserError, match="other settings than the recipe"):
             runs.finished(tmp_path / name)
 
 

@@ -1,4 +1,4 @@
-"""What a teacher wrote for an organizer and its workers, as the record that the runtime would have made of it."""
+"""A teacher's texts for an organizer and its workers, as the episode that the runtime would have recorded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from orgthink.organizations.prompts import prompt
 def lesson(
     problem: Problem, capacity: int, style: str, organizer: str, workers: Sequence[str], teacher: str
 ) -> Episode:
-    """The episode of an organizer's context and of its workers' texts, in the order they were forked.
+    """The episode of an organizer's context and its workers' texts. `workers` are in the order of the forks.
 
-    Steps are words. `style` is that of the student's prompts. ValueError if there are fewer workers than forks.
+    One word counts as one decoding step. `style` is the prompt style of the student. ValueError if the numbers of
+    workers and forks differ.
     """
     forks = [part for part in read(organizer) if isinstance(part, Fork)]
     texts: dict[str, list[str]] = defaultdict(list)
@@ -31,8 +32,8 @@ def lesson(
         _prompted(root, prompt(style, "organizer", problem, capacity=capacity)[0].content),
         *(_prompted(trace, messages[0].content) for trace, messages in zip(others, prompts, strict=True)),
     ]
-    name = episode_id(problem, teacher, 0)
-    return replace(episode, id=name, problem=problem, organization=teacher, traces=tuple(traces))
+    identity = episode_id(problem, teacher, 0)
+    return replace(episode, id=identity, problem=problem, organization=teacher, traces=tuple(traces))
 
 
 def _prompted(trace: Trace, prompt_text: str) -> Trace:

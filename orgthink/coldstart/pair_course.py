@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on query–response pairs (section 3.1 of AsyncThink): prompt masked, response trained."""
+"""Supervised fine-tuning on query–response pairs (section 3.1 of AsyncThink). The loss covers the response only."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def sft_course(
     device: str = "cpu",
     seed: int = 0,
 ) -> Course:
-    """Any causal model of a Hugging Face folder, in full or by LoRA, on the pairs of a file.
+    """Train the causal model of a Hugging Face folder on the pairs of a file, with all its weights or with LoRA.
 
-    UserError that names the folder, or the file and its row, for what cannot be trained.
+    UserError names the folder that cannot be trained, or the file and the row.
     """
     with user_input():
         tokenizer = Tokenizer(model_folder)
@@ -56,18 +56,18 @@ def row_course(
     device: str = "cpu",
     seed: int = 0,
 ) -> Course:
-    """Any causal model of a Hugging Face folder, in full or by LoRA, on these rows, every one once an epoch."""
+    """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
     return Course(model, partial(shuffled, rows), partial(copy_companions, model_folder), pad_id=0)
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:
-    """One row a pair. `end` is trained after a response that ends its text."""
+    """One row for each pair. A response that ends its text is followed by the token `end`, which is trained."""
     return [_row(pair, tokenizer, end) for pair in pairs]
 
 
 def _row(pair: Pair, tokenizer: Tokenizer, end: int) -> Row:
-    """The prompt goes through the chat template; every later stretch is encoded alone, as the runtime has it."""
+    """The row of a pair. The chat template encodes the prompt; each later stretch is encoded alone, as at run time."""
     seen = list(tokenizer.prompt((Message("user", pair.prompt),)).token_ids or ())
     for stretch in stretches(pair.begun):
         seen.extend(tokenizer.encode(stretch))
@@ -76,15 +76,15 @@ def _row(pair: Pair, tokenizer: Tokenizer, end: int) -> Row:
 
 
 def stretches(context: str) -> Iterator[str]:
-    """The organizer's text and the results of its Joins, in turns."""
+    """Split a context into alternating stretches: text of the organizer and results of its Joins."""
     for injected, parts in groupby(read(context), lambda part: isinstance(part, Injected)):
         yield "".join(part.text if injected else DIALECT.render(part) for part in parts)  # type: ignore[union-attr]
 
 
 def end_of_text(tokenizer: Tokenizer, folder: Path) -> int:
-    """The token that ends an assistant's turn: the one of the chat template among those that end a text.
+    """Id of the token that ends an assistant's turn: the last end-of-text token that the chat template writes.
 
-    UserError if the folder names none.
+    If the template writes none, the smallest end-of-text id. UserError if the folder names no end-of-text token.
     """
     if not tokenizer.eos_ids:
         raise UserError(f"{folder} names no eos_token_id: put it into config.json")
@@ -94,7 +94,7 @@ def end_of_text(tokenizer: Tokenizer, folder: Path) -> int:
 
 
 def shuffled(rows: list[Row], seed: int, pool: int) -> Iterator[Row]:
-    """Rows from the place of a pool on, without end: every row once an epoch, each epoch in another order."""
+    """An endless stream of rows that starts at a pool. Each epoch has every row once, in a new random order."""
     epoch, skipped = divmod(pool * POOL, len(rows))
     for number in count(epoch):
         order = random.Random(f"pairs {seed}/{number}").sample(rows, len(rows))

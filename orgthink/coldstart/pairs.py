@@ -1,7 +1,7 @@
-"""Query–response pairs: what supervised fine-tuning learns from, as JSON lines or parquet.
+"""Query–response pairs for supervised fine-tuning, stored as JSON lines or parquet.
 
-An AsyncThink trace with n_q sub-queries gives 2·n_q + 1 of them (section 4.2 of the paper): the organizer is asked
-again after each of its n_q Joins, which makes n_q + 1 pairs, and each worker is asked once.
+An AsyncThink trace with n_q sub-queries gives 2·n_q + 1 pairs (section 4.2 of the paper). The organizer is prompted at
+the start and after each of its n_q Joins, which gives n_q + 1 pairs. Each worker is prompted once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from orgthink.episode import Episode, Origin, Span
+from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
 from orgthink.store import typed, write_whole
 from orgthink.tabular import parquet_bytes, read_rows
@@ -24,44 +25,47 @@ class Pair:
     """One query and the response to imitate."""
 
     query: str
-    """Everything the role has seen: its prompt, then its own text so far and the results of its Joins."""
+    """Everything the role has seen: its prompt, its own text so far, and the results of its Joins."""
     response: str
-    """What it says next: up to and including `<JOIN-i>`, or to its end."""
+    """Text that the role writes next, up to and including `<JOIN-i>`, or to the end of its text."""
     role: str = ""
     """`organizer` or `worker`."""
     problem: str = ""
     """Id of the problem."""
     episode: str = ""
-    """Id of the episode that the pair is a part of."""
+    """Id of the episode that contains the pair."""
     index: int = 0
-    """Place in the episode: the organizer's pairs in order, then the workers' in the order they were forked."""
+    """Position in the episode: first the organizer's pairs, then one for each worker in the order of the forks."""
     teacher: str = ""
-    """Who wrote it: a model, or `program`."""
+    """Author of the response: the name of a model, or `program`."""
     written: int = 0
-    """Characters at the end of the query that come after the prompt: a chat template goes around what is before."""
+    """Number of characters at the end of the query that follow the prompt. The chat template covers the prompt only."""
     last: bool = True
-    """Whether the role's text ends with the response: then its end-of-text token is trained as well."""
+    """Whether the role's text ends with the response. If so, the end-of-text token is trained as well."""
 
     @property
     def prompt(self) -> str:
-        """The user's turn."""
+        """The user's turn: the query without its last `written` characters."""
         return self.query[: len(self.query) - self.written]
 
     @property
     def begun(self) -> str:
-        """The start of the assistant's turn: seen, not trained."""
+        """The start of the assistant's turn: the last `written` characters of the query. It is not trained."""
         return self.query[len(self.query) - self.written :]
 
 
 _COLUMN = "said"
-"""The column of `written` in files: its name was published."""
+"""Name of the column of `written` in files. It is published, so it stays."""
 
 
 def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
-    """One pair for each stretch that was sampled in one go: 2·n_q + 1 of them if each of the n_q forks is joined."""
+    """One pair for each uninterrupted sampled stretch: 2·n_q + 1 pairs if each of the n_q forks is joined."""
     pairs: list[Pair] = []
     for trace in episode.traces:
-        stretches = [(origin, "".join(span.text for span in spans)) for origin, spans in groupby(trace.spans, _origin)]
+        stretches = [
+            (origin, "".join(span.text for span in spans))
+            for origin, spans in groupby(trace.spans, attrgetter("origin"))
+        ]
         seen, written = "", 0
         for at, (origin, text) in enumerate(stretches, 1):
             if origin is Origin.SAMPLED:
@@ -72,14 +76,11 @@ def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
     return pairs
 
 
-def _origin(span: Span) -> Origin:
-    return span.origin
-
-
 def read_pairs(path: Path | str) -> list[Pair]:
-    """The pairs of a `.parquet` file, or of one with a JSON object a line. Other columns are left alone.
+    """Read the pairs of a `.parquet` file or of a file with one JSON object per line. Other columns are ignored.
 
-    UserError that names the file and the row (the first is 1) if it has no query or no response, or none is there.
+    UserError names the file and the row (counted from 1) that lacks a query or a response. UserError if the file is
+    missing or has no rows.
     """
     file = Path(path)
     if not file.is_file():
@@ -92,9 +93,9 @@ def read_pairs(path: Path | str) -> list[Pair]:
 
 
 def write(path: Path, pairs: Iterable[Pair]) -> None:
-    """Write pairs all at once: parquet if the name ends so, else a JSON object a line.
+    """Write pairs to a file in one piece: parquet if its name ends in `.parquet`, else one JSON object per line.
 
-    UserError if parquet is asked for and pyarrow is not installed.
+    UserError for parquet if pyarrow is not installed.
     """
     lines = map(line, pairs)
     if path.suffix == ".parquet":
@@ -107,7 +108,7 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
 
 def line(pair: Pair) -> bytes:
-    """A pair as a line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
+    """A pair as a line of JSON. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
     row = {_column(name): value for name, value in asdict(pair).items()}
     return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 

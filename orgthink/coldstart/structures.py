@@ -1,6 +1,6 @@
 """Random thinking structures (section 3.1 of AsyncThink): sequences of organizer actions to imitate.
 
-Left alone, a teacher writes two shapes only; random sequences keep the student able to try others.
+A teacher without a given structure writes two shapes only. Random structures let the student explore others.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action of an organizer over parts of the work."""
+    """One action of an organizer, applied to parts of the problem."""
 
     action: str
     """`think`, `fork` or `join`."""
     key: str = ""
-    """Of the fork or join."""
+    """Key of the fork or join; empty for `think`."""
     parts: tuple[str, ...] = ()
-    """What is thought about or given away."""
+    """Parts of the problem that the organizer thinks about or forks; empty for `join`."""
 
 
 def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, largest_fork: int = 2) -> list[Step]:
-    """A valid sequence in which every part is thought about or forked, and every fork is joined.
+    """Sample a valid sequence of actions. Each part is thought about or forked once, and every fork is joined.
 
-    Keys are the lowest free ones; no more than `capacity - 1` are taken at a time.
+    A fork takes up to `largest_fork` parts and the lowest free key. At most `capacity - 1` forks are active at a time.
     """
     left = list(parts)
     active: list[str] = []
@@ -49,9 +49,10 @@ def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, la
 
 
 def random_plan(rng: random.Random, capacity: int) -> list[Step]:
-    """A structure for any question, whose parts its teacher has yet to find: at least one fork, keys that count up.
+    """Sample a structure for a question whose parts are not known: the teacher finds them.
 
-    Neighbouring thoughts are one. ValueError if the pool has no worker.
+    The plan has at least one fork, and the keys count up from 1. Consecutive `think` steps are merged. ValueError if
+    the capacity leaves no worker.
     """
     if capacity < 2:
         raise ValueError(f"capacity is {capacity}: a plan with forks needs at least 2, the organizer and a worker")
@@ -74,5 +75,5 @@ def random_plan(rng: random.Random, capacity: int) -> list[Step]:
 
 
 def render_plan(plan: Sequence[Step]) -> str:
-    """A plan in the words of the teacher's prompt: `FORK-1, THINK, FORK-2, JOIN-1, JOIN-2, ANSWER`."""
+    """A plan as the teacher's prompt shows it: `FORK-1, THINK, FORK-2, JOIN-1, JOIN-2, ANSWER`."""
     return ", ".join([step.action.upper() + (f"-{step.key}" if step.key else "") for step in plan] + ["ANSWER"])

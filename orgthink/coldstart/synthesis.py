@@ -3,13 +3,13 @@
 A run folder of kind `synth`:
 
     config.json      the plan
-    episodes.jsonl   what the teacher wrote, one record a problem, appended as it comes
-    pairs.jsonl      rows of the accepted records, appended as they come
-    pairs.parquet    the same, once the run ends
-    dropped.jsonl    what was dropped, and why
+    episodes.jsonl   the teacher's texts, one record per problem, appended as each arrives
+    pairs.jsonl      pairs of the accepted records, appended as each record arrives
+    pairs.parquet    the same pairs, written when the run ends
+    dropped.jsonl    the rejected records, each with its reason
     synth.json       the number of accepted records, and of rejected ones by reason
 
-Only the records decide: everything else is a function of them, and written anew when a run is resumed.
+All other files are functions of config.json and episodes.jsonl. A resumed run writes them again.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ ROWS, TABLE = "pairs.jsonl", "pairs.parquet"
 
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """What is synthesised: everything that decides the result, as config.json holds it."""
+    """Everything that determines the result of a synthesis, as config.json stores it."""
 
     task: str
     """Name of the task."""
     n: int
-    """Different problems, of the train split."""
+    """Number of different problems, from the train split."""
     teacher: EngineSpec | None = None
-    """Whose model writes; `None` is the program that knows the task."""
+    """Engine and model of the teacher; `None`: the task's program writes the traces."""
     capacity: int = 2
-    """c: the most agents at work at once that a plan asks for, the organizer included."""
+    """c: largest number of agents that a plan runs at once, the organizer included."""
     prompts: str = "paper"
     """Style of the student's prompts."""
     correct_only: bool = False
-    """Whether what does not end in an all correct answer is dropped."""
+    """Whether records whose answer is not all correct are dropped."""
     sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=4096))
-    """How the teacher's tokens are drawn."""
+    """Sampling settings of the teacher."""
     seed: int = 0
-    """Of the problems, the plans and the sampling."""
+    """Seed of the problems, the plans and the sampling."""
     concurrency: int = 16
-    """Requests under way at once; it decides the seconds, and nothing else."""
+    """Largest number of concurrent requests. It affects the duration only."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "n", "concurrency")
@@ -74,30 +74,30 @@ class Synthesis:
 
     @property
     def writer(self) -> str:
-        """Organization of the records."""
+        """Name of the organization in the records."""
         return PROGRAM if self.teacher is None else MODEL
 
     @property
     def author(self) -> str:
-        """What the rows call the teacher."""
+        """Name of the teacher in the pairs."""
         return PROGRAM if self.teacher is None else self.teacher.model or MODEL
 
 
 def problems(plan: Synthesis) -> dict[str, Problem]:
-    """The problems by the id of their record; UserError if the task has not so many."""
+    """The problems by the id of their record. UserError if the task has fewer than `n` different problems."""
     return {episode_id(problem, plan.writer, 0): problem for problem in distinct(plan.task, "train", plan.seed, plan.n)}
 
 
 def lesson_of(plan: Synthesis, record: Episode) -> Episode:
-    """The episode that a record tells of, graded: an organizer's trace and its workers'. Raises Dropped."""
+    """The graded episode of an organizer and its workers that a record describes. Raises Dropped for a broken rule."""
     episode = record
     if plan.teacher is not None:
-        (written,) = record.traces
-        if written.stop is not StopReason.DONE:
-            raise Dropped(FormatError.TRUNCATED, f"the teacher was cut off: {written.stop}")
+        (trace,) = record.traces
+        if trace.stop is not StopReason.DONE:
+            raise Dropped(FormatError.TRUNCATED, f"the teacher's reply was truncated: {trace.stop}")
         structure = plan_of(record.problem, plan.capacity, plan.seed)
-        read = read_transcript(written.text, structure, plan.capacity)
-        episode = lesson(record.problem, plan.capacity, plan.prompts, read.organizer, read.workers, MODEL)
+        transcript = read_transcript(trace.text, structure, plan.capacity)
+        episode = lesson(record.problem, plan.capacity, plan.prompts, transcript.organizer, transcript.workers, MODEL)
     episode = grade(episode, task_named(plan.task))
     if plan.correct_only and not (episode.grade and episode.grade.all_correct):
         raise Dropped(Reason.WRONG_ANSWER, episode.answer or "")
@@ -106,15 +106,15 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
 
 @dataclass(slots=True)
 class Harvest:
-    """What came of the records so far."""
+    """The records so far, sorted into accepted, dropped and failed."""
 
     plan: Synthesis
     accepted: list[Episode] = field(default_factory=list)
     """Episodes that passed the rules."""
     dropped: list[tuple[Episode, Dropped]] = field(default_factory=list)
-    """Records, and why they are dropped."""
+    """Rejected records with their reasons."""
     failed: list[Episode] = field(default_factory=list)
-    """Records that an engine broke: they are done again when the run is resumed."""
+    """Records that failed with an engine error. A resumed run repeats them."""
 
     @property
     def done(self) -> int:
@@ -125,7 +125,7 @@ class Harvest:
         return [pair for episode in self.accepted for pair in pairs_of(episode, self.plan.author)]
 
     def take(self, record: Episode) -> Episode | None:
-        """Sort a record; returns its lesson if it is accepted."""
+        """Sort a record into one of the lists; returns its episode if it is accepted."""
         if engine_failed(record):
             self.failed.append(record)
             return None
@@ -137,7 +137,7 @@ class Harvest:
         return self.accepted[-1]
 
     def summary(self) -> dict[str, Any]:
-        """Counts, as synth.json has them. Shares are `None` where nothing was accepted."""
+        """The counts of synth.json. Means over accepted records are `None` if there are none."""
         reasons = Counter(str(why.reason) for _, why in self.dropped)
         rows = self.rows
         right = sum(bool(episode.grade and episode.grade.all_correct) for episode in self.accepted)
@@ -163,11 +163,11 @@ async def synthesise(
     stop: asyncio.Event | None = None,
     progress: Callable[[Harvest], None] = lambda harvest: None,
 ) -> Harvest:
-    """Do what is missing or engine_failed, append what comes, and write the summary.
+    """Run the teacher on all problems without a usable record, and write the files of the run folder.
 
-    `progress` hears of every record that comes. Once `stop` is set nothing more begins, and what is under way is
-    finished. Raises UserError if the folder holds records of another plan, OSError if it cannot be written; what was
-    appended stays.
+    Records that failed with an engine error are repeated. `progress` is called after every record. Once `stop` is
+    set, no further problem starts, and the running ones finish. Raises UserError if the folder holds records of
+    another plan, and OSError if it cannot be written. Records that were appended stay.
     """
     todo = problems(plan)
     with folder.journal(redo=engine_failed) as journal:
@@ -192,7 +192,7 @@ async def synthesise(
 
 
 def harvested(plan: Synthesis, records: Iterable[Episode]) -> Harvest:
-    """What came of these records."""
+    """Sort these records into a `Harvest`."""
     harvest = Harvest(plan)
     for record in records:
         harvest.take(record)
@@ -200,7 +200,10 @@ def harvested(plan: Synthesis, records: Iterable[Episode]) -> Harvest:
 
 
 def conclude(folder: RunFolder, harvest: Harvest) -> None:
-    """Write what is a function of the records, problem by problem; parquet only where pyarrow is installed."""
+    """Write the pairs, the rejected records and the summary, in the order of the problems.
+
+    The parquet file needs pyarrow; without it, it is left out.
+    """
     place = {name: place for place, name in enumerate(problems(harvest.plan))}
     harvest.accepted.sort(key=lambda episode: place[episode.id])
     harvest.dropped.sort(key=lambda dropped: place[dropped[0].id])

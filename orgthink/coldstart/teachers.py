@@ -1,4 +1,4 @@
-"""Who writes cold-start traces: a model at any engine, or a program that knows the task. Both leave a record."""
+"""Teachers that write cold-start traces: a model behind any engine, or a program that solves the task."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
 
 Teach = Callable[[Problem], Awaitable[Episode]]
-"""Writes about a problem; what it wrote is the record."""
+"""Writes a trace for a problem. The episode records what the teacher wrote."""
 
 MODEL, PROGRAM = "teacher", "program"
-"""Organizations of the records."""
+"""Names of the organization in the records of a model teacher and of a program teacher."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that knows a task and writes right traces."""
+    """A program that solves a task and writes correct traces."""
 
     prompts: str
-    """Prompt style of the students it writes for."""
+    """Prompt style of the students that learn from the traces."""
     write: Callable[[Problem, int, random.Random], list[Trace]]
     """(problem, capacity, rng) → the traces of an organizer and its workers."""
 
 
 PROGRAMS: Registry[Program] = Registry("task with a program that teaches it", "orgthink.programs", {})
-"""By task."""
+"""Programs by the name of their task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """An organization of one agent that writes a transcript in one reply."""
+    """An organization of one agent, the teacher, which writes a whole transcript in one reply."""
 
     seed: int
-    """Of the plans."""
+    """Seed of the plans."""
     name: str = MODEL
 
     roles = (MODEL,)
@@ -55,7 +55,7 @@ class Asking:
 
 
 def plan_of(problem: Problem, capacity: int, seed: int) -> list[Step]:
-    """The structure that a teacher is to follow: the same for the same problem and seed."""
+    """The structure that a teacher must follow. It is a function of problem, capacity and seed."""
     return random_plan(random.Random(f"plan {seed} {capacity} {problem.id}"), capacity)
 
 
@@ -72,7 +72,7 @@ def request(problem: Problem, plan: list[Step], capacity: int) -> str:
 
 
 def model_teacher(engine: Engine, sampling: Sampling, capacity: int, seed: int) -> Teach:
-    """A model that writes transcripts, which are read and checked afterwards."""
+    """A teacher that asks a model for transcripts. They are parsed and checked later."""
 
     async def teach(problem: Problem) -> Episode:
         return await attempt(Asking(seed), problem, Backing(engine, sampling), limits=Limits(capacity))
@@ -81,11 +81,11 @@ def model_teacher(engine: Engine, sampling: Sampling, capacity: int, seed: int) 
 
 
 def program_teacher(task: str, capacity: int, seed: int) -> Teach:
-    """A program that writes right traces over random structures; UserError if there is none for the task."""
+    """A teacher that runs the task's program over random structures. UserError if the task has no program."""
     program = PROGRAMS.named(task)
 
     async def teach(problem: Problem) -> Episode:
-        await asyncio.sleep(0)  # for Ctrl-C to be heard
+        await asyncio.sleep(0)  # lets the event loop handle Ctrl-C
         root, *workers = program.write(problem, capacity, random.Random(f"program {seed} {capacity} {problem.id}"))
         return lesson(problem, capacity, program.prompts, root.text, [worker.text for worker in workers], PROGRAM)
 

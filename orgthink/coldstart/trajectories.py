@@ -1,5 +1,7 @@
-"""Which of a manager's episodes are learned from (section 4.2 of ParaManager): at most one a problem, right ones only,
-those that recovered from a failure first, and so that no tool dominates.
+"""Selection of a manager's episodes for supervised fine-tuning (section 4.2 of ParaManager).
+
+At most one episode per problem is selected, only with an all correct answer. Episodes that recovered from a failure are
+preferred. No tool may dominate the calls.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ class Exclusion(StrEnum):
     WRONG = "its answer is not all correct"
     UNENDED = "its manager did not call final_answer"
     MALFORMED = "it ends with a malformed call"
-    """Of the last reply: nothing came after it that could have recovered from it."""
+    """The last reply has a malformed call, and no later reply recovers from it."""
     UNLISTED = "its server told its manager of the tools, which its prompt does not list"
-    """A model that is trained on it would not call tools that its own prompt lists."""
+    """A model that is trained on such a trajectory would not call the tools that its own prompt lists."""
     TEMPLATE = "another model's chat template is in its text"
     LONG = "it is too long"
     SPARE = "another one of its problem was chosen"
@@ -33,36 +35,36 @@ class Exclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is learned from, and what is not."""
+    """The selected episodes, and the reasons why others were left out."""
 
     ids: tuple[str, ...]
-    """Of the episodes that are retained, in order of the ids."""
+    """Sorted ids of the selected episodes."""
     left_out: Counter[Exclusion]
-    """How many of the others, by the reason."""
+    """Number of the other episodes by reason."""
 
     @property
     def summary(self) -> str:
-        """On one line."""
+        """The counts in one line of text."""
         learned = f"{len(self.ids)} of {len(self.ids) + self.left_out.total()} trajectories are learned from"
         return "; ".join([learned, *(f"{count} left out: {reason}" for reason, count in self.left_out.most_common())])
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """An episode that may be learned from."""
+    """An episode that may be selected."""
 
     id: str
     problem: str
     recovered: bool
-    """Whether a call failed and the manager came to the right answer all the same."""
+    """Whether a call failed and the answer is still all correct."""
     slips: int
-    """Calls of its own that could not be made: of two that recovered, the one that only others failed is preferred."""
+    """Number of the manager's own format errors. Between two episodes that recovered, fewer are preferred."""
     tools: Counter[str]
-    """Calls that were executed."""
+    """Number of executed calls by tool."""
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Lower is preferred."""
+        """Sort key; a lower rank is preferred."""
         return not self.recovered, self.slips
 
 
@@ -72,14 +74,14 @@ def select(
     most: float = 0.5,
     unfit: Callable[[Episode], Exclusion | None] = lambda episode: None,
 ) -> Selection:
-    """Choose at most one right episode of each problem; the same ones in whatever order they come.
+    """Select at most one correct episode per problem. The result does not depend on the order of the episodes.
 
-    `unfit` says what else is wrong with an episode. No tool makes more than the share `most` of all calls: where that
-    takes leaving some out, they are those that lean most on the tool that dominates. A share that cannot hold, such as
-    half with one tool, leaves only episodes without any call, or none. ValueError unless `most` is in (0, 1].
+    `unfit` returns a further reason to exclude an episode, or `None`. No tool makes more than the share `most` of all
+    selected calls; episodes with the largest share of the dominating tool are removed until that holds. A share that
+    cannot hold (such as 0.5 with one tool) leaves only episodes without calls. ValueError unless `most` is in (0, 1].
     """
     if not 0 < most <= 1:
-        raise ValueError(f"most is {most}: the share of calls that a tool may make is above 0, and 1 at most")
+        raise ValueError(f"most is {most}: the largest share of calls for one tool must be above 0 and at most 1")
     left_out: Counter[Exclusion] = Counter()
     of_problem: defaultdict[str, list[_Candidate]] = defaultdict(list)
     for episode in episodes:
@@ -97,7 +99,7 @@ def select(
 
 
 def _fault(episode: Episode) -> Exclusion | None:
-    """What is wrong with an episode by itself."""
+    """The reason to exclude an episode regardless of all others; `None` if there is none."""
     if not orchestration.managed(episode):
         return Exclusion.UNMANAGED
     if episode.grade is None:
@@ -121,45 +123,45 @@ def _candidate(episode: Episode) -> _Candidate:
 
 
 def _one_each(of_problem: dict[str, list[_Candidate]]) -> list[_Candidate]:
-    """The best candidate of each problem; among equals, the one that keeps the tools in balance.
+    """The best candidate of each problem. Ties go to the candidate that keeps the largest share of a tool lowest.
 
-    Problems with no choice come first, so that the others can make up for them.
+    Problems with one best candidate come first, so that the choices for the other problems can balance them.
     """
     best = {
         problem: sorted(
-            (one for one in candidates if one.rank == min(other.rank for other in candidates)), key=lambda one: one.id
+            (c for c in candidates if c.rank == min(other.rank for other in candidates)), key=lambda c: c.id
         )
         for problem, candidates in of_problem.items()
     }
-    made: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     selected = []
     for problem in sorted(best, key=lambda problem: (len(best[problem]), problem)):
-        one = min(best[problem], key=lambda one: _largest(made + one.tools)[1])
-        selected.append(one)
-        made += one.tools
+        candidate = min(best[problem], key=lambda c: _largest(calls + c.tools)[1])
+        selected.append(candidate)
+        calls += candidate.tools
     return selected
 
 
-def _largest(made: Counter[str]) -> tuple[str, float]:
-    """The tool that makes the largest share of the calls, and the share; 0 without any call."""
-    tool = max(sorted(made), key=made.__getitem__, default="")
-    return tool, made[tool] / made.total() if made else 0.0
+def _largest(calls: Counter[str]) -> tuple[str, float]:
+    """The tool with the largest share of the calls, and that share; 0 without any call."""
+    tool = max(sorted(calls), key=calls.__getitem__, default="")
+    return tool, calls[tool] / calls.total() if calls else 0.0
 
 
 def _balanced(candidates: list[_Candidate], most: float) -> list[_Candidate]:
-    """What is left when no tool makes more than its share any more.
+    """Remove candidates until no tool makes more than the share `most` of the calls.
 
-    The tool that dominates loses the candidates that lean on it most; of those that do equally, the ones that did not
-    recover from anything, then the ones with most calls.
+    While a tool exceeds it, the candidate with the largest share of that tool goes. Ties: first those that recovered
+    from nothing, then those with the most calls of the tool.
     """
-    selected, made = list(candidates), sum((one.tools for one in candidates), Counter[str]())
-    while (top := _largest(made))[1] > most:
+    selected, calls = list(candidates), sum((c.tools for c in candidates), Counter[str]())
+    while (top := _largest(calls))[1] > most:
         tool = top[0]
-        selected.sort(key=lambda one: (_share(one, tool), not one.recovered, one.tools[tool], one.id))
-        while made[tool] and made[tool] / made.total() > most:
-            made -= selected.pop().tools
+        selected.sort(key=lambda c: (_share(c, tool), not c.recovered, c.tools[tool], c.id))
+        while calls[tool] and calls[tool] / calls.total() > most:
+            calls -= selected.pop().tools
     return selected
 
 
-def _share(one: _Candidate, tool: str) -> float:
-    return one.tools[tool] / one.tools.total() if one.tools else 0.0
+def _share(candidate: _Candidate, tool: str) -> float:
+    return candidate.tools[tool] / candidate.tools.total() if candidate.tools else 0.0

@@ -1,5 +1,6 @@
-"""Masked supervised fine-tuning on a manager's trajectories (Eq. 9 of ParaManager): what it said is trained, what it
-was told is seen.
+"""Masked supervised fine-tuning on a manager's trajectories (Eq. 9 of ParaManager).
+
+The tokens of the manager's replies are trained. Its prompt and the responses of tools are context only.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from orgthink.coldstart.pair_course import end_of_text
@@ -25,10 +27,10 @@ from orgthink.training.rows import Row, row_of
 def trajectory_rows(
     run: RunFolder, model_folder: Path, *, most: float = 0.5, longest: int | None = None
 ) -> tuple[list[Row], Selection]:
-    """The rows of the trajectories of a run that are learned from, and which these are.
+    """The training rows of a run's selected trajectories, and the selection.
 
-    `longest` is the most tokens of a row. The run is read twice, so that memory holds nothing but the rows. UserError
-    that says why if nothing is left to learn from.
+    `longest` is the largest number of tokens in a row. `most` is the largest share of calls for one tool. The run is
+    read twice, so only the rows stay in memory. UserError with the reasons if no trajectory can be selected.
     """
     with user_input():
         tokenizer = Tokenizer(model_folder)
@@ -43,11 +45,11 @@ def trajectory_rows(
 
 
 def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
-    """The row of a manager's trace, for the model with this tokenizer; `end` ends a reply.
+    """The training row of a manager's trace for the model with this tokenizer. The token `end` ends a reply.
 
-    Ids that are the tokenizer's own are taken as they are. Those of another model are not: then the text is encoded,
-    the prompt and what was told as the user's turns, each reply as the assistant's. `None` if that text already holds
-    the turns of another model's chat template.
+    Token ids of this tokenizer are used unchanged. A trace of another model is encoded again from its text: the prompt
+    and injected responses become user turns, each reply becomes an assistant turn. `None` if that text already
+    contains turns of another model's chat template.
     """
     if all(_own(span, tokenizer) for span in trace.spans):
         return row_of(trace)
@@ -64,42 +66,42 @@ def _unfit(episode: Episode, spelled: Callable[[Trace], Row | None], longest: in
 
 
 def _unlisted(trace: Trace) -> bool:
-    """Whether a prompt with a place for tools lists none, as where a server tells its model of them itself."""
+    """Whether the prompt has the heading of a tool list without tools. A server with native calls lists them itself."""
     prompt_text = "".join(span.text for span in trace.spans if span.origin is Origin.PROMPT)
     return any(f"{line}\n\n" in prompt_text for line in _headings())
 
 
 @cache
 def _headings() -> tuple[str, ...]:
-    """The line above the tools in a manager's prompt, of each style that lists them."""
-    mark = "\0"
-    texts = [prompt(style, "manager", Problem("", "", ""), tools=mark)[0].content for style in STYLES]
-    return tuple(text.partition(mark)[0].splitlines()[-1] for text in texts if mark in text)
+    """The line above the list of tools in the manager's prompt, for each prompt style that lists them."""
+    placeholder = "\0"
+    texts = [prompt(style, "manager", Problem("", "", ""), tools=placeholder)[0].content for style in STYLES]
+    return tuple(text.partition(placeholder)[0].splitlines()[-1] for text in texts if placeholder in text)
 
 
 def _own(span: Span, tokenizer: Tokenizer) -> bool:
-    """Whether ids and text of a span are one and the same to a tokenizer.
+    """Whether the ids of a span are this tokenizer's ids of its text.
 
-    Most are what it makes of the text; a model may also sample ids that it would not.
+    Usually the ids are the encoding of the text. A model may also sample other ids that decode to the same text.
     """
     if span.token_ids is None:
         return False
     ids = span.token_ids
     if span.origin is Origin.SAMPLED and ids and ids[-1] in tokenizer.eos_ids:
-        ids = ids[:-1]  # it was sampled, but is no text
+        ids = ids[:-1]  # an end-of-text token has no text
     return tokenizer.encode(span.text) == ids or "".join(map(tokenizer.pieces().piece, ids)) == span.text
 
 
 def _bare(trace: Trace) -> bool:
-    """Whether the first injected text begins with the responses, not with the turns of a chat template."""
+    """Whether the first injected text begins with the tag of a response, not with a turn of a chat template."""
     response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
     return response.startswith(TAGS.response[0])
 
 
 def _respelled(trace: Trace, tokenizer: Tokenizer, end: int) -> Trace:
-    """The trace with the text of its turns encoded, as the runtime would have it."""
+    """The trace with its turns encoded again by this tokenizer, as the runtime would encode them."""
     context = Context(())
-    for origin, spans in groupby(trace.spans, lambda span: span.origin):
+    for origin, spans in groupby(trace.spans, attrgetter("origin")):
         text = "".join(span.text for span in spans)
         if origin is Origin.PROMPT:
             span = tokenizer.prompt((Message("user", text),))

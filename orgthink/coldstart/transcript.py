@@ -1,13 +1,13 @@
-"""A teacher's text → what an organizer and its workers say, or why it is dropped (section 3.1 of AsyncThink).
+"""Parse a teacher's text into the texts of an organizer and its workers, or reject it (section 3.1 of AsyncThink).
 
     === FRAGMENTS ===    independent fragments of the thinking
-    === ORGANIZER ===    its trace, with what Joins brought
+    === ORGANIZER ===    the organizer's trace, with the results of its Joins
     === SUBTASK 1 ===    the sub-query of <FORK-1>
     === WORKER 1 ===     the thinking of that worker, up to its return
-    … as many of these two as there are forks
+    … the last two sections for each fork
 
-What stands before the last FRAGMENTS line is not read: a teacher may think first. Everything else is checked; texts
-that are to be equal may differ in white space.
+Text before the last FRAGMENTS line is ignored: a teacher may think first. Everything else is checked. Texts that must
+be equal may differ in white space.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _HEADER = re.compile(r"^=== ([A-Z]+(?: [0-9]{1,9})?) ===[ \t\r]*$", re.MULTILINE
 
 
 class Reason(StrEnum):
-    """Why a transcript is dropped, beside the format errors of the protocol."""
+    """Reasons to drop a transcript, in addition to the format errors of the protocol."""
 
     LAYOUT = "LAYOUT"
-    """The sections are not those that were asked for."""
+    """The sections differ from those that the prompt requires."""
     STRUCTURE = "STRUCTURE"
-    """The organizer's actions are not those of the plan."""
+    """The organizer's actions differ from the plan."""
     WORKERS = "WORKERS"
-    """The worker sections are not those of the forks, one each, in their order."""
+    """The worker sections do not match the forks one to one, in order."""
     SUB_QUERY = "SUB_QUERY"
-    """A worker's sub-query is empty, or not its fork's."""
+    """A worker's sub-query is empty or differs from that of its fork."""
     NO_RETURN = "NO_RETURN"
     """A worker returns nothing."""
     JOIN_TEXT = "JOIN_TEXT"
-    """A Join brings nothing, or not what its worker returned."""
+    """The result of a Join is missing or differs from what its worker returned."""
     AFTER_END = "AFTER_END"
     """There is text after an answer or a return."""
     WRONG_ANSWER = "WRONG_ANSWER"
@@ -57,12 +57,12 @@ class Dropped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What passed the rules, with tags in their canonical spelling."""
+    """A transcript that passed all rules, with tags in their canonical spelling."""
 
     organizer: str
-    """The organizer's context, what Joins brought included."""
+    """The organizer's context, with the results of its Joins."""
     workers: tuple[str, ...]
-    """What each worker says, in the order they were forked."""
+    """Text of each worker, in the order of the forks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ class _Worker:
     """The two sections of a worker."""
 
     query: str
-    """Its sub-query."""
+    """The worker's sub-query."""
     text: str
-    """What it says."""
+    """The worker's own text."""
 
 
 def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcript:
-    """The transcript in a teacher's text. Raises Dropped at the first broken rule."""
+    """Parse and check a teacher's text. Raises Dropped at the first broken rule."""
     organizer, workers = _sections(text)
     actions = _organized(organizer, capacity)
     _require_structure(actions, plan)
@@ -88,7 +88,7 @@ def read_transcript(text: str, plan: Sequence[Step], capacity: int) -> Transcrip
 
 
 def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
-    """The organizer's text, and the workers by their key."""
+    """The organizer's text, and the workers by key."""
     text = text[max(text.rfind(_FIRST), 0) :]
     headers = list(_HEADER.finditer(text))
     names = [header[1] for header in headers]
@@ -99,18 +99,19 @@ def _sections(text: str) -> tuple[str, dict[str, _Worker]]:
     ends = [*(header.start() for header in headers[1:]), len(text)]
     bodies = [text[header.end() : end].strip() for header, end in zip(headers, ends, strict=True)]
     pairs = zip(bodies[2::2], bodies[3::2], strict=True)
-    return bodies[1], {key: _Worker(query, actions) for key, (query, actions) in zip(keys, pairs, strict=True)}
+    return bodies[1], {key: _Worker(query, body) for key, (query, body) in zip(keys, pairs, strict=True)}
 
 
 def _organized(text: str, capacity: int) -> list[Action | Injected]:
-    """The organizer's context read with its protocol, up to the answer."""
+    """The organizer's context, parsed and checked by the protocol. It must end with the answer."""
     actions, keys = read(text), Keys(capacity)
     for part in actions:
         if isinstance(part, Injected):
             continue
         fault = keys.check(part)
-        if fault is None and isinstance(part, Think | Fork) and _tagged(DIALECT.render(part), "return"):
-            fault = FormatError.MALFORMED_TAG
+        if fault is None and isinstance(part, Think | Fork):
+            inner = _actions(DIALECT.render(part), "return")
+            fault = None if all(isinstance(action, Think) for action in inner) else FormatError.MALFORMED_TAG
         if fault is not None:
             raise Dropped(fault, DIALECT.render(part))
     end = next((part for part in actions if isinstance(part, Answer)), None)
@@ -122,7 +123,7 @@ def _organized(text: str, capacity: int) -> list[Action | Injected]:
 
 
 def _require_structure(actions: Sequence[Action | Injected], plan: Sequence[Step]) -> None:
-    """Forks, joins and the answer in the order of the plan, and a thought where it has one."""
+    """Raise Dropped unless forks and joins follow the plan, with a thought wherever the plan has one."""
     done: list[Step] = []
     thought = False
     planned = {at for at, step in enumerate(plan) if step.action == "think"}
@@ -142,7 +143,7 @@ def _require_structure(actions: Sequence[Action | Injected], plan: Sequence[Step
 
 
 def _returned(fork: Fork, worker: _Worker) -> str:
-    """What a worker returns to its fork."""
+    """Text that a worker returns to its fork. Raises Dropped if the worker breaks a rule."""
     if not worker.query or worker.query.split() != fork.query.split():
         raise Dropped(Reason.SUB_QUERY, f"{worker.query!r} instead of {fork.query.strip()!r}")
     actions = _actions(worker.text, "fork", "join", "answer", "return")
@@ -158,26 +159,22 @@ def _returned(fork: Fork, worker: _Worker) -> str:
 
 
 def _joined(actions: Sequence[Action | Injected], returned: dict[str, str]) -> str:
-    """The organizer's context with every Join bringing what its worker returned, written as the runtime does."""
+    """The organizer's context in the spelling of the runtime. The result of each Join is its worker's return."""
     written: list[str] = []
     parts = iter(actions)
     for part in parts:
-        assert not isinstance(part, Injected), "what a Join brought is taken with it"
+        assert not isinstance(part, Injected), "the result of a Join is consumed with the Join"
         written.append(DIALECT.render(part))
         if isinstance(part, Join):
-            brought, text = next(parts, None), returned[part.key]
-            injected = brought.text.rpartition("<")[0] if isinstance(brought, Injected) else ""
+            result, text = next(parts, None), returned[part.key]
+            injected = result.text.rpartition("<")[0] if isinstance(result, Injected) else ""
             if injected.split() != text.split():
                 raise Dropped(Reason.JOIN_TEXT, f"{injected!r}, but worker {part.key} returned {text!r}")
             written.append(DIALECT.injection(part.key, text))
     return "".join(written)
 
 
-def _tagged(text: str, *names: str) -> bool:
-    """Whether a text uses tags of these elements."""
-    return any(not isinstance(action, Think) for action in _actions(text, *names))
-
-
 def _actions(text: str, *names: str) -> list[Action]:
+    """The actions in a text; tags with these names are read, all other text is thought."""
     scanner = AsyncThinkScanner(*names)
     return [event.action for event in scanner.feed(text) + scanner.close()]

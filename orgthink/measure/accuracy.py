@@ -1,6 +1,6 @@
-"""How right the answers are. An episode without a grade is `None` everywhere, never a zero.
+"""Accuracy of answers. A measure of an episode without a grade is `None`, never 0.
 
-An episode that failed and was graded is wrong like any other wrong one.
+A failed episode with a grade counts as a wrong answer.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from orgthink.episode import Episode
 
 
 def at_least(episode: Episode, a: int) -> bool | None:
-    """`≥ a correct`: whether a different solutions were found; `None` if ungraded or if fewer were asked for."""
+    """`≥ a correct`: whether at least `a` different solutions were found.
+
+    `None` without a grade, or if the problem requires fewer than `a` solutions.
+    """
     grade = episode.grade
     return None if grade is None or a > grade.required else grade.correct >= a
 
 
 def all_correct(episode: Episode) -> bool | None:
-    """Whether all n_s solutions were found."""
+    """Whether all n_s required solutions were found; `None` without a grade."""
     return None if episode.grade is None else episode.grade.all_correct
 
 
 def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:
-    """Chance that at least one of k samples of a problem is all correct; `None` if fewer than k are graded.
+    """pass@k: probability that at least one of k samples is all correct; `None` if fewer than k are graded.
 
-    Unbiased from n ≥ k samples of which c are correct: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
-    Raises ValueError if k < 1.
+    The estimate from n ≥ k graded samples with c correct ones is unbiased: 1 - C(n - c, k) / C(n, k) (Chen et al. 2021,
+    arXiv:2107.03374). ValueError if k < 1.
     """
     if k < 1:
         raise ValueError(f"k is {k}: pass@k needs at least one sample")

@@ -1,4 +1,4 @@
-"""What went wrong in an episode, by the boundary that it crossed."""
+"""Kinds of errors in an episode."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STOPS = {
 
 
 def error_kinds(episode: Episode) -> frozenset[ErrorKind]:
-    """Boundaries at which the episode, or one of its agents, was stopped.
+    """Kinds of the errors that stopped the episode or one of its agents.
 
-    Records from before errors had kinds do not say whose error it was: there, the error of an agent without a model is
-    its tool's, and every other one an engine's.
+    Old records have errors without a kind: the error of an agent without a model then counts as a tool error, and any
+    other as an engine error.
     """
     found = [_kind(trace) for trace in episode.traces[1:]]
     own = episode.error_kind or ErrorKind.ENGINE if episode.stop is StopReason.ERROR else _STOPS.get(episode.stop)

@@ -1,9 +1,11 @@
-"""Critical-path latency (Eq. 4 of AsyncThink): the decoding steps of an episode that cannot be done side by side.
+"""Critical-path latency (Eq. 4 of AsyncThink): the number of sequential decoding steps of an episode.
 
-Only sampled tokens are steps: prompts, injections and code take none. A parent that joins waits until the child has
-ended. The size of the pool is not part of it: a Fork starts its child at once, so where forks had to queue the wall
-clock says more. `critical_path` is the paper's recurrence, `longest_path` the same on the graph of forks and joins;
-the two share no code.
+Only sampled tokens are steps. Prompts, injected text and code take none. A parent that joins waits until the child has
+ended. The size of the pool has no effect: a Fork starts its child at once. If forks had to wait for a free place, the
+measured seconds show it and this latency does not.
+
+`critical_path` is the paper's recurrence. `longest_path` computes the same number on the graph of forks and joins. The
+two share no code.
 """
 
 from __future__ import annotations
@@ -21,35 +23,35 @@ class Stretch:
     """Consecutive decoding steps of one agent, placed on the episode's axis of global decoding steps."""
 
     agent: str
-    """Who decodes."""
+    """Agent that decodes."""
     start: int
-    """Global steps before its first token."""
+    """Number of global steps before its first token."""
     end: int
-    """Global steps after its last token."""
+    """Number of global steps after its last token."""
     first: int
-    """Steps the agent itself had done before."""
+    """Number of decoding steps of the agent itself before this stretch."""
 
 
 def critical_path(episode: Episode) -> int:
-    """Decoding steps on the critical path, by Eq. 4. A worker that is never joined does not lengthen it."""
+    """Number of decoding steps on the critical path, by Eq. 4. A worker that is never joined does not lengthen it."""
     return _recurrences(episode)[episode.root.agent].latency
 
 
 @dataclass(frozen=True, slots=True)
 class _Recurrence:
-    """Eq. 4 for one agent, whose trace is cut at its joins into fragments 1 … n_J + 1."""
+    """Eq. 4 for one agent. The joins split its trace into fragments 1 … n_J + 1."""
 
     cuts: list[int]
-    """Fragment i goes from the agent's own step cuts[i - 1] to cuts[i]; f_i is the difference."""
+    """Fragment boundaries: fragment i covers the agent's own steps cuts[i - 1] to cuts[i]; f_i is the difference."""
     l: list[int]  # noqa: E741  (the paper's name)
-    """l_i: steps from the agent's start until fragment i is finished and what the Join asks for is there."""
+    """l_i: steps from the agent's start until fragment i is finished and the child of its Join has returned."""
 
     forked: dict[str, tuple[int, int]]
-    """By child, j and f_j^before-fork: the fragment that forks it, and its steps up to the end of the Fork's tags."""
+    """Child → j and f_j^before-fork: the fragment that forks it, and its steps up to the end of the Fork's tags."""
 
     @property
     def latency(self) -> int:
-        """l_{n_J + 1}; of a child, f^query."""
+        """l_{n_J + 1}, the agent's latency. For a child it is f^query."""
         return self.l[-1]
 
     def starts(self, child: str) -> int:
@@ -59,7 +61,7 @@ class _Recurrence:
 
 
 def _recurrences(episode: Episode) -> dict[str, _Recurrence]:
-    """Eq. 4 for every agent; a child's f^query is its own latency, so that forks may nest."""
+    """Eq. 4 for every agent. The f^query of a child is its own latency, so forks may be nested."""
     agents: dict[str, _Recurrence] = {}
     for trace in reversed(episode.traces):  # children come after their parents
         agents[trace.agent] = _recurrence(trace, agents)
@@ -83,10 +85,10 @@ def _recurrence(trace: Trace, children: dict[str, _Recurrence]) -> _Recurrence:
 
 
 def timeline(episode: Episode) -> tuple[Stretch, ...]:
-    """Where every agent decodes: one stretch a fragment, agents in the record's order; empty fragments left out.
+    """The stretches in which each agent decodes, one per fragment, in the record's order of agents.
 
-    The axis ends with the critical path. What a child that nobody joined decoded beyond that is cut off: its trace has
-    more steps than its stretches.
+    Empty fragments are left out. The axis ends with the critical path, so the later steps of a child that is never
+    joined are cut off: its trace has more steps than its stretches.
     """
     agents = _recurrences(episode)
     starts = _starts(episode, agents)
@@ -112,10 +114,10 @@ def _fragments(trace: Trace, agents: dict[str, _Recurrence], starts: dict[str, i
 
 
 def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
-    """The critical path itself, from first to last step: the lengths add up to `critical_path`.
+    """The stretches of the critical path, from the first step to the last. Their lengths add up to `critical_path`.
 
-    Read backwards from the answer: at a join where the parent had to wait the path goes through the child, else it
-    stays with the parent.
+    The path is traced backwards from the answer. At a join it goes through the child if the parent had to wait, and
+    stays with the parent otherwise.
     """
     agents = _recurrences(episode)
     starts = _starts(episode, agents)
@@ -127,7 +129,7 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
         first, start = agent.cuts[i - 1], starts[trace.agent] + agent.l[i - 1]
         if first < last:
             path.append(Stretch(trace.agent, start, start + last - first, first))
-        if i > 1:  # what ended the fragment before: the parent itself, or the child it waited for
+        if i > 1:  # the fragment before ended with the parent's own steps, or with the child it waited for
             i -= 1
             last = agent.cuts[i]
             if agent.l[i - 1] + last - agent.cuts[i - 1] < agent.l[i]:
@@ -142,10 +144,11 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
 
 
 def longest_path(episode: Episode) -> int:
-    """The critical path as the longest path from the root's start to its end in the graph of forks and joins.
+    """Length of the longest path from the root's start to its end in the graph of forks and joins.
 
-    A node is an agent's start or end, a fork or a join; an edge costs the steps decoded between two of an agent's
-    nodes, and nothing from a fork to the child's start or from a child's end to the join.
+    The nodes are the start and end of each agent, the forks and the joins. An edge between two consecutive nodes of an
+    agent costs the steps that it decodes between them. The edges from a fork to the child's start and from the child's
+    end to the join cost 0.
     """
     before: dict[str, dict[str, int]] = {}
     for trace in episode.traces:

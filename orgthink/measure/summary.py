@@ -1,4 +1,4 @@
-"""The summary of a run: every measure of every organization as a mean with its 95 % interval (`summary.json`)."""
+"""The summary of a run (`summary.json`): the mean and 95 % interval of every measure, for each organization."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from orgthink.measure.usage import Usage, sampled_tokens, usage
 from orgthink.measure.verification import solver_grade
 
 Measure = Callable[[Episode], float | None]
-"""A number of an episode; `None` if it has none."""
+"""Function from an episode to a number, or to `None` if the episode has no value."""
 
 QUANTITIES: dict[str, Measure] = {
     "critical_path_steps": critical_path,
@@ -39,7 +39,7 @@ QUANTITIES: dict[str, Measure] = {
     "concurrency_pool": concurrency,
     "concurrency_workers": lambda episode: concurrency(episode, "workers"),
 }
-"""Measures that are averaged."""
+"""Measures of every organization."""
 
 OF_MANAGERS: dict[str, Measure] = {
     "rounds": lambda episode: len(rounds(episode)),
@@ -47,22 +47,23 @@ OF_MANAGERS: dict[str, Measure] = {
     "calls": lambda episode: len(calls(episode)),
     "manager_tokens": trajectory_tokens,
 }
-"""Measures that are averaged where a manager calls tools in rounds."""
+"""Measures of organizations whose manager calls tools in rounds."""
 
 
 def summarise(
     episodes: Iterable[Episode], own: Mapping[str, Mapping[str, Measure]] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Organization → measure → `{mean, low, high, n}`, in the order the organizations first appear; JSON values.
+    """Organization → measure → `{mean, low, high, n}`, as JSON values; organizations in order of their first episodes.
 
-    Every episode counts in every measure that it has a value for, failed ones too: `errors` is their share,
-    `error_kinds` that of each boundary that they crossed, `ungraded` the number that no accuracy knows of, `usage` what
-    each role used. Where problems have k > 1 samples there are `k`, `avg_at_k`, which is `all_correct` by another name,
-    and `pass_at_k`, whose n counts problems. Organizations with a solver have `solver_correct` too, those whose cost is
-    known `cost_units`, and those with a manager `OF_MANAGERS` and what share of the calls went to each tool, to each
-    model and to each status. `own` are measures that organizations bring, by the organization's label; their means are
-    in `measures`. Shares have Wilson intervals, quantities t-intervals, both over problems (see
-    `orgthink.measure.estimate`).
+    Every episode counts in every measure for which it has a value, failed episodes included. Shares have Wilson
+    intervals and quantities t-intervals, both over problems (see `orgthink.measure.estimate`).
+
+    - `errors` is the share of episodes in which an engine or a tool failed. `error_kinds` has the share with each kind
+      of error, `ungraded` the number of episodes without a grade, and `usage` the consumption of each role.
+    - With k > 1 samples per problem: `k`, `avg_at_k` (equal to `all_correct`) and `pass_at_k`, whose n counts problems.
+    - With a solver: `solver_correct`. With a known cost: `cost_units`.
+    - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status.
+    - `own` has further measures by the label of the organization; their means are in `measures`.
     """
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -73,25 +74,28 @@ def summarise(
 def compare(
     first: Iterable[Episode], second: Iterable[Episode], measure: Measure = all_correct, seed: int = 0
 ) -> Estimate:
-    """How much larger a measure is in the first episodes than in the second, on the problems that both attempted."""
+    """Mean difference of `measure` between `first` and `second`, over the problems that both attempted.
+
+    `seed` is the seed of the interval's resampling.
+    """
     return difference(_values(first, measure), _values(second, measure), seed)
 
 
 def has_format_error(episode: Episode) -> bool:
-    """Whether anybody broke the protocol, by any kind but TRUNCATED: to be cut off is no error of form.
+    """Whether any agent made a format error. Truncation (TRUNCATED) is reported separately and does not count.
 
-    The four kinds of the paper (section 3.2 of AsyncThink) and malformed tags, in every organization alike.
+    These are the four kinds of the paper (section 3.2 of AsyncThink) and malformed tags, for every organization.
     """
     return any(fault.kind is not FormatError.TRUNCATED for fault in episode.format_faults)
 
 
 def was_truncated(episode: Episode) -> bool:
-    """Whether a limit of tokens or another budget cut off any of the agents, workers included."""
+    """Whether a token limit or another budget truncated any agent, workers included."""
     return any(trace.stop in (StopReason.LENGTH, StopReason.BUDGET) for trace in episode.traces)
 
 
 def solver_correct(episode: Episode) -> bool | None:
-    """Whether the solver's own answer, before anybody judged it, is all correct; `None` without solver or grade."""
+    """Whether the solver's first answer, before any verification, is all correct; `None` without solver or grade."""
     grade = solver_grade(episode)
     return None if grade is None else grade.all_correct
 
@@ -126,20 +130,20 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure]) -> dict[st
 
 
 def _of_several(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """avg@k and pass@k, for k > 1 samples a problem; a problem of which fewer are graded has no pass@k."""
+    """avg@k and pass@k for k > 1 samples per problem. A problem with fewer than k graded samples has no pass@k."""
     samples: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
         samples[episode.problem.id].append(episode)
     k = max(map(len, samples.values()))
     if k == 1:
         return {}
-    passed = ((problem, pass_at_k(of_one, k)) for problem, of_one in samples.items())
+    passed = ((problem, pass_at_k(attempts, k)) for problem, attempts in samples.items())
     averaged = _values(episodes, all_correct)
     return {"k": k, "avg_at_k": asdict(proportion(averaged)), "pass_at_k": asdict(proportion(passed))}
 
 
 def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """What managers did; each share is of the calls of a problem, and the problems weigh the same."""
+    """Measures of managers. A share is computed over the calls of each problem, and all problems have equal weight."""
     led = [episode for episode in episodes if managed(episode)]
     return {
         **{name: _mean(led, measure) for name, measure in OF_MANAGERS.items()},
@@ -152,14 +156,14 @@ def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:
 def _shares(
     episodes: Iterable[Episode], count: Callable[[Episode], Counter[Any]], names: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """What share of everything counted each name has: the given names first, then the others, frequent ones first."""
+    """The share of each counted name: the given `names` first, then the others by falling frequency."""
     counted = [(episode.problem.id, name) for episode in episodes for name in count(episode).elements()]
     every = dict.fromkeys([*names, *(name for name, _ in Counter(name for _, name in counted).most_common())])
     return {name: asdict(proportion((problem, name == other) for problem, other in counted)) for name in every}
 
 
 def _used(row: Usage, episodes: int) -> dict[str, float | None]:
-    """What a role used, as a mean over the episodes; its share of the critical path is that of all episodes."""
+    """Consumption of a role as a mean per episode. Its `share` of the critical path is over all episodes together."""
     used = {field.name: getattr(row, field.name) for field in fields(row) if field.name != "role"}
     return {name: value if value is None or name == "share" else value / episodes for name, value in used.items()}
 

@@ -1,10 +1,10 @@
-"""Measures of AsyncThink texts that did not come from this package: `orgthink measure FILE`.
+"""Measures of AsyncThink texts from other sources: `orgthink measure FILE`.
 
     {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>r</JOIN-1> … <ANSWER>x</ANSWER>",
      "workers": {"1": ["… <RETURN>r</RETURN>"]}}
 
-A worker's list holds one text for each use of its id, in order. Without a tokenizer a token is a word: what white space
-separates, each tag being a word of its own.
+The list of a worker id has one text for each fork with that id, in order. There is no tokenizer, so tokens are words:
+white space separates them, and each tag is a word of its own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _ROOT = "organizer"
 
 
 def measure_text(data: Any) -> dict[str, Any]:
-    """The measures of one organizer's text and those of its workers; JSON values.
+    """Measures of an organizer's text and its workers' texts, as JSON values.
 
-    Forks that are format errors are read as if they had not been made. Raises ValueError, naming the field, if the
-    input is not as described above.
+    Forks with format errors are ignored. ValueError that names the field if the input has another form than described
+    above.
     """
     episode = episode_of_text(data)
     return {
@@ -44,7 +44,7 @@ def measure_text(data: Any) -> dict[str, Any]:
 
 
 def episode_of_text(data: Any) -> Episode:
-    """The record of such texts, steps being words. Raises ValueError, naming the field."""
+    """The record of such texts, with words as decoding steps. ValueError that names the wrong field."""
     _check(data)
     reading = _Reading(Keys(data["capacity"]), data["workers"])
     for part in read(data["organizer"]):
@@ -56,12 +56,12 @@ def episode_of_text(data: Any) -> Episode:
 
 
 def words(text: str) -> int:
-    """Length of a text in words, a tag being one whether or not spaces surround it."""
+    """Number of words in a text. A tag is one word, with or without spaces around it."""
     return len(_TAG.sub(r" \g<0> ", text).split())
 
 
 class _Reading:
-    """An organizer's text, read so far."""
+    """The record of the part of an organizer's text that was read so far."""
 
     def __init__(self, protocol: Keys, workers: dict[str, list[str]]) -> None:
         self._protocol, self._workers = protocol, workers
@@ -69,18 +69,18 @@ class _Reading:
         self._edges: list[Edge] = []
         self._faults: list[FormatFault] = []
         self._children: dict[str, str] = {}
-        """The worker that holds a key, or did last."""
+        """Key → the last worker that was forked with it."""
         self._traces: list[Trace] = []
         self._uses: Counter[str] = Counter()
         self._steps = 0
         self._answer: str | None = None
 
     def inject(self, text: str) -> None:
-        """Text that the organizer did not write."""
+        """Add text that a Join injected."""
         self._spans.append(Span(Origin.INJECTED, text, words(text)))
 
     def take(self, action: Action) -> None:
-        """Something that the organizer wrote."""
+        """Add an action that the organizer wrote."""
         text = DIALECT.render(action)
         self._spans.append(Span(Origin.SAMPLED, text, words(text)))
         self._steps += words(text)
@@ -99,7 +99,7 @@ class _Reading:
     def _fork(self, key: str) -> None:
         texts, use = self._workers.get(key, []), self._uses[key]
         if use >= len(texts):
-            raise ValueError(f"workers: id {key} is forked more often than it has texts ({len(texts)})")
+            raise ValueError(f"workers: id {key} has fewer texts ({len(texts)}) than forks")
         self._uses[key] += 1
         child = f"{_ROOT}/{key}" + (f"#{use + 1}" if use else "")
         self._children[key] = child
@@ -126,7 +126,7 @@ class _Reading:
 
 
 def _worker(agent: str, text: str) -> Trace:
-    """A worker's trace: every word is a step, those after its Return too."""
+    """A worker's trace. Every word is a step, including those after its Return."""
     scanner = worker_scanner()
     events = scanner.feed(text) + scanner.close()
     returned = next((event.action.text.strip() for event in events if isinstance(event.action, Return)), None)
@@ -153,6 +153,6 @@ def _check(data: Any) -> None:
         raise ValueError("workers: must be an object of lists of texts")
     for key, texts in workers.items():
         if not re.fullmatch(r"0|[1-9][0-9]{0,8}", key):
-            raise ValueError(f"workers: {key!r} is not an id, which is a number")
+            raise ValueError(f"workers: {key!r} is not an id: an id is a number")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"workers: id {key} must have a list of texts")

@@ -1,7 +1,7 @@
-"""Settings given as PATH=VALUE, such as `reward.weight=0`, put into the JSON values of a dataclass.
+"""Settings of the form PATH=VALUE, such as `reward.weight=0`, put into the JSON values of a dataclass.
 
-The types say what lies below a place, so what is not there yet can be set too: fields of an optional part, and
-settings of an organization, of which a recipe names only those that are not the defaults.
+The types tell which settings a part has. So a setting can be put where the values have none yet: into an optional part
+that is `None`, and into the settings of an organization, where a recipe names only those that differ from the defaults.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.store import ByKind, plain, typed
 
 LATE = "read late"
-"""Marks the settings of an organization, which are read when it is made."""
+"""Marker of the settings of an organization. They are only checked when the organization is made."""
 
 
 def put(data: dict[str, Any], hint: Any, given: str) -> None:
-    """Put a setting into the values of a type. They are checked when they are read; those of an organization, which
-    are read late, at once.
+    """Put a setting into `data`, the JSON values of type `hint`.
 
-    UserError that names the part of the path that is not there, and what is; for JSON that is none.
+    The value is checked later, when `data` is read. The settings of an organization are read late, so they are checked
+    here. UserError that names the unknown part of the path and the known ones; UserError for invalid JSON.
     """
     path, _, text = given.partition("=")
     *above, last = names = getattr(hint, "former", {}).get(path, path).split(".")
     place, late = data, False
     for depth, name in enumerate(above):
         hint = _field(hint, place, name, names[:depth])
-        late = late or LATE in _marks(hint)
+        late = late or LATE in _markers(hint)
         if place.get(name) is None:
             place[name] = {}
         place = place[name]
-    kinds = [mark for mark in _marks(hint) if isinstance(mark, ByKind)]
+    kinds = [marker for marker in _markers(hint) if isinstance(marker, ByKind)]
     hint = _field(hint, place, last, above)
     value = _value(hint, text)
     _require_known(hint, value, names)
@@ -47,7 +47,7 @@ def put(data: dict[str, Any], hint: Any, given: str) -> None:
 
 
 def _field(hint: Any, place: Any, name: str, where: list[str]) -> Any:
-    """The type of what bears a name at a place; UserError if nothing does."""
+    """The type of the setting `name` in `place`, whose type is `hint`. UserError if there is none."""
     known = _below(hint, place) if isinstance(place, dict) else {}
     if name not in known:
         raise UserError(f"{'.'.join(where)} {lacks(name, known)}")
@@ -55,34 +55,34 @@ def _field(hint: Any, place: Any, name: str, where: list[str]) -> Any:
 
 
 def lacks(name: str, known: Iterable[str]) -> str:
-    """That there is no such setting, and which may be meant, or what there is."""
+    """Message that a setting is unknown, with the most similar known one or, without such, all known ones."""
     near = get_close_matches(name, known := list(known), n=1)
     there = f"; it has {', '.join(known)}" if known else ""
     return f"has no {name!r}" + (f": did you mean {near[0]}?" if near else there)
 
 
 def _require_known(hint: Any, value: Any, where: list[str]) -> None:
-    """UserError for a name in a JSON object that nothing there bears."""
+    """UserError for an unknown name anywhere in a JSON object."""
     if isinstance(value, dict) and _below(hint, value):
         for name, below in value.items():
             _require_known(_field(hint, value, name, where), below, [*where, name])
 
 
 def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
-    """Types of what lies below a place, by name: fields of a dataclass, or the entries that a mapping has."""
-    for mark in _marks(hint):
-        if isinstance(mark, ByKind):
-            return {"kind": str, **_types(mark.class_of(place))}
-    for one in _alternatives(hint):
-        if one is Any or get_origin(one) in (dict, Mapping):
-            return dict.fromkeys(place, (*get_args(one), Any, Any)[1])
-        if is_dataclass(one):
-            known = _types(one)
-            if one is OrganizationSpec:
+    """Types of the settings in `place`, by name: the fields of a dataclass, or the entries of a mapping."""
+    for marker in _markers(hint):
+        if isinstance(marker, ByKind):
+            return {"kind": str, **_types(marker.class_of(place))}
+    for alternative in _alternatives(hint):
+        if alternative is Any or get_origin(alternative) in (dict, Mapping):
+            return dict.fromkeys(place, (*get_args(alternative), Any, Any)[1])
+        if is_dataclass(alternative):
+            known = _types(alternative)
+            if alternative is OrganizationSpec:
                 cls: Any = ORGANIZATIONS.named(str(place.get("organization")))
                 known["settings"] = Annotated[cls, LATE]
-            if LATE in _marks(hint):
-                del known["name"]  # a label, which is not set
+            if LATE in _markers(hint):
+                del known["name"]  # a label is not a setting
             return known
     return {}
 
@@ -93,12 +93,12 @@ def _types(cls: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
-def _marks(hint: Any) -> tuple[Any, ...]:
+def _markers(hint: Any) -> tuple[Any, ...]:
     return hint.__metadata__ if get_origin(hint) is Annotated else ()
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """The types that values of a type may have."""
+    """The members of a union type; any other type is its only member."""
     if get_origin(hint) is Annotated:
         return _alternatives(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
@@ -107,10 +107,10 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _value(hint: Any, text: str) -> Any:
-    """What a text stands for: a JSON list or object, None where the type has it, or itself."""
+    """The value of a text: a JSON list or object, `None` for `none` if the type allows it, else the text itself."""
     if text == "none":
         return None if {Any, type(None)} & set(_alternatives(hint)) else text
-    if any(isinstance(mark, ByKind) for mark in _marks(hint)) and not text.startswith("{"):
+    if any(isinstance(marker, ByKind) for marker in _markers(hint)) and not text.startswith("{"):
         return {"kind": text}
     if not text.startswith(("[", "{")):
         return text

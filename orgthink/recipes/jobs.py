@@ -1,4 +1,4 @@
-"""Kinds of training, each with everything that decides its result, and what each runs."""
+"""Kinds of training. A job has all settings that determine the result, and runs the training."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection
 
 Report = Callable[[dict[str, Any]], None]
-"""Gets the metrics of each step."""
+"""Called with the metrics of each step."""
 
 
 class Job(Protocol):
-    """One training: its fields are what config.json remembers."""
+    """One training. config.json stores its fields."""
 
     @property
     def steps(self) -> int:
-        """How many there are in all."""
+        """Total number of steps."""
         ...
 
     @property
     def device(self) -> str:
-        """`cpu`, `cuda`, or `auto` for whichever is there."""
+        """`cpu`, `cuda`, or `auto` for whichever is available."""
         ...
 
     @property
     def settings(self) -> Any:
-        """How it trains: a dataclass."""
+        """Settings of the training, as a dataclass."""
         ...
 
     def require(self) -> None:
-        """UserError if something it starts from is not there."""
+        """UserError if something that the training needs is missing, such as its model or its data."""
         ...
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        """Train on from the newest checkpoint to the last step; returns the last checkpoint's folder."""
+        """Train from the newest checkpoint to the last step. Returns the folder of the last checkpoint."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromModel:
-    """What trainings of a model that is there have in common."""
+    """Common fields of trainings that start from an existing model."""
 
     model: str | None = None
-    """Shipped model or folder to start from; a recipe without one needs `--model`."""
+    """Name of a shipped model or path of a model folder to start from; `None`: the user must give `--model`."""
     lora: LoraSettings | None = None
-    """A low-rank adapter to train in place of the weights."""
+    """Low-rank adapter to train instead of the weights; `None`: all weights are trained."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """In which the weights are held."""
+    """Data type of the weights."""
     device: str = "auto"
-    """`cpu`, `cuda`, or whichever is there."""
+    """`cpu`, `cuda`, or `auto` for whichever is available."""
     settings: Any
-    """How it trains."""
+    """Settings of the training."""
 
     @property
     def steps(self) -> int:
@@ -78,7 +78,7 @@ class FromModel:
 
     @property
     def how(self) -> dict[str, Any]:
-        """How the model is opened to be trained: arguments of `row_course` and the like."""
+        """Keyword arguments that open the model for training, for `row_course` and similar functions."""
         device, dtype = resolve_device(self.device), torch_dtype(self.dtype)
         return {"lora": self.lora, "dtype": dtype, "device": device, "seed": self.settings.seed}
 
@@ -89,17 +89,17 @@ class FromModel:
 
 @dataclass(frozen=True, slots=True)
 class Pairs(FromModel):
-    """Any causal model, on the query–response pairs that `orgthink synth` writes (section 3.1 of AsyncThink)."""
+    """Supervised fine-tuning on the query–response pairs of `orgthink synth` (section 3.1 of AsyncThink)."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     pairs: str | None = None
-    """File of pairs, JSON lines or parquet; a recipe without one needs `--pairs`."""
+    """File of pairs, JSON lines or parquet; `None`: the user must give `--pairs`."""
 
     def require(self) -> None:
         FromModel.require(self)
         if self.pairs is None:
-            raise UserError("this recipe learns from pairs of yours: name their file with --pairs")
+            raise UserError("this recipe trains on your own pairs: name their file with --pairs")
         if not Path(self.pairs).is_file():
             raise UserError(f"there is no file {self.pairs}: write pairs with orgthink synth")
 
@@ -113,38 +113,37 @@ class Pairs(FromModel):
 
 @dataclass(frozen=True, slots=True)
 class Trajectories(FromModel):
-    """Any causal model, on the trajectories of managers that `orgthink eval` records (section 3.2 of ParaManager)."""
+    """Supervised fine-tuning on managers' trajectories that `orgthink eval` records (section 3.2 of ParaManager)."""
 
     settings: SftSettings
-    """How."""
+    """Settings of the training."""
     episodes: str | None = None
-    """Run folder with several samples of each problem; a recipe without one needs `--episodes`. Its problems are
-    learned from: those of reinforcement learning stay unseen if it draws from another part of the task, such as
-    `TASK@1/2` where these are of `TASK@0/2`."""
+    """Run folder with several samples of each problem; `None`: the user must give `--episodes`. To keep the problems of
+    reinforcement learning unseen, use different parts of the task, such as `TASK@0/2` here and `TASK@1/2` there."""
     most: float = 0.5
-    """Largest share of all calls that one tool makes, in (0, 1]."""
+    """Largest share of all calls that one tool may make, in (0, 1]."""
     longest: int | None = None
-    """Tokens of the longest trajectory; longer ones are left out, and those that the model's context does not hold."""
+    """Largest number of tokens in a trajectory, at most the model's context; longer trajectories are left out."""
 
     def require(self) -> None:
         FromModel.require(self)
         if self.episodes is None:
-            raise UserError("this recipe learns from trajectories of yours: name their run folder with --episodes")
+            raise UserError("this recipe trains on your own trajectories: name their run folder with --episodes")
         self._rows()
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.coldstart.pair_course import row_course
 
         rows, selection = self._rows()
-        chosen_before = folder.path / "trajectories.json"
-        if chosen_before.is_file() and json.loads(chosen_before.read_text())["ids"] != list(selection.ids):
-            raise UserError(f"{self.episodes} has changed since {folder.path} began to learn from it: begin anew")
+        former = folder.path / "trajectories.json"
+        if former.is_file() and json.loads(former.read_text())["ids"] != list(selection.ids):
+            raise UserError(f"{self.episodes} has changed since {folder.path} was started: start a new training")
         folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
         print(selection.summary, flush=True)
         return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 
     def _rows(self) -> tuple[list[Row], Selection]:
-        """What is learned from. UserError if it is not there, or nothing is left of it."""
+        """The training rows and the selection. UserError if the run folder is missing or no trajectory is selected."""
         from orgthink.coldstart.trajectory_course import trajectory_rows
 
         assert self.episodes is not None
@@ -156,16 +155,16 @@ class Trajectories(FromModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reinforced(FromModel, ABC):
-    """What reinforcement learning has in common, wherever its rows come from."""
+    """Common fields of all reinforcement learning."""
 
     settings: Optimization
-    """How."""
+    """Settings of the training."""
     sampler: str = "local"
-    """Engine that rolls out, `local`, `vllm` or one of yours; its weights are updated in place."""
+    """Engine for rollouts: `local`, `vllm` or your own. Its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
-    """Of any but the local one, such as vLLM's `gpu_memory_utilization`: the trainer needs room beside it."""
+    """Settings of that engine; the local one takes none. The trainer shares the GPU: lower `gpu_memory_utilization`."""
     pack_tokens: int = 512
-    """Tokens that are computed in one go."""
+    """Largest number of tokens in a forward pass; a longer row is computed alone."""
 
     def require(self) -> None:
         FromModel.require(self)
@@ -178,13 +177,13 @@ class Reinforced(FromModel, ABC):
 
     @property
     def max_context(self) -> int | None:
-        """Most tokens of a context, by the model's config and the sampler's `max_model_len`; `None` without both."""
+        """Context length in tokens: the lower of the model's and the sampler's `max_model_len`; `None` without both."""
         known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
         return min((int(length) for length in known if length is not None), default=None)
 
     @abstractmethod
     def source(self) -> Source:
-        """Where rows come from, as it is before the first step."""
+        """The source of rows in its initial state."""
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         backend = embedded(model_folder(self.model), self)
@@ -196,17 +195,19 @@ class Reinforced(FromModel, ABC):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Reinforced):
-    """An organization with one reward an episode: of all its agents (AsyncThink), or of those that are trained beside
-    frozen ones (ParaManager)."""
+    """Reinforcement learning with one reward per episode.
+
+    It trains all agents of the organization (AsyncThink), or some beside frozen ones (ParaManager).
+    """
 
     settings: RlSettings
-    """How."""
+    """Settings of the training."""
 
     def source(self) -> Episodes:
         return Episodes(self.settings)
 
     def recorded(self, folder: RunFolder) -> list[PolicyRow]:
-        """Rows of the episodes that an evaluation recorded, for other trainers. UserError for those of another one."""
+        """Rows for other trainers from a recorded evaluation. UserError if it is of another organization."""
         from orgthink.interchange.recorded import recorded_rows
 
         return recorded_rows(folder, self.settings)
@@ -214,17 +215,17 @@ class Policy(Reinforced):
 
 @dataclass(frozen=True, slots=True)
 class Mars(Reinforced):
-    """Solver, verifier and corrector, each with its own reward (MarsRL)."""
+    """Reinforcement learning of solver, verifier and corrector, each with its own reward (MarsRL)."""
 
     settings: MarsSettings
-    """How."""
+    """Settings of the training."""
 
     def source(self) -> Chains:
         return Chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:
-    """Most tokens that a model reads; `None` if its folder does not tell. UserError if its config cannot be read."""
+    """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
     try:
         return json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
     except (OSError, ValueError, AttributeError) as error:
@@ -232,13 +233,13 @@ def context_of(folder: Path) -> int | None:
 
 
 def model_folder(model: str | None) -> Path:
-    """Where a model's files lie; UserError if they do not."""
+    """The folder of a model, given by name or path. UserError if there is no such folder."""
     if model is None:
-        raise UserError("this recipe starts from a model of yours: name its folder with --model")
+        raise UserError("this recipe starts from your own model: name its folder with --model")
     spec: EngineSpec = engine_spec(model)
     if spec.url is not None or spec.folder is None:
-        whose = "a server's" if spec.url is not None else "no folder"
-        raise UserError(f"{model} is {whose}: training needs a model folder")
+        kind = "on a server" if spec.url is not None else "not a folder"
+        raise UserError(f"{model} is {kind}: training needs a model folder")
     if not (spec.folder / "config.json").is_file():
-        raise UserError(f"{spec.folder} is no model: it has no config.json")
+        raise UserError(f"{spec.folder} is not a model folder: it has no config.json")
     return spec.folder

@@ -1,4 +1,4 @@
-"""What a training would do, without doing it: its settings, what is yet to be named, and the bounds that follow."""
+"""A dry run of a training: its settings, the options that the user still has to give, and upper bounds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ if TYPE_CHECKING:
 
 
 def outlook(job: Job) -> dict[str, Any]:
-    """The job as config.json would hold it, and for reinforcement learning its bounds."""
-    seen: dict[str, Any] = {"job": {"kind": JOBS.name_of(type(job)), **plain(job)}}
-    if isinstance(job, Reinforced):
-        seen["bounds"] = job.settings.bounds()
-    return seen
+    """The job as config.json would store it and, for reinforcement learning, its bounds per step."""
+    bounds = {"bounds": job.settings.bounds()} if isinstance(job, Reinforced) else {}
+    return {"job": {"kind": JOBS.name_of(type(job)), **plain(job)}, **bounds}
 
 
 def unnamed(job: Job) -> list[str]:
-    """What a run needs and only the user has: options that name it, and a file of problems that is not there.
+    """What the user still has to provide: options such as `--model`, and a missing file of problems.
 
-    UserError for what is wrong, as `job.require`, as far as that can be seen without it.
+    UserError for anything else that `job.require` would refuse, as far as it can be checked without these.
     """
     options = [f"--{name}" for name in ("model", "pairs", "episodes") if getattr(job, name, "its own") is None]
     try:

@@ -1,4 +1,4 @@
-"""Recipes by name, and the run folders they leave: started once, resumed as often as it takes."""
+"""The registry of recipes, and the run folders of trainings: start, resume and read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOBS: Registry[type[Job]] = Registry(
     "a dataclass with settings, steps, require and run",
     lambda cls: isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "run"),
 )
-"""Kinds of training, as `kind` in config.json names them."""
+"""Kinds of training by their name, which is `kind` in config.json."""
 
 RECIPES: Registry[Job] = Registry(
     "recipe",
@@ -44,7 +44,7 @@ RECIPES: Registry[Job] = Registry(
     "a job, such as an orgthink.recipes.jobs.Policy",
     lambda job: not isinstance(job, type) and is_dataclass(job) and hasattr(job, "run"),
 )
-"""Those with "qwen3" are the papers' own, for a model folder of yours."""
+"""Recipes by name. Those with "qwen3" have the papers' settings and need your own model folder."""
 
 if TYPE_CHECKING:
     AnyJob = Job
@@ -54,19 +54,19 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """What is trained: everything that decides the result, as config.json holds it."""
+    """Everything that determines the result of a training, as config.json stores it."""
 
     recipe: str
     """Name of the recipe."""
     job: AnyJob
-    """What it runs, as the options set it."""
+    """The recipe's job, changed by the options."""
 
 
 def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
-    """A recipe's job with fields of its own replaced, and settings given as `reward.weight=0`: by their path, with
-    `none`, a JSON list or a JSON object for what is not a word or a number.
+    """A recipe's job with changed fields and settings.
 
-    UserError for what it does not have.
+    `options` are values of the job's fields. `settings` have the form PATH=VALUE, such as `reward.weight=0`. VALUE is a
+    word, a number, `none`, a JSON list or a JSON object. UserError for an unknown field or setting.
     """
     for name in options:
         if not hasattr(job, name):
@@ -80,35 +80,36 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
             raise UserError(f"--set {given}: write SETTING=VALUE, such as steps=20; it has {', '.join(known)}")
         if first not in known:
             raise UserError(f"--set {given}: a {JOBS.name_of(type(job))} training {lacks(first, known)}")
+        place, hint = (data, type(job)) if first in data else (data["settings"], type(job.settings))
         try:
-            if first in data:
-                put(data, type(job), given)
-            else:
-                put(data["settings"], type(job.settings), given)
+            put(place, hint, given)
         except UserError as error:
             raise UserError(f"--set {given}: {error}") from None
     return typed(type(job), data, "--set")
 
 
 def folder_of(recipe: str) -> Path:
-    """Where a training goes unless it is told: below runs/, by the name of the recipe, which may be a reference."""
+    """Default run folder of a training: `runs/` and the name of the recipe, which may be a reference to a file."""
     return Path("runs") / recipe.rpartition("/")[2].replace(":", "-")
 
 
 def start(training: Training, path: Path) -> RunFolder:
-    """A new run folder for a training. UserError if something else is there, or what it starts from is not."""
+    """Create the run folder of a training.
+
+    UserError if `path` is in use, or if something that the training needs is missing.
+    """
     training.job.require()
     return RunFolder.create(path, "train", training)
 
 
 def training_of(folder: RunFolder) -> Training:
-    """What is trained in a run folder; UserError if it holds no training."""
+    """The training of a run folder. UserError if the folder holds no training."""
     return folder.settings("train", Training)
 
 
 def go_on(folder: RunFolder, report: Report) -> Path:
-    """Train on from the newest checkpoint to the last step; returns the model's folder.
+    """Train from the newest checkpoint to the last step. Returns the folder of the model.
 
-    UserError if the folder holds no training, or another process is at it.
+    UserError if the folder holds no training, or another process trains in it.
     """
     return training_of(folder).job.run(folder, report) / "model"

@@ -1,4 +1,4 @@
-"""What reinforcement learning asks of whatever holds the weights, and the embedded answer: one process.
+"""The protocol of policy backends, which hold the weights during reinforcement learning, and the in-process backend.
 
 The protocol is modelled on Tinker's: sample · logprobs · forward_backward · optim_step · sync_sampler · save · load.
 """
@@ -28,33 +28,33 @@ from orgthink.training.rows import PolicyRow
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a pass over rows measured, as sums over their trained tokens unless said otherwise; `+` adds two."""
+    """Measurements of a pass over rows. Token values are sums over the trained tokens. `+` combines two passes."""
 
     loss: float = 0.0
-    """Weighted as the gradient is."""
+    """Loss, with the weights of the gradient."""
     tokens: int = 0
-    """Trained tokens."""
+    """Number of trained tokens."""
     computed: int = 0
-    """Tokens that were computed, prompts included: those of shared beginnings once."""
+    """Number of computed tokens, prompts included. A shared prefix counts once."""
     entropy: float = 0.0
-    """Of the policy, in nats."""
+    """Entropy of the policy, in nats."""
     clipped: int = 0
-    """Tokens that are not stale and whose ratio, or their row's, lay outside the clip range."""
+    """Number of tokens, stale ones left out, whose importance ratio (of token or row) is outside the clip range."""
     fresh: int = 0
-    """Tokens that the newest weights sampled."""
+    """Number of tokens that the newest weights sampled."""
     stale: int = 0
-    """Tokens past the bound of staleness."""
+    """Number of tokens older than the staleness bound."""
     difference: float = 0.0
-    """|log-probability now - log-probability when sampled| of fresh tokens: that of others is no drift."""
+    """|log-probability now - log-probability when sampled| of fresh tokens. Other tokens differ without any drift."""
     largest: float = 0.0
-    """Largest of those differences."""
+    """Largest of these differences."""
     where: str = ""
     """Episode and agent of the largest difference."""
     kl: float = 0.0
-    """Divergence from the reference, if there is one."""
+    """Divergence from the reference policy; 0 without one."""
     apart: float = 0.0
-    """|log of the importance ratio| of fresh tokens, or of that of their rows: before the first update it is what the
-    old policy is off by."""
+    """|log of the importance ratio| of fresh tokens, with the ratio of the token or of its row. Before the first
+    update it measures the error of the old log-probabilities."""
 
     def __add__(self, other: Signals) -> Signals:
         sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Signals) if f.name != "where"}
@@ -64,34 +64,35 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What is known of the N trained tokens of some rows, row by row, before they are computed."""
+    """Inputs of the loss for the N trained tokens of some rows, row by row."""
 
     sampled_N: Tensor
-    """Log-probabilities with which they were drawn."""
+    """Log-probability of each token under the policy that sampled it."""
     old_N: Tensor
-    """Those that importance ratios of fresh tokens are relative to."""
+    """Log-probability in the denominator of the importance ratio of a fresh token."""
     age_N: Tensor
-    """How many updates of the sampler ago they were drawn."""
+    """Number of updates of the sampler since the token was sampled."""
     advantages_N: Tensor
-    """Of their episodes."""
+    """Advantage of the token's episode."""
     weights_N: Tensor
-    """In the loss."""
+    """Weight of the token in the loss."""
     lengths: Sequence[int]
-    """How many each row has."""
+    """Number of trained tokens of each row."""
     names: Sequence[str]
-    """What errors call each row."""
+    """Name of each row in error messages."""
 
     def row(self, place: int) -> str:
-        """The name of the row of a token."""
+        """The name of the row that contains token `place`."""
         return next(name for name, end in zip(self.names, accumulate(self.lengths), strict=True) if place < end)
 
 
 def assess(
     tokens: Tokens, loss: PolicyLoss, logprobs_N: Tensor, entropy_N: Tensor, reference_N: Tensor | None = None
 ) -> tuple[Tensor, Signals]:
-    """The loss of tokens with these log-probabilities now, to derive, and what they say, but for what was computed.
+    """The loss of tokens with these current log-probabilities, with a gradient, and all signals except `computed`.
 
-    UserError if a log-probability is not a number.
+    All tensors are [N]. `reference_N` are the log-probabilities under the reference policy. UserError that names the
+    row if a log-probability or an importance ratio is not finite.
     """
     fresh_N, stale_N = tokens.age_N == 0, tokens.age_N > loss.staleness.bound
     old_N, lengths = tokens.old_N.where(fresh_N, tokens.sampled_N), tokens.lengths
@@ -101,9 +102,9 @@ def assess(
     log_ratio_N = logprobs_N.detach() - old_N
     if not (difference_N.isfinite() & log_ratio_N.exp().isfinite()).all():
         worst = tokens.row(int(difference_N.nan_to_num(nan=torch.inf).argmax()))
-        raise UserError(f"{worst}: a log-probability is not a number, or its ratio to the sampler's")
+        raise UserError(f"{worst}: a log-probability is not a number, or its importance ratio is not finite")
     drift_N = difference_N.where(fresh_N, 0.0)
-    away_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
+    reference_ratio_N = torch.zeros(()) if reference_N is None else reference_N - logprobs_N.detach()
     return result, Signals(
         loss=result.item(),
         tokens=len(logprobs_N),
@@ -114,7 +115,7 @@ def assess(
         difference=drift_N.sum().item(),
         largest=drift_N.max().item(),
         where=tokens.row(int(drift_N.argmax())),
-        kl=(away_N.exp() - away_N - 1).sum().item(),
+        kl=(reference_ratio_N.exp() - reference_ratio_N - 1).sum().item(),
         apart=per_row_log_ratio(log_ratio_N.where(fresh_N, 0.0), loss, lengths).abs().where(fresh_N, 0.0).sum().item(),
     )
 
@@ -124,34 +125,37 @@ class PolicyBackend(Protocol):
 
     @property
     def sampler(self) -> Engine:
-        """Samples with the weights of the last `sync_sampler`: organizations run on it."""
+        """Engine with the weights of the last `sync_sampler`. Organizations run on it."""
         ...
 
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
-        """Of the tokens of each row under the weights as they are now; 0 where nothing is trained."""
+        """Log-probability of each token of each row under the current weights; 0 for untrained tokens."""
         ...
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
-        """Add the gradient of the loss of rows, which know their weights.
+        """Add the gradient of the loss of these rows, each with the weight in `PolicyRow.weight`.
 
-        UserError if a log-probability or the gradient is not a number.
+        UserError if a log-probability is not a number.
         """
         ...
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
-        """Take a step along the gradient, clipped to a norm, and clear it; the norm before clipping."""
+        """Take an optimizer step with the gradient clipped to the norm `clip`, and clear the gradient.
+
+        Returns the norm before clipping. UserError if it is not finite.
+        """
         ...
 
     async def sync_sampler(self, version: str) -> None:
-        """Let the sampler decode with the weights as they are now."""
+        """Copy the current weights to the sampler. `version` is recorded with every span that they sample."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write the model as a Hugging Face folder in `folder/model`, and beside it what resuming needs."""
+        """Write the model as a Hugging Face folder to `folder/model`, and the trainer's state beside it."""
         ...
 
     def load(self, folder: Path) -> None:
-        """Put back what `save` wrote. UserError that names the folder if it is torn or another model's."""
+        """Restore what `save` wrote. UserError that names the folder if it is incomplete or of another model."""
         ...
 
 
@@ -167,8 +171,10 @@ class EmbeddedBackend:
         pack_tokens: int = 512,
         reference: Trainable | None = None,
     ) -> None:
-        """`base` is the folder the model came from, whose other files go with it. `pack_tokens` is the size of the
-        packs that are computed in one go, `reference` a policy not to diverge from."""
+        """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer.
+
+        `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
+        """
         self._model, self._sampler, self._base, self._pack_tokens = model, sampler, base, pack_tokens
         self._reference = reference
         self._parameters = list(model.parameters())
@@ -214,7 +220,7 @@ class EmbeddedBackend:
     def optim_step(self, learning_rate: float, clip: float) -> float:
         norm = gradient_norm(self._parameters, clip)
         if norm != norm or norm == float("inf"):
-            raise UserError(f"the gradient's norm is {norm}: lower the learning rate, or look at the rewards")
+            raise UserError(f"the gradient norm is {norm}: lower the learning rate, or check the rewards")
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self._optimizer.step()
@@ -233,15 +239,16 @@ class EmbeddedBackend:
 
 
 def _trained(pack: Pack[PolicyRow], values: Sequence[Sequence[float]]) -> Tensor:
-    """[N]: of the values of each row, one a token, those of its trained tokens."""
-    each = zip(pack.rows, values, strict=True)
-    return torch.tensor([v for row, of in each for v, trained in zip(of, row.trained, strict=True) if trained])
+    """[N]: the values of trained tokens. `values` has one sequence for each row, with one value for each token."""
+    rows = zip(pack.rows, values, strict=True)
+    return torch.tensor([v for row, own in rows for v, trained in zip(own, row.trained, strict=True) if trained])
 
 
 def token_logprobs(model: Trainable, pack: Pack[PolicyRow], temperature_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability of each trained token of a pack at its temperature, and the policy's entropy there: [N], [N].
+    """Log-probability of each trained token of a pack and entropy of the policy at that token: [N], [N].
 
-    Only the log-probabilities carry a gradient. Logits are computed once for tokens that several rows share.
+    Both are computed at the temperature of the token. Only the log-probabilities carry a gradient. Logits of a prefix
+    that several rows share are computed once.
     """
     device = temperature_N.device
     hidden = model.hidden(pack.ids[None].to(device), pack.positions[None].to(device), pack.mask[None].to(device))[0]

@@ -1,4 +1,4 @@
-"""Batches of rows with little padding, the same for the same seed wherever a run is resumed."""
+"""Batches of rows with little padding. They depend on the seed only, so a resumed run sees the same batches."""
 
 from __future__ import annotations
 
@@ -13,47 +13,38 @@ from torch import Tensor
 from orgthink.training.rows import Row
 
 POOL = 1280
-"""Rows that are drawn together before they are cut into batches."""
+"""Number of rows in a pool. Each pool is split into batches."""
 
 PADDING = 0.05
-"""Largest share of padding in what is computed in one go."""
+"""Largest share of padding in one micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in the stream of batches."""
+    """A position in the stream of batches."""
 
     pool: int = 0
-    """Which pool; its rows come from a seed of its own."""
+    """Index of the pool."""
     batch: int = 0
-    """Which batch of the pool."""
+    """Index of the batch in its pool."""
 
 
 def batches(
     rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor, size: int | None = None
 ) -> Iterator[tuple[list[Row], Cursor]]:
-    """Batches from a cursor on, without end, each with the cursor after it.
+    """An endless stream of batches that starts at a cursor. Each batch comes with the cursor of the next one.
 
-    A batch is about `tokens` tokens of rows of nearly one length, or, given a `size`, about that many rows of any
-    length: a pool is cut evenly. `rows` gives an endless stream of rows for a seed and the number of a pool.
+    Without a `size`, a batch has rows of similar length, with at most `tokens` tokens after padding; a longer row is a
+    batch of its own. With a `size`, each pool is split evenly into batches of about `size` rows of any length.
+    `rows` takes a seed and the index of a pool, and returns an endless stream of rows.
     """
     for pool in count(start.pool):
-        drawn, order = list(islice(rows(seed, pool), POOL)), random.Random(f"order {seed}/{pool}")
-        ready = _by_length(drawn, tokens) if size is None else _even(drawn, size, order)
+        pooled, order = list(islice(rows(seed, pool), POOL)), random.Random(f"order {seed}/{pool}")
+        ready = in_one_go(pooled, tokens, padding=1) if size is None else _even(pooled, size, order)
         order.shuffle(ready)
         first = start.batch if pool == start.pool else 0
         for i in range(first, len(ready)):
             yield ready[i], Cursor(pool, i + 1)
-
-
-def _by_length(rows: list[Row], tokens: int) -> list[list[Row]]:
-    """Neighbours in length, as many as fit with their padding."""
-    cut: list[list[Row]] = [[]]
-    for row in sorted(rows, key=len):
-        if cut[-1] and (len(cut[-1]) + 1) * len(row) > tokens:
-            cut.append([])
-        cut[-1].append(row)
-    return cut
 
 
 def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:
@@ -61,13 +52,16 @@ def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:
     return [shuffled[i::parts] for i in range(parts)]
 
 
-def in_one_go(rows: list[Row], tokens: int) -> list[list[Row]]:
-    """The rows of a batch as they are computed: at most `tokens` tokens at once, and at most `PADDING` of padding."""
+def in_one_go(rows: list[Row], tokens: int, padding: float = PADDING) -> list[list[Row]]:
+    """Split rows, sorted by length, into batches of at most `tokens` tokens, padding included.
+
+    `padding` is the largest share of padding in a batch. A row that is longer than `tokens` is a batch of its own.
+    """
     cut: list[list[Row]] = [[]]
     used = 0
     for row in sorted(rows, key=len):
         size = (len(cut[-1]) + 1) * len(row)
-        if cut[-1] and (size > tokens or used + len(row) < (1 - PADDING) * size):
+        if cut[-1] and (size > tokens or used + len(row) < (1 - padding) * size):
             cut.append([])
             used = 0
         cut[-1].append(row)

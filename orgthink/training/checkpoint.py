@@ -1,10 +1,10 @@
-"""Checkpoints: a Hugging Face model folder, and beside it what exact resumption needs.
+"""Checkpoints: a Hugging Face model folder and the state for exact resumption.
 
     checkpoints/step-000500/model/{config.json, model.safetensors, tokenizer.json, …}
     checkpoints/step-000500/trainer.pt     optimizer
-    checkpoints/step-000500/trainer.json   step, place in the data
+    checkpoints/step-000500/trainer.json   step, position in the data
 
-A checkpoint is written under a temporary name and renamed, so a name that exists is whole.
+A checkpoint is written under a temporary name and then renamed. A folder with the final name is therefore complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orgthink.errors import UserError
 from orgthink.training.models import Trainable
 
 RETAINED = 2
-"""Older checkpoints are removed."""
+"""Number of newest checkpoints that are kept."""
 
 
 def save(
@@ -33,7 +33,7 @@ def save(
     state: dict[str, Any],
     write: Callable[[Path], None],
 ) -> Path:
-    """Write the checkpoint of a step. `write` adds everything of the model folder but the weights."""
+    """Write the checkpoint of a step. `write` writes all files of the model folder except the weights."""
 
     def fill(folder: Path) -> None:
         write(folder / "model")
@@ -43,7 +43,7 @@ def save(
 
 
 def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any] | None = None) -> Path:
-    """Write the checkpoint of a step whole or not at all. `fill` writes into a folder that has an empty `model`."""
+    """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`."""
     folder = run / "checkpoints" / f"step-{step:06d}"
     temporary = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -58,27 +58,29 @@ def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any
 
 
 def state(folder: Path) -> dict[str, Any]:
-    """What a checkpoint remembers beside weights and optimizer: its step, the place in the data."""
+    """The content of `trainer.json`: the step and the position in the data."""
     return json.loads((folder / "trainer.json").read_text())
 
 
 def saved(run: Path) -> list[Path]:
-    """Whole checkpoints of a run, oldest first."""
+    """Complete checkpoints of a run, oldest first."""
     return sorted((run / "checkpoints").glob("step-*"))
 
 
 def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> None:
-    """Write weights and optimizer into a folder that has a `model`."""
+    """Write weights and optimizer into a folder with a subfolder `model`."""
     model.save(folder / "model")
     torch.save(optimizer.state_dict(), folder / "trainer.pt")
 
 
 def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put a checkpoint's weights and optimizer back; returns its state. UserError that names the folder if it is torn
-    or another model's."""
+    """Restore weights and optimizer from a checkpoint; returns its state.
+
+    UserError that names the folder if it is incomplete or of another model.
+    """
     try:
         model.restore(folder / "model")
         optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
         return state(folder)
     except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
-        raise UserError(f"{folder} is no checkpoint of this training: {' '.join(str(error).split())}") from error
+        raise UserError(f"{folder} is not a checkpoint of this training: {' '.join(str(error).split())}") from error

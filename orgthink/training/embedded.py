@@ -1,4 +1,4 @@
-"""The embedded backend of a training: its model and its sampler in this process."""
+"""Open the embedded backend of a training: model and sampler in this process."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from orgthink.training.models import LoraSettings, open_trainable, resolve_devic
 from orgthink.training.rl import Optimization
 
 SLOTS = 192
-"""Requests that the local sampler decodes at once: a step rolls out more episodes than that."""
+"""Number of requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
 
 
 class Equipment(Protocol):
-    """What of a training decides its model and its sampler."""
+    """The settings of a training that determine its model and its sampler."""
 
     @property
     def settings(self) -> Optimization:
-        """How it trains."""
+        """Settings of the training."""
         ...
 
     @property
     def lora(self) -> LoraSettings | None:
-        """A low-rank adapter to train in place of the weights."""
+        """Low-rank adapter to train instead of the weights; `None`: all weights are trained."""
         ...
 
     @property
     def dtype(self) -> str:
-        """In which the weights are held."""
+        """Name of the data type of the weights, such as `float32`."""
         ...
 
     @property
     def device(self) -> str:
-        """`cpu`, `cuda`, or whichever is there."""
+        """`cpu`, `cuda`, or `auto` for whichever is available."""
         ...
 
     @property
     def sampler(self) -> str:
-        """Engine that rolls out."""
+        """Name of the engine for rollouts."""
         ...
 
     @property
     def sampler_settings(self) -> dict[str, Any]:
-        """Of that engine."""
+        """Settings of that engine; the local one takes none."""
         ...
 
     @property
     def pack_tokens(self) -> int:
-        """Tokens that are computed in one go."""
+        """Largest number of tokens in a forward pass."""
         ...
 
 
 def embedded(folder: Path, job: Equipment) -> EmbeddedBackend:
-    """Open the model twice: once to train, once to sample. UserError if the folder holds no usable model."""
+    """Open the model for training and again for sampling. UserError if the folder has no usable model."""
     device, dtype = resolve_device(job.device), torch_dtype(job.dtype)
     model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
     reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
@@ -65,7 +65,10 @@ def embedded(folder: Path, job: Equipment) -> EmbeddedBackend:
 
 
 def sampler(folder: Path, job: Equipment) -> Updatable:
-    """An engine whose weights can be updated. `local` decodes on the event loop, so that runs repeat to the bit."""
+    """Open the sampler. `local` decodes on the event loop, so runs are reproducible bit for bit.
+
+    UserError if the engine cannot update its weights.
+    """
     settings = {"slots": SLOTS} if job.sampler == "local" else job.sampler_settings
     engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
     if not hasattr(engine, "update_weights"):

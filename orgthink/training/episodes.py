@@ -1,8 +1,8 @@
-"""Whole episodes as rows: organizer–worker policy optimization (section 3.2 of AsyncThink), and that of a manager
-beside frozen agents (section 3.3 of ParaManager).
+"""Rows from whole episodes: reinforcement learning of an organizer and its workers, or of a manager.
 
-A step attempts each of its problems G times with the organization that is trained, rewards every episode, and gives
-all tokens that the policy sampled in it one advantage relative to its group.
+AsyncThink (section 3.2) trains the organizer and the workers. ParaManager (section 3.3) trains the manager beside
+frozen agents. A step attempts each of its problems G times and rewards every episode. All tokens that the policy
+sampled in an episode share one advantage, which is relative to the group of attempts at the same problem.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class RlSettings(Optimization):
-    """What decides the result, beside the model."""
+    """Settings that determine the result, together with the model."""
 
     rollout: Rollout
-    """What is attempted."""
+    """Problems, organization and budgets of the rollouts."""
     reward: AnyReward = field(default_factory=AsyncThinkReward)
-    """R of an episode."""
+    """Reward R of an episode."""
     mixed: bool = False
-    """Only groups of which some episodes are right, and not all, are trained on."""
+    """Whether only mixed groups are trained on: groups with some, but not only, all correct answers."""
     redraw: int = 0
-    """Times a step may draw further problems, while it has fewer mixed groups than problems."""
+    """Number of times that a step may sample further problems while it has fewer mixed groups than `problems`."""
     ahead: int = 0
-    """Groups under way beyond a step's problems: it trains on the first that are finished, and the others go on under
-    the next weights. 0: a step waits for its slowest episode."""
+    """Number of groups in progress beyond a step's `problems`. A step trains on the first groups that finish; the
+    others continue with the next weights. 0: a step waits for its slowest episode."""
     shuffled: bool = False
-    """Rewards are dealt out at random within each group: a control, which must not learn."""
+    """Whether rewards are permuted at random within each group. This is a control that must not learn."""
 
     def __post_init__(self) -> None:
         Optimization.__post_init__(self)
         if self.minibatches > self.rollout.problems:
-            raise ValueError(f"{self.rollout.problems} groups cannot be cut into {self.minibatches} minibatches")
+            raise ValueError(f"{self.rollout.problems} groups cannot be split into {self.minibatches} minibatches")
         if self.redraw < 0 or (self.redraw and not self.mixed):
-            raise ValueError(f"redraw is {self.redraw}: it must be 0, or with mixed=true a number from 0 on")
+            raise ValueError(f"redraw is {self.redraw}: it must be at least 0, and above 0 only with mixed=true")
         if self.ahead < 0 or (self.ahead and self.redraw):
-            raise ValueError(f"ahead is {self.ahead}: it must be a number from 0 on, and 0 beside a redraw")
+            raise ValueError(f"ahead is {self.ahead}: it must be at least 0, and 0 if redraw is above 0")
 
     def require(self, context: int | None) -> None:
         self.rollout.require()
-        if isinstance(self.reward, EpisodeReward):  # and not just a function
+        if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
         next(task_named(self.rollout.task).problems("train", self.seed))
 
@@ -87,7 +87,7 @@ class RlSettings(Optimization):
         return found | means(episodes, measures_of(organization))
 
     def bounds(self) -> dict[str, int | None]:
-        """`None` where nothing but the model ends episodes."""
+        """The bound of tokens is `None` if no budget limits the turns."""
         plan = self.rollout
         groups, turns = plan.problems * (1 + self.redraw), plan.limits.budget.turns
         longest = max([plan.max_tokens, *(model.sampling.max_tokens for model in plan.models.values())])
@@ -105,36 +105,36 @@ class RlSettings(Optimization):
 
 
 def _formatted(form: str, value: float | None) -> str:
-    """A metric as it is watched; one that is not known is not zero."""
+    """A metric as text. An unknown value is shown as a dash, not as zero."""
     return f"{form.partition('{')[0]}–" if value is None else form.format(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is kept between steps."""
+    """State of `Episodes` between steps."""
 
     drawn: int
-    """Problems of the task's stream so far."""
+    """Number of problems taken from the task's stream so far."""
     underway: tuple[Problem, ...] = ()
-    """Of these, those whose groups were not trained yet."""
+    """Problems among these whose groups have not been trained on yet."""
 
 
 class _Attempted(NamedTuple):
-    """What a step has to train on."""
+    """The attempted groups of a step."""
 
-    drawn: int
-    """Groups that it had."""
+    groups: int
+    """Number of attempted groups."""
     episodes: list[Episode]
-    """Graded, of the groups that are whole."""
+    """Graded episodes of the groups without engine errors."""
     began: Mapping[str, int]
-    """Version of the policy when the problem was begun, where that may be an older one."""
+    """Problem id → policy version at the start of its group, for groups that may have started in an earlier step."""
 
 
 class Episodes:
-    """Rows of the episodes of a step.
+    """A source of rows whose steps attempt problems in groups.
 
-    Between steps it keeps its place in the problems, and with `ahead` groups under way. Those are not saved: a run
-    that is resumed attempts their problems anew.
+    Its state between steps is the position in the stream of problems and, with `ahead`, the groups in progress. The
+    episodes in progress are not saved: a resumed run attempts their problems again.
     """
 
     def __init__(self, settings: RlSettings) -> None:
@@ -143,7 +143,7 @@ class Episodes:
         self._models: dict[str, Backing] = {}
         self._groups = Groups()
         self._anew: list[Problem] = []
-        """Problems whose groups were under way when a run ended."""
+        """Problems whose groups were in progress when the run ended."""
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -162,7 +162,7 @@ class Episodes:
         settings = self._settings
         seed = random.Random(f"{settings.seed}/{step}").getrandbits(31)
         attempted = self._first_finished if settings.ahead else self._all
-        drawn, episodes, began = await attempted(sampler, step, seed, clock)
+        count, episodes, began = await attempted(sampler, step, seed, clock)
         episodes = [episode.of_step(step + 1) for episode in episodes]
         selected, dropped = self._selected(episodes)
         rewards = {episode.id: settings.reward(episode) for episode in episodes}
@@ -174,10 +174,10 @@ class Episodes:
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
             **settings.measure(episodes),
-            "drawn_groups": drawn,
+            "drawn_groups": count,
             "mixed_groups": len(mixed(episodes)),
-            "groups": drawn - dropped,
-            "broken_groups": drawn - dropped - len(groups),
+            "groups": count - dropped,
+            "broken_groups": count - dropped - len(groups),
             "flat_groups": len(groups) - len({episode.problem.id for episode in rewarded}),
             **({"underway": len(self._groups.problems), **ages(rows)} if settings.ahead else {}),
         }
@@ -185,24 +185,24 @@ class Episodes:
         return Batch(rows, metrics, sampled_entropy(sampled), episodes)
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
-        """The groups of a step's problems, and of those that are drawn further."""
-        drawn: list[Problem] = []
+        """The groups of a step's problems, including those of `redraw`."""
+        known: list[Problem] = []
         episodes: list[Episode] = []
         for _ in range(1 + self._settings.redraw):
-            problems = self._problems.batch({problem.id for problem in drawn})
+            problems = self._problems.batch({problem.id for problem in known})
             clock.lap("problems")
             if not problems:
                 break
             attempted = await roll_out(self._plan, problems, sampler, seed, self._models)
             clock.lap("rollout")
-            drawn += problems
+            known += problems
             episodes += whole_groups(attempted, self._plan.task)
             if len(mixed(episodes)) >= self._plan.problems:
                 break
-        return _Attempted(len(drawn), episodes, {})
+        return _Attempted(len(known), episodes, {})
 
     async def _first_finished(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
-        """As many groups as a step has problems, of those under way."""
+        """The first `problems` groups that finish, of those in progress."""
         plan, known = self._plan, self._unfinished
         wanted = plan.problems + self._settings.ahead - len(known)
         fresh = [*self._anew, *self._problems.batch({problem.id for problem in known}, wanted)]
@@ -216,7 +216,10 @@ class Episodes:
         return _Attempted(len(groups), episodes, {group.problem.id: group.began for group in groups})
 
     def _selected(self, episodes: Sequence[Episode]) -> tuple[Sequence[Episode], int]:
-        """The episodes to train on, as many groups as a step has problems, and how many other groups there are."""
+        """The episodes to train on, and the number of groups that are left out.
+
+        With `mixed`, these are the episodes of up to `problems` mixed groups.
+        """
         if not self._settings.mixed:
             return episodes, 0
         groups, wanted = {episode.problem.id for episode in episodes}, mixed(episodes)[: self._plan.problems]
@@ -226,14 +229,12 @@ class Episodes:
         save_state(folder / "problems.json", Place(self._problems.drawn, tuple(self._unfinished)))
 
     def load(self, folder: Path, step: int) -> None:
-        """Checkpoints from before there was `redraw` have no place: there, every step drew one batch."""
+        """Checkpoints older than the setting `redraw` have no file: their steps took one batch of problems each."""
         file = folder / "problems.json"
         if file.exists():
             place = load_state(file, Place)
-            self._problems, self._anew = (
-                ProblemStream(self._plan, self._settings.seed, place.drawn),
-                list(place.underway),
-            )
+            self._problems = ProblemStream(self._plan, self._settings.seed, place.drawn)
+            self._anew = list(place.underway)
         else:
             self._problems = ProblemStream(self._plan, self._settings.seed)
             for _ in range(step):
@@ -241,21 +242,21 @@ class Episodes:
 
 
 def whole_groups(episodes: Sequence[Episode], task: str) -> list[Episode]:
-    """Graded episodes of the groups in which the engine broke none: half a group is no fair comparison.
+    """Graded episodes of the groups without engine errors. A part of a group would not be a fair comparison.
 
-    UserError if it broke more than half of the groups.
+    UserError if more than half of the groups have engine errors.
     """
     failed = {episode.problem.id: episode for episode in episodes if engine_failed(episode)}
     if 2 * len(failed) > len({episode.problem.id for episode in episodes}):
-        one = next(iter(failed.values()))
+        first = next(iter(failed.values()))
         raise UserError(
-            f"{len(failed)} groups broke, such as episode {one.id} ({failure_message(one)}): see to the sampler"
+            f"{len(failed)} groups failed, such as episode {first.id} ({failure_message(first)}): check the sampler"
         )
     return [grade(episode, task_named(task)) for episode in episodes if episode.problem.id not in failed]
 
 
 def mixed(episodes: Sequence[Episode]) -> list[str]:
-    """Problems that some of their episodes answer all correctly, and not all: only there outcomes differ."""
+    """Ids of the problems with both outcomes: some episodes are all correct, others are not."""
     outcomes: defaultdict[str, set[bool]] = defaultdict(set)
     for episode in episodes:
         outcomes[episode.problem.id].add(bool(all_correct(episode)))
@@ -268,8 +269,11 @@ def require_version(
     trained: Callable[[Trace], bool] = lambda trace: True,
     began: Mapping[str, int] | None = None,
 ) -> None:
-    """UserError that names the first trained trace that other weights sampled than the newest, or the first other
-    trace that the newest sampled. Problems that `began` names may have older weights too, from that version on."""
+    """Check that `version` of the policy sampled all trained traces and no others.
+
+    Problems in `began` may also have spans of older versions, starting with the given one. UserError names the first
+    trace that breaks the rule.
+    """
     for episode in episodes:
         oldest = (began or {}).get(episode.problem.id)
         own = {version} if oldest is None else {str(one) for one in range(oldest, int(version) + 1)}
@@ -282,19 +286,19 @@ def require_version(
 
 def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool) -> str:
     if not trained:
-        return f"sampled by the policy, but nobody trains a {trace.role}: give it a model of its own in rollout.models"
+        return f"sampled by the policy, but role {trace.role} is not trained: name a model for it in rollout.models"
     return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
 
 
 def grouped(
     episodes: Sequence[Episode], rewards: Mapping[str, Score], shuffle: random.Random | None = None
 ) -> dict[str, dict[str, float]]:
-    """Problem → episode → R. With `shuffle`, the rewards of a group are dealt out at random."""
+    """Problem id → episode id → R. With `shuffle`, the rewards of each group are permuted at random."""
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for episode in episodes:
         groups[episode.problem.id][episode.id] = rewards[episode.id].total
     if shuffle is not None:
         for group in groups.values():
-            dealt = shuffle.sample(list(group.values()), len(group))
-            group.update(zip(group, dealt, strict=True))
+            permuted = shuffle.sample(list(group.values()), len(group))
+            group.update(zip(group, permuted, strict=True))
     return dict(groups)

@@ -1,4 +1,4 @@
-"""Models beside the policy: those of other agents, which nobody trains."""
+"""Frozen models: the models of agents other than the policy, which are not trained."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from orgthink.training.embedded import SLOTS
 
 @asynccontextmanager
 async def frozen(models: Mapping[str, RoleSpec]) -> AsyncIterator[dict[str, Backing]]:
-    """What stands behind each name; an engine that several share is opened once.
+    """The engine and sampling settings of each frozen model, by name. Models that share an engine open it once.
 
-    Local ones decode on the event loop, as the policy's does: runs repeat to the bit. UserError that says which of the
-    models cannot be opened.
+    Local engines decode on the event loop, like the policy's, so runs are reproducible bit for bit. UserError that
+    names the model that cannot be opened.
     """
     async with Engines(threaded=False, slots=SLOTS) as engines:
         backings: dict[str, Backing] = {}
@@ -32,10 +32,10 @@ async def frozen(models: Mapping[str, RoleSpec]) -> AsyncIterator[dict[str, Back
 
 
 def require_models(models: Mapping[str, RoleSpec]) -> None:
-    """UserError for a model that would lie on this machine and does not."""
+    """UserError that names a model whose engine needs a local folder that is missing."""
     for name, model in models.items():
         folder = model.engine.folder
         if model.engine.engine in OF_FOLDERS and (folder is None or not (folder / "config.json").is_file()):
             raise UserError(
-                f"the model of {name} cannot be used: {model.engine.model} is no model, shipped or a folder"
+                f"the model of {name} cannot be used: {model.engine.model} is not a shipped model or a model folder"
             )

@@ -1,4 +1,4 @@
-"""Ctrl-C at a good moment: between two steps."""
+"""Ctrl-C between two steps of a training instead of within one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import FrameType
 
 @contextmanager
 def interrupt() -> Iterator[threading.Event]:
-    """Gives an event that the first Ctrl-C sets; the second raises KeyboardInterrupt as ever.
+    """Yield an event that the first Ctrl-C sets. The second Ctrl-C raises KeyboardInterrupt as usual.
 
-    Signals are handled in the main thread only: in another the event is never set.
+    Python handles signals in the main thread only. In another thread the event is never set.
     """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():

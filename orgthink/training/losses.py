@@ -14,8 +14,10 @@ from orgthink.training.models import Trainable
 
 
 def cross_entropy_sum(model: Trainable, ids_BT: Tensor, trained_BT: Tensor) -> Tensor:
-    """Sum over trained tokens of -log p(token | everything before it); divide by their number over all
-    micro-batches for the mean. Logits are computed only where they are trained.
+    """Sum of -log p(token | all tokens before it) over the trained tokens.
+
+    For the mean, divide by the number of trained tokens of all micro-batches. Logits are computed only for positions
+    that predict a trained token.
     """
     hidden = model.hidden(ids_BT[:, :-1])
     mask = trained_BT[:, 1:]
@@ -23,5 +25,5 @@ def cross_entropy_sum(model: Trainable, ids_BT: Tensor, trained_BT: Tensor) -> T
 
 
 def gradient_norm(parameters: Sequence[Tensor], limit: float) -> float:
-    """Clip the global gradient norm to `limit`; the norm before that."""
+    """Clip the global gradient norm to `limit`. Returns the norm before clipping."""
     return float(torch.nn.utils.clip_grad_norm_(parameters, limit))

@@ -1,4 +1,4 @@
-"""What a step's episodes say on average, for metrics.jsonl."""
+"""Metrics of a step's episodes, as means, for metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ from orgthink.measure.usage import forks, sampled_tokens
 from orgthink.rewards import Score
 
 OUTCOME = {"reward": "reward {:.3f}", "all_correct": "all correct {:.0%}"}
-"""How metrics of every rollout are shown to a user: first what came of it."""
+"""Formats of metrics in the progress line: outcomes come first."""
 ROUNDS = {"rounds": "rounds {:.1f}", "calls_per_round": "calls a round {:.2f}", "cost_units": "cost {:.1f}"}
-"""Then what managers did, and last how long it takes."""
+"""Formats of the metrics of managers, which follow the outcomes."""
 LATENCY = {"concurrency_pool": "η {:.2f}", "critical_path_steps": "path {:.0f}", "age": "age {:.2f}"}
+"""Formats of the metrics of latency, which come last."""
 
 
 def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], tags: CallTags = TAGS) -> dict[str, Any]:
-    """Means over episodes, given the rewards by their ids; those of the managers' episodes beside them, if there are
-    any, whose calls are spelled with `tags`."""
-    made = [{fault.kind for fault in episode.format_faults} for episode in episodes]
+    """Means over episodes. `rewards` are by episode id.
+
+    If a manager led some of the episodes, its metrics are added; `tags` are the tags of its calls.
+    """
+    faults = [{fault.kind for fault in episode.format_faults} for episode in episodes]
     parts = [reward.parts() for reward in rewards.values()]
     led = [episode for episode in episodes if managed(episode)]
     return {
@@ -44,7 +47,7 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], t
         **{name: _mean(each[name] for each in parts) for name in dict.fromkeys(n for each in parts for n in each)},
         "all_correct": _mean(map(all_correct, episodes)),
         "format_error_rate": _mean(map(has_format_error, episodes)),
-        "format_errors": {kind.value: _mean(kind in kinds for kinds in made) for kind in FormatError},
+        "format_errors": {kind.value: _mean(kind in kinds for kinds in faults) for kind in FormatError},
         "concurrency_pool": _mean(map(concurrency, episodes)),
         "critical_path_steps": _mean(map(critical_path, episodes)),
         "forks": _mean(map(forks, episodes)),
@@ -54,12 +57,12 @@ def rollout_metrics(episodes: Sequence[Episode], rewards: Mapping[str, Score], t
 
 
 def means(episodes: Sequence[Episode], measures: Mapping[str, Measure]) -> dict[str, float | None]:
-    """Each measure as a mean over the episodes that have it."""
+    """Mean of each measure over the episodes with a value; `None` if none has one."""
     return {name: _mean(map(measure, episodes)) for name, measure in measures.items()}
 
 
 def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:
-    """What managers did; a share is of all their calls."""
+    """Metrics of managers. The shares are shares of all their calls."""
 
     def shares(count: Callable[[Episode], Counter[Any]]) -> dict[str, float]:
         counted = sum(map(count, episodes), Counter())
@@ -78,6 +81,6 @@ def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; `None` if none is."""
+    """Mean of the values that are not `None`; `None` without any."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

@@ -1,4 +1,4 @@
-"""What a trainer needs of a model, and two that have it: our own Qwen3, and any causal model of transformers."""
+"""The protocol of trainable models, and its implementations: our own Qwen3 and any causal model of transformers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 # Shapes: B rows, T tokens, C hidden, V vocabulary.
 
 ADAPTER = "adapter"
-"""Folder beside the merged weights that holds the LoRA adapter in the layout of peft."""
+"""Subfolder of a model folder that holds the LoRA adapter in peft's layout. The model's weights have it merged in."""
 
 
 _BASE_LAYER = re.compile(r"(?:\.base_layer)+(?=\.|$)")
-"""What peft puts into the names of layers that have an adapter."""
+"""Part that peft inserts into the names of layers with an adapter."""
 
 
 class Trainable(Protocol):
@@ -38,7 +38,7 @@ class Trainable(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """Device of the weights."""
         ...
 
     def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
@@ -50,7 +50,7 @@ class Trainable(Protocol):
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Those that are trained are those that require a gradient."""
+        """All parameters. Those that require a gradient are trained."""
         ...
 
     def to(self, device: Any) -> Trainable:
@@ -58,7 +58,7 @@ class Trainable(Protocol):
         ...
 
     def to_hf(self) -> dict[str, Tensor]:
-        """Weights under the names of a Hugging Face folder; a LoRA adapter is merged into them."""
+        """Weights by their names in a Hugging Face folder, with the LoRA adapter merged in."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -66,22 +66,22 @@ class Trainable(Protocol):
         ...
 
     def restore(self, folder: Path) -> None:
-        """Put back exactly what `save` wrote. ValueError if it is another model's."""
+        """Restore exactly what `save` wrote. ValueError if the folder holds another model."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LoraSettings:
-    """A low-rank adapter that is trained in place of the weights."""
+    """A low-rank adapter that is trained instead of the weights."""
 
     rank: int
-    """Rank of the change of each matrix."""
+    """Rank of the update of each weight matrix."""
     alpha: float = 32.0
-    """The change is scaled by alpha / rank."""
+    """Numerator of the update's scale, alpha / rank."""
     dropout: float = 0.0
-    """On the adapter's input. Reinforcement learning wants 0: the sampler has none."""
+    """Dropout rate on the adapter's input. Reinforcement learning needs 0, because the sampler has no dropout."""
     targets: tuple[str, ...] = ()
-    """Last names of the layers to change, such as `q_proj`; empty means every linear layer but the head."""
+    """Last parts of the names of the adapted layers, such as `q_proj`; empty: every linear layer except the head."""
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -91,20 +91,20 @@ class LoraSettings:
 
 
 class HuggingFaceModel(nn.Module):
-    """A causal model of transformers, trained in full or by LoRA.
+    """A causal model of transformers, trained in full or with LoRA.
 
-    Its own dropout stays off: what samples from the weights has none.
+    The model's own dropout stays off, because the sampler has none.
     """
 
     def __init__(self, model: PreTrainedModel, source: Path, lora: LoraSettings | None = None) -> None:
-        """`source` is the folder it was opened from. ValueError for LoRA targets that it has not."""
+        """`source` is the folder of the model. ValueError for LoRA targets that the model does not have."""
         super().__init__()
         self._model: Any = model.eval() if lora is None else _adapt(model, lora)
         self._source, self._lora = source, lora
 
     @property
     def core(self) -> PreTrainedModel:
-        """The model of transformers; its layers hold the adapter, if there is one."""
+        """The transformers model. With LoRA, its layers contain the adapter."""
         return self._model if self._lora is None else self._model.get_base_model()
 
     @property
@@ -158,11 +158,13 @@ class HuggingFaceModel(nn.Module):
     def _require_full_attention(self) -> None:
         kinds = {kind for kind in getattr(self.core.config, "layer_types", None) or () if kind != "full_attention"}
         if kinds:
-            raise UserError(f"{self._source} has layers of {', '.join(sorted(kinds))}, which cannot see packed rows")
+            raise UserError(
+                f"{self._source} has layers of type {', '.join(sorted(kinds))}, which do not support packed rows"
+            )
 
 
 def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
-    """Put an adapter into the model, in place; only its weights are trained then."""
+    """Add an adapter to the model in place. Afterwards only the adapter's weights are trained."""
     try:
         from peft import LoraConfig, get_peft_model
     except ModuleNotFoundError as error:
@@ -172,7 +174,7 @@ def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
         LoraConfig(
             task_type="CAUSAL_LM",
             r=lora.rank,
-            lora_alpha=lora.alpha,  # type: ignore[arg-type]  # any number serves
+            lora_alpha=lora.alpha,  # type: ignore[arg-type]  # peft accepts any number
             lora_dropout=lora.dropout,
             target_modules=list(lora.targets) or "all-linear",
         ),
@@ -184,7 +186,7 @@ def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
 
 
 def _lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Names and modules of the layers that have an adapter."""
+    """Names and modules of the layers with an adapter."""
     return ((name, module) for name, module in model.named_modules() if hasattr(module, "lora_A"))
 
 
@@ -194,12 +196,12 @@ def _restore_adapter(model: PeftModel, file: Path) -> None:
     weights, known = _read(file), get_peft_model_state_dict(model, save_embedding_layers=False)
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     if shapes != {name: tuple(weight.shape) for name, weight in known.items()}:
-        raise ValueError(f"{file} holds another adapter: its layers or its rank are not those of this training")
+        raise ValueError(f"{file} holds another adapter: its layers or its rank differ from those of this training")
     set_peft_model_state_dict(model, weights)
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    """ValueError if a safetensors file is missing or torn."""
+    """The tensors of a safetensors file. ValueError if it is missing or damaged."""
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
@@ -213,13 +215,13 @@ def open_trainable(
     device: str | torch.device = "cpu",
     seed: int = 0,
 ) -> Qwen3 | HuggingFaceModel:
-    """Open a Hugging Face folder for training; `seed` decides the first weights of an adapter.
+    """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
 
-    Dense Qwen3 in float32 without LoRA is our own, which is faster. Train in full in float32: bfloat16 swallows the
-    steps of a small learning rate. UserError if the folder holds no whole causal model.
+    Dense Qwen3 in float32 without LoRA uses our own implementation, which is faster. Full training needs float32:
+    bfloat16 rounds away the updates of a small learning rate. UserError if the folder has no complete causal model.
     """
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} is no model: it has no config.json")
+        raise UserError(f"{folder} is not a model folder: it has no config.json")
     if lora is None and dtype is torch.float32 and _is_dense_qwen3(folder):
         try:
             return Qwen3.load(folder).to(device)
@@ -237,7 +239,7 @@ def open_trainable(
 
 
 def resolve_device(device: str) -> str:
-    """The device that `auto` means here. UserError for one that is not there."""
+    """The name of a device: `auto` becomes `cuda` if available, else `cpu`. UserError if it cannot be used."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -248,7 +250,7 @@ def resolve_device(device: str) -> str:
 
 
 def torch_dtype(dtype: str) -> torch.dtype:
-    """The type of that name."""
+    """The data type with this name, such as `float32`."""
     return getattr(torch, dtype)
 
 
@@ -261,7 +263,7 @@ def _is_dense_qwen3(folder: Path) -> bool:
 
 
 def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The model of a folder, with every weight from its files. UserError otherwise."""
+    """The transformers model of a folder. UserError unless its files hold exactly the weights of its config."""
     try:
         from transformers import AutoModelForCausalLM
     except ModuleNotFoundError as error:
@@ -273,16 +275,16 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 dtype=dtype,
                 attn_implementation="sdpa",
                 local_files_only=True,
-                ignore_mismatched_sizes=True,  # they are in `found`
+                ignore_mismatched_sizes=True,  # `found` lists them
                 output_loading_info=True,
             )
     except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, json.JSONDecodeError) as error:
-        raise UserError(f"{folder} holds no causal model: {' '.join(str(error).split())}") from error
+        raise UserError(f"{folder} has no causal model: {' '.join(str(error).split())}") from error
     wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     for kind, names in wrong.items():
         if names:
             raise UserError(
-                f"the weights in {folder} are not those of its config.json: {kind.replace('_keys', '')} {names[0]}"
+                f"the weights in {folder} do not match its config.json: {kind.replace('_keys', '')} {names[0]}"
                 + (f" and {len(names) - 1} more" if len(names) > 1 else "")
             )
     return model
@@ -290,7 +292,7 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the progress bars and reports of transformers: what is wrong is said in one line."""
+    """Suppress the progress bars and reports of transformers: the caller reports an error in one line."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -306,7 +308,7 @@ def _quiet() -> Iterator[None]:
 
 @torch.no_grad()
 def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
-    """UserError if the logits are more than a linear map of the final hidden states: some models cap or scale them."""
+    """UserError if the logits are not a linear map of the final hidden states: some models cap or scale them."""
     ids = torch.tensor([[0, 1]], device=model.device)
     ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
     if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
@@ -314,7 +316,7 @@ def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
 
 
 def copy_companions(source: Path, folder: Path) -> None:
-    """Copy everything of a model folder but its weights: config, tokenizer, prompt style."""
+    """Copy all files of a model folder except the weights: config, tokenizer, prompt style."""
     for file in source.iterdir():
         if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
             shutil.copy(file, folder / file.name)

@@ -1,9 +1,9 @@
-"""Packing: rows that begin alike share the tokens they begin with, and no token is padding.
+"""Packing: rows with a common prefix share its tokens, and there is no padding.
 
-Sorted by their ids, rows that share a beginning are neighbours. Each row adds to its pack only what the row
-before it does not have, which walks the tree of all beginnings in depth-first order: a token sees exactly
-the tokens `j` before it whose subtree it lies in. So the G copies of a prompt are computed once, and so is
-whatever the samples of a group say alike.
+Rows are sorted by their token ids, so rows with a common prefix are neighbours. Each row adds only the tokens after the
+prefix that it shares with the row before it. This is a depth-first walk of the prefix tree: a token attends to itself
+and to the earlier tokens whose subtree contains it. The G copies of a prompt, and any common prefix of the samples of
+a group, are computed once.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ R = TypeVar("R", bound=Row)
 
 @dataclass(frozen=True, slots=True)
 class Pack(Generic[R]):
-    """Rows whose tokens are computed in one go."""
+    """Rows whose tokens are computed in one forward pass."""
 
     rows: tuple[R, ...]
-    """In the order of their ids."""
+    """The rows, sorted by their token ids."""
     places: tuple[int, ...]
-    """Of these rows among all that were packed."""
+    """Index of each of these rows in the sequence that was packed."""
     ids: Tensor
-    """[T]: each different beginning's last token, depth first."""
+    """[T]: id of the last token of each different prefix, in depth-first order."""
     positions: Tensor
-    """[T]: how many tokens come before it in its rows."""
+    """[T]: number of tokens before it in its rows."""
     ends: Tensor
-    """[T]: first place after its subtree."""
+    """[T]: first index after its subtree."""
     before: Tensor
-    """[N]: place of the token before each trained token, whose hidden state predicts it."""
+    """[N]: index in `ids` of the token before each trained token. Its hidden state predicts the trained token."""
     targets: Tensor
     """[N]: id of each trained token, row by row."""
 
     @property
     def mask(self) -> Tensor:
-        """[T, T]: whether a token (first axis) sees another: itself and what comes before it in its rows."""
+        """[T, T]: whether a token (first axis) attends to another: itself and the tokens before it in its rows."""
         place = torch.arange(len(self.ids))
         return (place[None] <= place[:, None]) & (place[:, None] < self.ends[None])
 
     def spread(self, values: Sequence[float]) -> Tensor:
-        """[N]: one value a row, repeated for each of its trained tokens."""
+        """[N]: the value of each row, repeated for each of its trained tokens."""
         counts = torch.tensor([sum(row.trained[1:]) for row in self.rows])
         return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts)
 
 
 def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:
-    """All rows in packs of at most `tokens` tokens; a longer row has a pack of its own."""
+    """Split rows into packs of at most `tokens` tokens. A longer row has a pack of its own."""
     places: list[int] = []
     size, last = 0, ()
     for place, row in sorted(enumerate(rows), key=lambda placed: placed[1].token_ids):
@@ -69,14 +69,14 @@ def packs(rows: Sequence[R], tokens: int) -> Iterator[Pack[R]]:
 
 
 def _pack(all_rows: Sequence[R], places: list[int]) -> Pack[R]:
-    """The pack of the rows at these places, which are in the order of their ids."""
+    """The pack of the rows at these indices, which are sorted by token ids."""
     rows = [all_rows[place] for place in places]
     ids: list[int] = []
     positions: list[int] = []
     ends: list[int] = []
     before: list[int] = []
     targets: list[int] = []
-    path: list[int] = []  # places of the row's tokens
+    path: list[int] = []  # indices of the row's tokens in the pack
     last: tuple[int, ...] = ()
     for row in rows:
         shared = _common(last, row.token_ids)
@@ -99,7 +99,7 @@ def _pack(all_rows: Sequence[R], places: list[int]) -> Pack[R]:
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    """How many tokens two rows share from the start."""
+    """Length of the common prefix of two rows."""
     for i, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return i

@@ -1,7 +1,7 @@
-"""An event loop whose time can stand still: while it is blocked on purpose, nobody who waits in it misses a deadline.
+"""An event loop whose clock can be stopped while the loop is blocked on purpose.
 
-Episodes that go on from one step to the next wait while weights are trained. Their deadlines, the timeouts of their
-tools and their seconds are of the loop's time.
+Episodes that continue from one step to the next wait while weights are trained. Their deadlines, the timeouts of their
+tools and their measured seconds use the loop's clock, so training does not count.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from contextlib import contextmanager
 
 
 class StandstillLoop(asyncio.SelectorEventLoop):
-    """`time()` is seconds in which the loop could run."""
+    """An event loop whose `time()` leaves out the seconds in `standstill`."""
 
     def __init__(self) -> None:
-        self._lost = 0.0
+        self._paused = 0.0
         super().__init__()
 
     def time(self) -> float:
-        return super().time() - self._lost
+        return super().time() - self._paused
 
     @contextmanager
     def standstill(self) -> Iterator[None]:
-        """What is done within it, without a turn of the loop, takes no time."""
+        """Stop the clock in this block. The block must not await."""
         began = self.time()
         try:
             yield
         finally:
-            self._lost += self.time() - began
+            self._paused += self.time() - began
 
 
 @contextmanager
 def standstill() -> Iterator[None]:
-    """That of the running loop, which is a `StandstillLoop`."""
+    """Stop the clock of the running loop, which must be a `StandstillLoop`."""
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, StandstillLoop), "see train_policy"
+    assert isinstance(loop, StandstillLoop), "train_policy starts one"
     with loop.standstill():
         yield

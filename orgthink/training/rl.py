@@ -1,10 +1,11 @@
-"""Reinforcement learning: collect rows, train on them, sync the sampler; again.
+"""The loop of reinforcement learning. A step collects rows, trains on them and updates the sampler.
 
-Where rows come from is a `Source`: attempts of an organization whose traces share one reward (AsyncThink and
-ParaManager, `orgthink.training.episodes`), or chains of agents each with its own (MarsRL, `orgthink.training.marsrl`).
-However many rows there are, a step takes `minibatches` optimizer steps. Its episodes go to the run folder when it ends.
-The loop saves as it goes, stops cleanly at Ctrl-C, and resumes exactly, but for episodes that were under way: those
-begin anew. What was stored after the checkpoint is cut off then.
+A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaManager), all traces of an episode share
+one reward. In `orgthink.training.marsrl` (MarsRL), each agent of a chain has its own.
+
+A step takes `minibatches` optimizer steps, regardless of the number of rows. Its episodes are stored in the run folder
+when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, and resumes exactly. Two things differ after a
+resume: episodes in progress start again, and records newer than the checkpoint are removed.
 """
 
 from __future__ import annotations
@@ -44,92 +45,92 @@ else:
 
 
 class Clock:
-    """Seconds of the parts of a step."""
+    """Measures the seconds of each part of a step."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """What has passed since the last lap is this part's too."""
+        """Add the time since the last lap to the part `name`."""
         now = time.perf_counter()
         self.seconds[name] = round(self.seconds.get(name, 0.0) + now - self._last, 4)
         self._last = now
 
 
 class Batch(NamedTuple):
-    """What a step trains on."""
+    """Result of `Source.collect`: the rows of a step, its metrics and its record."""
 
     rows: list[PolicyRow]
-    """With their advantages; groups that teach nothing are left out."""
+    """Rows with their advantages. Groups without an advantage are left out."""
     metrics: dict[str, Any]
-    """What the rollouts say, for metrics.jsonl."""
+    """Metrics of the rollouts, for metrics.jsonl."""
     entropy: float | None
-    """Of the policy in nats a token, over everything that was sampled; `None` if nothing was."""
+    """Mean entropy of the policy over all its sampled tokens, in nats per token; `None` without any."""
     episodes: Sequence[Episode]
-    """The record of the step: what its metrics are of, and more than its rows are made of."""
+    """All episodes of the step. The metrics cover all of them, the rows only a part."""
 
 
 class Source(Protocol):
-    """Where rows come from. What it keeps between steps is saved beside the weights."""
+    """Provides the rows of each step. Its state between steps is saved beside the weights."""
 
     def working(self) -> AbstractAsyncContextManager[None]:
-        """Within it rows are collected: engines of its own are open. UserError if one cannot be opened."""
+        """Context in which rows are collected: it opens the source's own engines. UserError if one cannot be opened."""
         ...
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
-        """The rows of a step, counted from 0; `step` is the version of the sampler's weights as well.
+        """The rows of a step, counted from 0. `step` is also the version of the sampler's weights.
 
-        UserError for what cannot be trained on, EngineError if the sampler fails.
+        UserError for rows that cannot be trained on, EngineError if the sampler fails.
         """
         ...
 
     def save(self, folder: Path) -> None:
-        """Write what a later step needs."""
+        """Write the state that a later step needs."""
         ...
 
     def load(self, folder: Path, step: int) -> None:
-        """Put back what `save` wrote before a step."""
+        """Restore the state that `save` wrote before step `step`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization(ABC):
-    """What decides the result, beside the model and where rows come from."""
+    """Settings that determine the result, together with the model and the source of rows."""
 
     steps: int
-    """Times to roll out and train."""
+    """Number of steps. Each rolls out and trains once."""
     learning_rate: float
-    """At its highest, after the warm-up."""
+    """Peak learning rate, reached after the warm-up."""
     warmup: int = 5
-    """Steps of linear warm-up."""
+    """Number of steps with linear warm-up."""
     decay: bool = True
-    """Whether the learning rate then goes down along a straight line to nothing, or stays."""
+    """Whether the learning rate then decays linearly to 0; else it stays constant."""
     minibatches: int = 1
-    """Optimizer steps for each step's rollouts, cut between groups."""
+    """Number of optimizer steps per step. The rows are split between groups."""
     credit: AnyCredit = field(default_factory=SharedCredit)
-    """From the rewards of a group to advantages."""
+    """Function from the rewards of a group to advantages."""
     loss: PolicyLoss = field(default_factory=PolicyLoss)
-    """Clip range, divergence from the first policy, reduction, stale tokens."""
+    """Clip range, KL penalty, reduction, and treatment of stale tokens."""
     mastered: Mastered | None = None
-    """Which tokens are too well mastered to be trained further; `None`: all are trained."""
+    """Rule for well-mastered tokens, which are not trained; `None`: all tokens are trained."""
     clip: float = 1.0
     """Largest gradient norm."""
     drift: float = 0.1
     """Largest mean |log-probability of the trainer - of the sampler| before a step's first update."""
     seed: int = 0
-    """Of problems and sampling."""
+    """Seed of problems and sampling."""
     save_every: int = 10
-    """Steps between checkpoints."""
+    """Number of steps between checkpoints."""
     record_every: int = 1
-    """Steps between steps whose episodes are stored, from the first on; the last one's always are. A sampled token
-    takes some 40 bytes: 256 episodes of 2,000 tokens are 20 MB a step."""
+    """Episodes are stored every so many steps, from the first step on; those of the last step are always stored.
+    A sampled token takes about 40 bytes: 256 episodes of 2,000 tokens take 20 MB per step."""
 
     report_every: ClassVar[int] = 1
-    """Steps between two lines for a user without a terminal."""
+    """Number of steps between two progress lines if the output is not a terminal."""
 
     former: ClassVar[Mapping[str, str]] = {"normalise": "credit.normalise", "delta": "credit.delta"}
-    """Settings that have moved: former name → path."""
+    """Renamed settings: former name → path."""
 
     @model_validator(mode="before")
     @classmethod
@@ -141,7 +142,7 @@ class Optimization(ABC):
         require_at_least(0, self, "warmup", "drift")
         require_above_zero(self, "learning_rate", "clip")
         if self.mastered is not None and self.loss.ratio != "token":
-            raise ValueError(f"ratio {self.loss.ratio!r} is of all tokens of a row: mastered ones cannot be left out")
+            raise ValueError(f"ratio {self.loss.ratio!r} covers all tokens of a row: mastered ones cannot be masked")
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, counted from 0."""
@@ -152,7 +153,10 @@ class Optimization(ABC):
 
     @abstractmethod
     def require(self, context: int | None) -> None:
-        """UserError if something rollouts need is not there; `context` is the most tokens the model reads."""
+        """UserError if something that rollouts need is missing.
+
+        `context` is the model's context length in tokens, `None` if unknown.
+        """
 
     def records(self, step: int) -> bool:
         """Whether the episodes of a step, counted from 1, are stored."""
@@ -161,24 +165,24 @@ class Optimization(ABC):
     @property
     @abstractmethod
     def temperature(self) -> float:
-        """Of the rollouts' sampling."""
+        """Temperature of the rollouts."""
 
     @property
     def frozen(self) -> Mapping[str, RoleSpec]:
-        """Models beside the one that is trained, by what the recipe calls them."""
+        """Frozen models beside the policy, by their names in the recipe."""
         return {}
 
     @abstractmethod
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
-        """Metrics of a step that follow from its episodes, stored ones as well: no model is asked again."""
+        """Metrics that are a function of a step's episodes. Stored episodes give the same metrics."""
 
     @abstractmethod
     def bounds(self) -> Mapping[str, int | None]:
-        """What a step takes at most, for who thinks of a run; `None` where there is no bound."""
+        """Upper bounds for a step, to plan a run; `None` for a quantity without a bound."""
 
     @abstractmethod
     def progress_text(self, line: Mapping[str, Any]) -> str:
-        """Of the metrics of a step, those that a user watches."""
+        """The most important metrics of a step, as one line for the user."""
 
 
 def step_seconds(line: Mapping[str, Any]) -> float:
@@ -193,11 +197,11 @@ def train_policy(
     run: RunFolder,
     report: Callable[[dict[str, Any]], None],
 ) -> Path:
-    """Train to the last step, from the newest checkpoint in `run` if there is one; returns the last checkpoint.
+    """Train to the last step, from the newest checkpoint in `run` if there is one. Returns the last checkpoint.
 
-    `source` is as it was before the first step. `report` gets the metrics of each step. Ctrl-C ends the step, saves,
-    and is raised; a second one is raised at once. UserError, which names the row or the file, for rewards or
-    log-probabilities that are not numbers and for a sampler that drifts from the trainer; what was saved stays.
+    `source` is in its initial state. `report` gets the metrics of each step. At Ctrl-C the step ends, a checkpoint is
+    saved, and KeyboardInterrupt is raised; a second Ctrl-C raises it at once. UserError, which names the row or the
+    file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer. Saved files stay.
     """
     with run.journal(redo=None) as journal, interrupt() as interrupted:
         step, folder, recorded = 0, run.path, 0
@@ -213,7 +217,7 @@ def train_policy(
             backend.save(folder)
             source.save(folder)
 
-        async def go_on() -> Path:
+        async def remaining_steps() -> Path:
             nonlocal step, folder
             async with source.working():
                 await backend.sync_sampler(str(step))
@@ -234,20 +238,20 @@ def train_policy(
         if step < settings.steps:
             try:
                 with asyncio.Runner(loop_factory=StandstillLoop) as runner:
-                    runner.run(go_on())
+                    runner.run(remaining_steps())
             except EngineError as error:
-                raise UserError(f"the sampler failed: {error}; go on with --resume {run.path}") from error
+                raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
     return folder
 
 
 async def _step(
     backend: PolicyBackend, settings: Optimization, source: Source, step: int
 ) -> tuple[dict[str, Any], Sequence[Episode]]:
-    """One step; its metrics and its record."""
+    """Run one step. Returns its metrics and its episodes."""
     clock = Clock()
     batch = await source.collect(backend.sampler, step, clock)
     rows = within(batch.rows, settings.loss.staleness)
-    drawn = _trained(rows)
+    tokens = _trained(rows)
     if settings.mastered is not None:
         rows = mask_mastered(rows, settings.mastered, batch.entropy)
     clock.lap("reward")
@@ -262,7 +266,7 @@ async def _step(
         **batch.metrics,
         **_training_metrics(passes),
         "sampled_entropy": batch.entropy,
-        "masked_tokens": drawn - _trained(rows),
+        "masked_tokens": tokens - _trained(rows),
         "learning_rate": rate,
         "seconds": clock.seconds,
     }
@@ -270,12 +274,12 @@ async def _step(
 
 
 def _trained(rows: Sequence[PolicyRow]) -> int:
-    """Trained tokens."""
+    """Number of trained tokens."""
     return sum(sum(row.trained) for row in rows)
 
 
 def minibatches(rows: Sequence[PolicyRow], count: int) -> list[list[PolicyRow]]:
-    """Rows in at most `count` parts of about as many groups each: a group is never cut."""
+    """Split rows into at most `count` minibatches with about equally many groups. A group is never split."""
     groups: defaultdict[str, list[PolicyRow]] = defaultdict(list)
     for row in rows:
         groups[row.group].append(row)
@@ -286,14 +290,14 @@ def minibatches(rows: Sequence[PolicyRow], count: int) -> list[list[PolicyRow]]:
 
 
 class _Pass(NamedTuple):
-    """What one optimizer step measured."""
+    """Measurements of one optimizer step."""
 
     signals: Signals
     gradient_norm: float
 
 
 def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[PolicyRow], rate: float) -> list[_Pass]:
-    """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
+    """Take an optimizer step for each minibatch. UserError before the first one if the sampler has drifted."""
     passes: list[_Pass] = []
     loss = settings.loss
     if loss.old == "trainer" and rows:  # a step may have nothing to train on
@@ -308,7 +312,7 @@ def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[Polic
 
 
 def require_no_drift(signals: Signals, limit: float) -> None:
-    """UserError that names the worst row if the sampler and the trainer do not hold the same policy."""
+    """UserError that names the worst row if sampler and trainer differ by more than `limit` on average."""
     mean = signals.difference / signals.fresh
     if not mean <= limit:
         raise UserError(
@@ -318,29 +322,30 @@ def require_no_drift(signals: Signals, limit: float) -> None:
 
 
 def require_ratios(signals: Signals, loss: PolicyLoss) -> None:
-    """UserError if, before any update, ratios of rows already lie a quarter of the clip range from 1: then it is what
-    the sampler is off by, and not the policy, that decides which rows are clipped."""
+    """UserError if the ratios of rows differ from 1 by a quarter of the clip range before any update.
+
+    Then the numerical error of the sampler's log-probabilities, not the policy, would decide which rows are clipped.
+    """
     mean, limit = signals.apart / signals.fresh, (loss.clip_low + loss.clip_high) / 4
     if loss.ratio != "token" and not mean <= limit:
         raise UserError(
-            f"before any update the sampler's log-probabilities put the ratios of rows {mean:.3g} off in logarithm on "
-            f"average (limit {limit:.3g}): have the trainer compute them once more, with loss.old=trainer"
+            f"before any update, the log-ratio of a row is {mean:.3g} on average (limit {limit:.3g}) instead of 0: the "
+            "sampler's log-probabilities differ from the trainer's; set loss.old=trainer to use the trainer's"
         )
 
 
 def _training_metrics(passes: Sequence[_Pass]) -> dict[str, Any]:
-    """What a step's updates say; `None` if every group was flat. The difference is that before the first update."""
-    total = sum((one.signals for one in passes), Signals())
+    """Metrics of a step's updates; `None` without any. `logprob_difference` is measured before the first update."""
+    total = sum((update.signals for update in passes), Signals())
     first = passes[0].signals if passes else Signals()
-    names = ("loss", "entropy", "clip_fraction", "kl", "gradient_norm", "logprob_difference", "logprob_difference_max")
-    values = (
-        total.loss / max(1, len(passes)),
-        total.entropy / max(1, total.tokens),
-        total.clipped / max(1, total.tokens),
-        total.kl / max(1, total.tokens),
-        sum(one.gradient_norm for one in passes) / max(1, len(passes)),
-        first.difference / max(1, first.fresh),
-        first.largest,
-    )
-    measured = dict(zip(names, values, strict=True)) if passes else dict.fromkeys(names)
-    return {**measured, "trained_tokens": total.tokens, "computed_tokens": total.computed}
+    measured = {
+        "loss": total.loss / max(1, len(passes)),
+        "entropy": total.entropy / max(1, total.tokens),
+        "clip_fraction": total.clipped / max(1, total.tokens),
+        "kl": total.kl / max(1, total.tokens),
+        "gradient_norm": sum(update.gradient_norm for update in passes) / max(1, len(passes)),
+        "logprob_difference": first.difference / max(1, first.fresh),
+        "logprob_difference_max": first.largest,
+    }
+    counts = {"trained_tokens": total.tokens, "computed_tokens": total.computed}
+    return {**(measured if passes else dict.fromkeys(measured)), **counts}

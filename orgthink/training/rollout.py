@@ -1,4 +1,4 @@
-"""Rollouts: the same organizations that serve users attempt training problems in groups."""
+"""Rollouts: the organization attempts each training problem several times, as a group."""
 
 from __future__ import annotations
 
@@ -22,50 +22,52 @@ from orgthink.training.frozen import require_models
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """What is attempted at each step, by whom, and within which budgets."""
+    """Problems, organization and budgets of a step's rollouts."""
 
     task: str
     """Name of the task, or of several joined by `+`."""
     organization: OrganizationSpec
-    """Who works on its problems."""
+    """Organization that attempts the problems."""
     limits: Limits = field(default_factory=Limits)
-    """What an episode may use; `agent_tokens` is a total for each agent."""
+    """Budgets and deadlines of an episode. `agent_tokens` is a total for each agent."""
     max_tokens: int = 512
-    """Tokens of a segment: a worker's, or the organizer's up to its next Join, where the budget is renewed."""
+    """Token budget of a segment: a worker's text, or the organizer's up to its next Join, which renews the budget."""
     temperature: float = 1.0
-    """Of the sampling; nothing else truncates it, so importance ratios are unbiased."""
+    """Temperature of the sampling. The distribution is not truncated, so importance ratios are unbiased."""
     problems: int = 32
-    """Different problems a step."""
+    """Number of different problems per step."""
     group: int = 8
-    """G: attempts at each."""
+    """G: number of attempts at each problem."""
     models: dict[str, RoleSpec] = field(default_factory=dict)
-    """Frozen models of roles and members of a pool, by name. Their sampling is seeded as the policy's is."""
+    """Frozen models of roles and of members of a pool, by name. Their sampling has the same seed as the policy's."""
     roles: tuple[str, ...] = ()
-    """Who is trained; nobody named: every role without a model in `models`."""
+    """Roles that are trained; empty: every role without a model in `models`."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "max_tokens", "problems")
         if self.group < 2:
-            raise ValueError(f"group is {self.group}: an advantage is relative to others, so it takes at least 2")
+            raise ValueError(
+                f"group is {self.group}: an advantage is relative to other attempts, so it must be at least 2"
+            )
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature is {self.temperature}: training samples, so it must be above 0")
         for name, model in self.models.items():
             if name in self.roles:
-                raise ValueError(f"roles and models both name {name}: who is trained has no frozen model")
+                raise ValueError(f"roles and models both name {name}: a trained role has no frozen model")
             require_sampling(model.sampling)
 
     @property
     def made(self) -> Organization:
-        """The organization. UserError if there is none of that name, or it has no such settings."""
+        """The organization. UserError if there is none with that name, or its settings are not valid."""
         return self.organization.named(self.organization.label)
 
     def require(self) -> None:
-        """UserError for an organization that cannot be, roles it does not have, or models that are not there."""
+        """UserError if the organization is not valid, lacks one of the roles, or a model is missing."""
         require_roles([self.made], [*self.roles, *self.models])
         require_models(self.models)
 
     def trains(self, trace: Trace) -> bool:
-        """Whether what a trace sampled is the policy's."""
+        """Whether the policy sampled a trace, so that it is trained."""
         return trace.role in self.roles if self.roles else trace.role not in self.models
 
 
@@ -73,30 +75,29 @@ class ProblemStream:
     """The problems of a rollout, in the order of its task's stream."""
 
     def __init__(self, plan: Rollout, seed: int, drawn: int = 0) -> None:
-        """So many of the stream are passed over."""
+        """Skip the first `drawn` problems of the stream."""
         self._plan = plan
         self._stream = islice(task_named(plan.task).problems("train", seed), drawn, None)
         self.drawn = drawn
-        """Place in the stream."""
+        """Number of problems taken from the stream so far."""
 
     def batch(self, known: Container[str] = (), wanted: int | None = None) -> list[Problem]:
-        """The next problems, as many as a step has or as are wanted, different from each other and from those with
-        the known ids.
+        """The next `wanted` different problems whose ids are not `known`; the default is as many as a step has.
 
-        UserError if the task has too few; fewer if others are known, down to none.
+        UserError if the task has too few different problems. With `known` ids the list is shorter instead, or empty.
         """
-        drawn: dict[str, Problem] = {}
+        batch: dict[str, Problem] = {}
         wanted = self._plan.problems if wanted is None else wanted
         repeats = 0
-        while len(drawn) < wanted and repeats < MOST_REPEATS:
+        while len(batch) < wanted and repeats < MOST_REPEATS:
             problem = next(self._stream)
             self.drawn += 1
-            repeats = repeats + 1 if problem.id in drawn or problem.id in known else 0
+            repeats = repeats + 1 if problem.id in batch or problem.id in known else 0
             if not repeats:
-                drawn[problem.id] = problem
+                batch[problem.id] = problem
         if repeats and not known:
-            raise UserError(f"{self._plan.task} has only {len(drawn)} different problems, not {wanted}")
-        return list(drawn.values())
+            raise UserError(f"{self._plan.task} has only {len(batch)} different problems, not {wanted}")
+        return list(batch.values())
 
 
 async def roll_out(
@@ -106,49 +107,53 @@ async def roll_out(
     seed: int,
     models: Mapping[str, Backing] | None = None,
 ) -> list[Episode]:
-    """Episodes, G for each problem; not graded yet. `models` stand behind those of the plan. A bug in one ends all, and
-    is raised as itself."""
+    """Attempt each problem G times. Returns the episodes, not graded.
+
+    `models` are the opened frozen models of the plan, by name. An exception in one attempt ends all and is raised.
+    """
     organization = plan.made
     policy = Backing(engine, Sampling(plan.max_tokens, plan.temperature, seed=seed))
     others = {name: Backing(m.engine, replace(m.sampling, seed=seed)) for name, m in (models or {}).items()}
     assert others.keys() == plan.models.keys(), "an engine for each of the plan's models"
 
-    async def one(problem: Problem, sample: int) -> Episode:
+    async def attempted(problem: Problem, sample: int) -> Episode:
         return await attempt(organization, problem, policy, roles=others, limits=plan.limits, sample=sample)
 
-    return await run_all(lambda job: one(*job), product(problems, range(plan.group)))
+    return await run_all(lambda job: attempted(*job), product(problems, range(plan.group)))
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Attempts at one problem, under way or finished."""
+    """The attempts at one problem, in progress or finished."""
 
     problem: Problem
-    """What is attempted."""
+    """Problem of the group."""
     began: int
-    """The policy's version then; later tokens may be of later ones."""
+    """Version of the policy at the start. Later tokens may be of later versions."""
     attempts: asyncio.Task[list[Episode]]
-    """The episodes, when all of them have ended."""
+    """Task that returns the episodes when all of them have ended."""
 
 
 class Groups:
-    """Groups that go on from one step to the next, wherever the event loop does; oldest first."""
+    """Groups in progress, oldest first. They run whenever the event loop runs, also between steps."""
 
     def __init__(self) -> None:
         self._live: list[Group] = []
 
     @property
     def problems(self) -> list[Problem]:
-        """Those whose groups have not been handed over."""
+        """Problems of the groups that `finished` has not returned yet."""
         return [group.problem for group in self._live]
 
     def begin(self, problem: Problem, version: int, attempts: Coroutine[Any, Any, list[Episode]]) -> None:
-        """Let one more group go on beside the others."""
+        """Start one more group."""
         self._live.append(Group(problem, version, asyncio.create_task(attempts)))
 
     async def finished(self, count: int) -> list[Group]:
-        """Hand over as many groups as soon as they are finished; of more than that, the oldest. Raises what an attempt
-        raises."""
+        """Wait until `count` groups are finished, and return them; if more are finished, the oldest `count`.
+
+        With fewer groups in progress, all are returned. Raises the exception of a failed attempt.
+        """
         while True:
             done = [group for group in self._live if group.attempts.done()]
             for group in done:
@@ -161,7 +166,7 @@ class Groups:
         return done[:count]
 
     async def cancel(self) -> None:
-        """End them; what they sampled is lost."""
+        """Cancel all groups in progress. Their episodes are lost."""
         tasks = [group.attempts for group in self._live]
         self._live = []
         for task in tasks:

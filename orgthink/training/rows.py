@@ -1,4 +1,4 @@
-"""Training rows: one trace, one row of tokens, and which of them are trained."""
+"""Training rows: the tokens of one trace, with a mask of the trained ones."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Row:
     """A sequence to train on."""
 
     token_ids: tuple[int, ...]
-    """Everything the model saw, in order."""
+    """Ids of all tokens in the model's context, in order."""
     trained: tuple[bool, ...]
-    """One for each token: `True` where the model sampled it, so `<JOIN-i>` is and what it brings is not."""
+    """Mask, one value per token: `True` if the model sampled it. `<JOIN-i>` is trained; the text it injects is not."""
 
     def __len__(self) -> int:
         return len(self.token_ids)
 
 
 def row_of(trace: Trace, encode: Encode | None = None, eos_id: int | None = None) -> Row:
-    """The row of a trace. Spans without ids (a teacher's) are encoded one by one, as the runtime would.
+    """The row of a trace. Each span without ids, such as a teacher's, is encoded by itself with `encode`.
 
-    `eos_id` is appended as a trained token: teachers end their texts. ValueError if ids are missing.
+    `eos_id` is appended as a trained token. ValueError if a span has no ids and there is no `encode`.
     """
     ids: list[int] = []
     trained: list[bool] = []
@@ -46,33 +46,32 @@ def row_of(trace: Trace, encode: Encode | None = None, eos_id: int | None = None
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow(Row):
-    """A sampled sequence to learn a policy from."""
+    """A sampled sequence for policy optimization."""
 
     logprobs: tuple[float, ...]
-    """One for each token, under the policy that sampled it; 0 where nothing is trained."""
+    """Log-probability of each token under the policy that sampled it; 0 for untrained tokens."""
     advantage: float
-    """Of the episode, shared by all its trained tokens."""
+    """Advantage of all trained tokens."""
     temperature: float
-    """At which its tokens were drawn."""
+    """Temperature at which the tokens were sampled."""
     episode: str
     """Id of the episode."""
     agent: str
-    """Who sampled it."""
+    """Name of the agent that sampled the row."""
     role: str
-    """Which part that agent plays, such as `worker` or `verifier`."""
+    """Role of that agent, such as `worker` or `verifier`."""
     group: str
-    """Id of the problem: minibatches are cut between groups."""
+    """Id of the group, that is, of the problem. Minibatches never split a group."""
     age: tuple[int, ...]
-    """One for each token: how many updates of the sampler ago it was drawn; 0 where nothing is trained."""
+    """Number of updates of the sampler since each token was sampled; 0 for untrained tokens."""
     weight: float = 1.0
-    """Of each of its trained tokens in the loss; set by `weighted` when it is known with which rows it is trained."""
+    """Weight of each trained token in the loss. `weighted` sets it for the rows of a minibatch."""
     old: tuple[float, ...] | None = None
-    """One for each token: the log-probability that its importance ratio is relative to while it is fresh; `None`: the
-    sampler's."""
+    """Log-probability of each token in the denominator of its ratio while it is fresh; `None`: `logprobs`."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """Name of the row in error messages."""
         return f"episode {self.episode}, {self.agent}"
 
 
@@ -82,7 +81,7 @@ def policy_rows(
     trained: Callable[[Trace], bool] = lambda trace: True,
     version: int | None = None,
 ) -> list[PolicyRow]:
-    """One row for each trained trace that sampled anything. Ages and ValueError as `policy_row` says."""
+    """One row for each trained trace with sampled tokens. For `version` and ValueError see `policy_row`."""
     return [
         policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage, version=version)
         for trace in episode.traces
@@ -91,12 +90,15 @@ def policy_rows(
 
 
 def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, version: int | None = None) -> PolicyRow:
-    """The row of a trace that sampled something, of the episode and the problem with these ids.
+    """The row of a trace. `episode` and `group` are the ids of its episode and its problem.
 
-    `version` is that of the sampler's newest weights, from which the ages of tokens count; without it they are 0.
-    ValueError that names the trace if a sampled span has no ids, no log-probabilities or no settings, or was drawn
-    greedily or from a truncated distribution, which biases the importance ratio, or at another temperature than the
-    trace's other spans, or by weights whose version is no number or newer than `version`.
+    `version` is the version of the sampler's newest weights; ages are relative to it, and 0 without it. ValueError
+    that names the trace if no row can be made:
+
+    - The trace has no sampled span, or one lacks ids, log-probabilities or sampling settings.
+    - A span was sampled greedily or from a truncated distribution, which biases the importance ratio.
+    - Spans were sampled at different temperatures.
+    - The version of a span is not a number or is newer than `version`.
     """
     name = f"episode {episode}, {trace.agent}"
     logprobs: list[float] = []
@@ -110,18 +112,17 @@ def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, vers
         if span.token_ids is None or span.logprobs is None or span.sampling is None:
             raise ValueError(f"{name}: a sampled span lacks ids, log-probabilities or settings to train on")
         if span.sampling.top_p < 1:
-            raise ValueError(f"{name}: drawn with top_p {span.sampling.top_p}, which biases the ratio: train with 1")
+            raise ValueError(f"{name}: sampled with top_p {span.sampling.top_p}, which biases the ratio: use top_p 1")
         logprobs.extend(span.logprobs)
         age.extend([0 if version is None else _age(span, version, name)] * span.tokens)
         temperatures.add(span.sampling.temperature)
     if not temperatures:
         raise ValueError(f"{name}: it sampled nothing to train on")
     if len(temperatures) > 1 or not min(temperatures) > 0:
-        raise ValueError(f"{name}: drawn at temperature {sorted(temperatures)}: train with one, above 0")
+        raise ValueError(f"{name}: sampled at temperatures {sorted(temperatures)}: use a single one above 0")
     row, temperature = row_of(trace), temperatures.pop()
-    end = 1 + max(
-        (at for at, trained in enumerate(row.trained) if trained), default=-1
-    )  # what it was told last is seen by no token
+    # No trained token depends on the text that was injected last.
+    end = 1 + max((at for at, trained in enumerate(row.trained) if trained), default=-1)
     return PolicyRow(
         row.token_ids[:end],
         row.trained[:end],
@@ -137,17 +138,17 @@ def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, vers
 
 
 def _age(span: Span, version: int, name: str) -> int:
-    """Updates between the weights that drew a span and the newest."""
-    drawn_by = span.policy_version or ""
-    if not (drawn_by.isascii() and drawn_by.isdigit()):
-        raise ValueError(f"{name}: drawn by version {span.policy_version}, which is no number to count updates from")
-    if int(drawn_by) > version:
-        raise ValueError(f"{name}: drawn by version {drawn_by}, which is newer than the newest, {version}")
-    return version - int(drawn_by)
+    """Number of updates from the weights that sampled a span to `version`."""
+    sampled_by = span.policy_version or ""
+    if not (sampled_by.isascii() and sampled_by.isdigit()):
+        raise ValueError(f"{name}: sampled by version {span.policy_version}, which is not a number of updates")
+    if int(sampled_by) > version:
+        raise ValueError(f"{name}: sampled by version {sampled_by}, which is newer than the newest version, {version}")
+    return version - int(sampled_by)
 
 
 def untrained(row: PolicyRow, places: Container[int]) -> PolicyRow:
-    """The row whose tokens at these places are seen but not trained."""
+    """The row with the tokens at these places masked: they stay in the context but are not trained."""
     known = enumerate(zip(row.trained, row.logprobs, row.age, strict=True))
     tokens = [(False, 0.0, 0) if at in places else token for at, token in known]
     trained, logprobs, age = zip(*tokens, strict=True)

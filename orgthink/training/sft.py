@@ -1,7 +1,7 @@
-"""Supervised training: cross-entropy on the tokens of a row that are trained.
+"""Supervised fine-tuning: cross-entropy on the trained tokens of rows.
 
-The loop saves as it goes, stops cleanly at Ctrl-C, and resumes exactly: the metrics of an interrupted run
-are those of an uninterrupted one.
+The loop saves checkpoints, stops cleanly at Ctrl-C, and resumes exactly: a resumed run has the same metrics as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from orgthink.training.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class SftSettings:
-    """What decides the result, beside the data."""
+    """Settings that determine the result, together with the data."""
 
     steps: int
-    """Optimizer steps."""
+    """Number of optimizer steps."""
     learning_rate: float = 2e-3
-    """At its highest, after the warm-up; then half a cosine down to nothing."""
+    """Peak learning rate, reached after the warm-up. Then it decays to 0 along half a cosine."""
     warmup: int = 150
-    """Steps of linear warm-up."""
+    """Number of steps with linear warm-up."""
     batch_tokens: int = 5_000
-    """Tokens that are computed in one go, padding included; a batch, if `batch_rows` says nothing else."""
+    """Largest number of tokens in a micro-batch, padding included; without `batch_rows`, also in a batch."""
     batch_rows: int | None = None
-    """Rows of a batch, about; `None` is as many as make `batch_tokens`."""
+    """Approximate number of rows in a batch; `None`: as many as fit into `batch_tokens`."""
     weight_decay: float = 0.05
-    """On matrices only."""
+    """Weight decay, applied to matrices only."""
     clip: float = 1.0
     """Largest gradient norm."""
     seed: int = 0
-    """Of the weights and the data."""
+    """Seed of the weights and the data."""
     save_every: int = 500
-    """Steps between checkpoints."""
+    """Number of steps between checkpoints."""
 
     report_every: ClassVar[int] = 100
-    """Steps between two lines for a user without a terminal."""
+    """Number of steps between two progress lines if the output is not a terminal."""
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "steps", "batch_tokens", "save_every")
@@ -66,29 +66,29 @@ class SftSettings:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
-        """Of the metrics of a step, those that a user watches."""
+        """The most important metrics of a step, as one line for the user."""
         return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is trained, on what."""
+    """A model and the rows to train it on."""
 
     model: Trainable
-    """Weights to train, on the device to train on."""
+    """Model to train, on the device of the training."""
     rows: Callable[[int, int], Iterator[Row]]
-    """An endless stream of rows for a seed and the number of a pool."""
+    """Function of a seed and the index of a pool that returns an endless stream of rows."""
     write_folder: Callable[[Path], None]
-    """Writes everything of the model folder but the weights."""
+    """Function that writes all files of the model folder except the weights."""
     pad_id: int
-    """Token that fills rows up."""
+    """Id of the padding token."""
 
 
 def train(course: Course, settings: SftSettings, run: RunFolder, report: Callable[[dict[str, float]], None]) -> Path:
-    """Train to the last step, from the newest checkpoint in `run` if there is one; returns the last checkpoint.
+    """Train to the last step, from the newest checkpoint in `run` if there is one. Returns the last checkpoint.
 
-    `report` gets the metrics of each step. Ctrl-C ends the step, saves, and is raised; a second one is raised at
-    once. UserError if another process trains in the folder.
+    `report` gets the metrics of each step. At Ctrl-C the step ends, a checkpoint is saved, and KeyboardInterrupt is
+    raised; a second Ctrl-C raises it at once. UserError if another process trains in the folder.
     """
     model = course.model
     optimizer = _optimizer(model, settings)
@@ -117,9 +117,9 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
 def _step(
     course: Course, optimizer: torch.optim.Optimizer, rows: list[Row], settings: SftSettings, step: int
 ) -> dict[str, float]:
-    """One optimizer step; its metrics."""
+    """Take one optimizer step. Returns its metrics."""
     started = time.perf_counter()
-    torch.manual_seed(settings.seed * 1_000_003 + step)  # dropout is the same wherever a run is resumed
+    torch.manual_seed(settings.seed * 1_000_003 + step)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
     loss, computed = 0.0, 0
     for part in in_one_go(rows, settings.batch_tokens):

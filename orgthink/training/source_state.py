@@ -1,4 +1,4 @@
-"""What a source of rows keeps between steps: a JSON file in the checkpoint."""
+"""State of a source of rows between steps, as a JSON file in the checkpoint."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ T = TypeVar("T")
 
 
 def save_state(file: Path, state: Any) -> None:
-    """Write a dataclass."""
+    """Write a dataclass as JSON."""
     write_whole(file, json.dumps(plain(state)).encode())
 
 
 def load_state(file: Path, cls: type[T], upgraded: Callable[[Any], Any] = lambda data: data) -> T:
-    """The dataclass that was written, of JSON values that an older release wrote once they are `upgraded`. UserError
-    that names the file if it is torn or holds something else."""
+    """Read a dataclass of type `cls`. `upgraded` converts the JSON values of older releases.
+
+    UserError that names the file if it is damaged or holds something else.
+    """
     try:
         data = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:

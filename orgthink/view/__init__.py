@@ -1,4 +1,4 @@
-"""Episodes as one self-contained HTML page: nothing is loaded, and model text is never markup."""
+"""Episodes as one self-contained HTML page. The page loads nothing, and text of models is never markup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orgthink.view.pack import conditions, pack
 __all__ = ["render"]
 
 SCRIPTS = ("dom", "summary", "plot", "list", "lanes", "text", "episode", "main")
-"""Parts of the page's script, in order."""
+"""Files of the page's script, in order."""
 
 
 def render(
@@ -29,7 +29,10 @@ def render(
     summary: Mapping[str, Mapping[str, Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> str:
-    """The page. `summary` is that of `summary.json`; `notes` are conditions no episode tells, such as budgets."""
+    """The HTML page. `summary` has the content of `summary.json`; by default it is computed from the episodes.
+
+    `notes` are conditions that episodes do not record, such as budgets.
+    """
     listed = list(episodes)
     data = {
         "conditions": {**conditions(listed), **(notes or {})},
@@ -47,12 +50,12 @@ def render(
 
 
 def _json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element that contains it."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _hash(text: str) -> str:
-    """A content security policy's name for an inline script or style."""
+    """Source expression of an inline script or style in the content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -1,7 +1,7 @@
-"""Where everything of an episode lies: over decoding steps (Eq. 4's account of time) and over seconds.
+"""Layout of an episode on two time axes: decoding steps (the latency of Eq. 4) and seconds.
 
-Steps come from `orgthink.measure.latency`. Seconds are those of the record; inside a span they are spread
-evenly over its tokens.
+Steps come from `orgthink.measure.latency`. Seconds come from the record; within a span they are spread evenly over its
+tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from orgthink.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.measure.latency import Stretch, critical_stretches, timeline
 
 Range = tuple[float, float]
-"""Start and end."""
+"""Start and end on an axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +21,29 @@ class Bar:
     """A stretch in which an agent decoded, within one sampled span."""
 
     agent: str
-    """Who."""
+    """Agent that decoded."""
     span: int
     """Index of the span in the agent's trace."""
     own: tuple[int, int]
-    """Decoding steps the agent had done, before and after."""
+    """Number of the agent's own decoding steps before and after the stretch."""
     steps: Range
-    """On the clock of decoding steps."""
+    """Range in global decoding steps."""
     seconds: Range
-    """From the start of the episode."""
+    """Range in seconds from the start of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A parent between a join and the return of the child."""
+    """The time in which a parent waits at a join for its child."""
 
     agent: str
-    """Who waited."""
+    """Agent that waits."""
     child: str
-    """For whom."""
+    """Agent that it waits for."""
     steps: Range
-    """On the clock of decoding steps; empty if the child was back already."""
+    """Range in global decoding steps; empty if the child had returned before."""
     seconds: Range
-    """From the start of the episode."""
+    """Range in seconds from the start of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,47 +51,47 @@ class Arrow:
     """A fork or a join."""
 
     kind: EdgeKind
-    """Which."""
+    """Kind of the arrow."""
     parent: str
     """Agent that forked or joined."""
     child: str
     """Agent that was forked or joined."""
     key: str
-    """Name of the sub-query."""
+    """Key of the fork."""
     steps: float
-    """When it happened, on the clock of decoding steps; a join happens when the parent goes on."""
+    """Time in global decoding steps. A join happens when the parent continues."""
     seconds: float
-    """When it happened, from the start of the episode."""
+    """Time in seconds from the start of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """From an agent's first moment to its last."""
+    """The time from an agent's start to its end."""
 
     steps: Range
-    """On the clock of decoding steps."""
+    """Range in global decoding steps."""
     seconds: Range
-    """From the start of the episode."""
+    """Range in seconds from the start of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An episode, ready to be drawn."""
+    """All elements of an episode's picture."""
 
     lives: dict[str, Life]
-    """By agent."""
+    """Life of each agent, by name."""
     bars: tuple[Bar, ...]
-    """Agent by agent, in order of time."""
+    """Bars agent by agent, in order of time."""
     waits: tuple[Wait, ...]
-    """Agent by agent, in order of time."""
+    """Waits agent by agent, in order of time."""
     arrows: tuple[Arrow, ...]
-    """Agent by agent: forks, then joins."""
+    """Arrows agent by agent: forks, then joins."""
     critical: tuple[Bar, ...]
-    """The critical path, from the first decoding step to the last."""
+    """Bars of the critical path, from the first decoding step to the last."""
 
 
 def layout(episode: Episode) -> Layout:
-    """Lay an episode out over steps and seconds."""
+    """Compute the layout of an episode."""
     traces = {trace.agent: trace for trace in episode.traces}
     clock = _Clock(traces)
     clock.run(episode.root, 0)
@@ -112,14 +112,14 @@ def layout(episode: Episode) -> Layout:
 
 
 class _Clock:
-    """Walks through forks and joins on the clock of decoding steps, agents without tokens included."""
+    """Follows forks and joins and counts global decoding steps. Agents without tokens are included."""
 
     def __init__(self, traces: dict[str, Trace]) -> None:
         self._traces = traces
         self.lives: dict[str, tuple[int, int]] = {}
-        """When each agent begins and ends."""
+        """Global step at which each agent starts and ends."""
         self.waits: dict[str, list[tuple[int, int]]] = {}
-        """When each agent waits, one for each of its joins."""
+        """Global steps between which each agent waits, one range for each of its joins."""
 
     def run(self, trace: Trace, begin: int) -> None:
         at, done = begin, 0
@@ -135,12 +135,12 @@ class _Clock:
 
 
 def _clip(steps: tuple[int, int], end: int) -> Range:
-    """The axis ends with the critical path."""
+    """A range clipped to the axis, which ends with the critical path."""
     return min(steps[0], end), min(steps[1], end)
 
 
 def moment(trace: Trace, step: int) -> float:
-    """Seconds at which an agent had done so many decoding steps."""
+    """Seconds at which an agent had completed `step` of its own decoding steps."""
     done, at = 0, trace.start
     for span in trace.spans:
         if span.origin is Origin.SAMPLED and span.tokens and done < step:
@@ -152,7 +152,7 @@ def moment(trace: Trace, step: int) -> float:
 
 
 def _seconds(trace: Trace, done: int, start: float | None, end: float | None, tokens: int) -> Range:
-    """When a span was decoded; its share of the agent's life where the record does not say."""
+    """Seconds in which a span was decoded. Without them in the record, the agent's life is divided by its steps."""
     if start is not None and end is not None:
         return start, end
     rate = (trace.end - trace.start) / trace.steps
@@ -160,7 +160,7 @@ def _seconds(trace: Trace, done: int, start: float | None, end: float | None, to
 
 
 def _whole(episode: Episode, end: int) -> Iterator[Stretch]:
-    """The timeline, and what was decoded beyond the end of its axis, which still took seconds."""
+    """The timeline, followed by the steps after the end of its axis: they still took seconds."""
     stretches = timeline(episode)
     for trace in episode.traces:
         own = [stretch for stretch in stretches if stretch.agent == trace.agent]
@@ -171,7 +171,7 @@ def _whole(episode: Episode, end: int) -> Iterator[Stretch]:
 
 
 def _cut(trace: Trace, stretch: Stretch, end: int) -> Iterator[Bar]:
-    """A stretch, cut where a span ends."""
+    """Split a stretch at the ends of spans."""
     done, shift = 0, stretch.start - stretch.first
     for index, span in enumerate(trace.spans):
         if span.origin is not Origin.SAMPLED:
@@ -186,7 +186,7 @@ def _cut(trace: Trace, stretch: Stretch, end: int) -> Iterator[Bar]:
 
 
 def _joined(bars: Iterable[Bar]) -> Iterator[Bar]:
-    """Bars of one span without a pause between them, as one."""
+    """Merge consecutive bars of the same span if there is no pause between them."""
     whole: Bar | None = None
     for bar in bars:
         if whole and (whole.agent, whole.span, whole.steps[1]) == (bar.agent, bar.span, bar.steps[0]):

@@ -1,4 +1,7 @@
-"""Episodes as the page's data: short JSON rows, each text once. Ids and log-probs stay in the run folder."""
+"""Data of the page: short JSON rows, with each different text once.
+
+Token ids and log-probabilities are not included.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,15 @@ COLUMNS = (
     "format_error_rate",
     "truncated_rate",
 )
-"""Numbers of a summary that the page's table shows, beside `at_least`."""
+"""Measures in the page's table, in addition to `at_least`."""
 
 
 @dataclass(slots=True)
 class Texts:
-    """Texts, each kept once: prompts repeat."""
+    """Different texts, each with an index. Prompts occur many times."""
 
     all: list[str] = field(default_factory=list)
-    """By index."""
+    """Texts by index."""
     _known: dict[str, int] = field(default_factory=dict)
 
     def index(self, text: str) -> int:
@@ -41,7 +44,7 @@ class Texts:
 
 
 def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Everything the page shows."""
+    """All data that the page shows, as JSON values."""
     texts = Texts()
     return {
         "summary": [_row(name, numbers) for name, numbers in summary.items()],
@@ -51,7 +54,7 @@ def pack(episodes: Iterable[Episode], summary: Mapping[str, Mapping[str, Any]]) 
 
 
 def conditions(episodes: Sequence[Episode]) -> dict[str, str]:
-    """Under what conditions the episodes were made, as far as they tell."""
+    """Conditions of the episodes, as far as the records have them: model, task, capacity, temperature, numbers."""
     samplings = [s.sampling for e in episodes for t in e.traces for s in t.spans if s.sampling is not None]
     found = {
         "model": {t.model for e in episodes for t in e.traces if t.model},
@@ -75,16 +78,16 @@ def _row(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(value: Mapping[str, float] | None) -> list[float | None] | None:
-    """Mean, low, high; `None` for what is not known."""
+    """Mean, low and high; `None` for unknown values."""
     if value is None or value.get("mean") is None:
         return None
     return [None if v is None or not math.isfinite(v) else v for v in (value.get(k) for k in ("mean", "low", "high"))]
 
 
 def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
-    drawn = layout(episode)
+    picture = layout(episode)
     number = {trace.agent: i for i, trace in enumerate(episode.traces)}
-    hot = _on_path(episode, drawn)
+    hot = _on_path(episode, picture)
     grade = episode.grade
     return {
         "id": episode.id,
@@ -102,18 +105,18 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
         "steps": critical_path(episode),
         "sampled": sampled_tokens(episode),
         "concurrency": concurrency(episode),
-        "agents": [_agent(trace, drawn, number, texts) for trace in episode.traces],
+        "agents": [_agent(trace, picture, number, texts) for trace in episode.traces],
         "arrows": [
             [a.kind, number[a.parent], number[a.child], a.key, a.steps, round(a.seconds, 4), a.child in hot]
-            for a in drawn.arrows
+            for a in picture.arrows
         ],
-        "critical": [[number[bar.agent], *_ranges(bar.steps, bar.seconds)] for bar in drawn.critical],
-        "faults": [_fault(fault, episode.trace(fault.agent), drawn, number) for fault in episode.format_faults],
+        "critical": [[number[bar.agent], *_ranges(bar.steps, bar.seconds)] for bar in picture.critical],
+        "faults": [_fault(fault, episode.trace(fault.agent), picture, number) for fault in episode.format_faults],
     }
 
 
-def _agent(trace: Trace, drawn: Layout, number: dict[str, int], texts: Texts) -> dict[str, Any]:
-    life = drawn.lives[trace.agent]
+def _agent(trace: Trace, picture: Layout, number: dict[str, int], texts: Texts) -> dict[str, Any]:
+    life = picture.lives[trace.agent]
     return {
         "id": trace.agent,
         "role": trace.role,
@@ -125,25 +128,25 @@ def _agent(trace: Trace, drawn: Layout, number: dict[str, int], texts: Texts) ->
         "error": trace.error,
         "life": _ranges(life.steps, life.seconds),
         "spans": [[span.origin[0], texts.index(span.text), span.tokens, span.source] for span in trace.spans],
-        "bars": [[b.span, *b.own, *_ranges(b.steps, b.seconds)] for b in drawn.bars if b.agent == trace.agent],
-        "waits": [[number[w.child], *_ranges(w.steps, w.seconds)] for w in drawn.waits if w.agent == trace.agent],
-        "injected": [[index, *at] for index, at in _injected(trace, drawn)],
+        "bars": [[b.span, *b.own, *_ranges(b.steps, b.seconds)] for b in picture.bars if b.agent == trace.agent],
+        "waits": [[number[w.child], *_ranges(w.steps, w.seconds)] for w in picture.waits if w.agent == trace.agent],
+        "injected": [[index, *at] for index, at in _injected(trace, picture)],
     }
 
 
-def _injected(trace: Trace, drawn: Layout) -> Iterator[tuple[int, tuple[float, float]]]:
-    """Where each injected span came in: steps and seconds."""
-    life = drawn.lives[trace.agent]
-    bars = [bar for bar in drawn.bars if bar.agent == trace.agent]
+def _injected(trace: Trace, picture: Layout) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Index and time (steps, seconds) of each injected span."""
+    life = picture.lives[trace.agent]
+    bars = [bar for bar in picture.bars if bar.agent == trace.agent]
     for index, span in enumerate(trace.spans):
         if span.origin is Origin.INJECTED:
             after = next((bar.steps[0] for bar in bars if bar.span > index), life.steps[1])
             yield index, (after, round(span.start if span.start is not None else life.seconds[1], 4))
 
 
-def _fault(fault: FormatFault, trace: Trace, drawn: Layout, number: dict[str, int]) -> dict[str, Any]:
+def _fault(fault: FormatFault, trace: Trace, picture: Layout, number: dict[str, int]) -> dict[str, Any]:
     span, character = _character(fault, trace)
-    bars = [bar for bar in drawn.bars if bar.agent == fault.agent and bar.own[0] < fault.at]
+    bars = [bar for bar in picture.bars if bar.agent == fault.agent and bar.own[0] < fault.at]
     steps = bars[-1].steps[0] + min(fault.at, bars[-1].own[1]) - bars[-1].own[0] if bars else 0
     return {
         "kind": fault.kind,
@@ -157,7 +160,11 @@ def _fault(fault: FormatFault, trace: Trace, drawn: Layout, number: dict[str, in
 
 
 def _character(fault: FormatFault, trace: Trace) -> tuple[int, int]:
-    """Span and character behind the step of a fault: the end of the tag nearest to its share of the span's text."""
+    """Index of the span and character of a fault.
+
+    The record has only the step of the fault. The character is estimated by the share of the span's tokens, and then
+    moved to the nearest end of a tag.
+    """
     done, found = 0, (len(trace.spans) - 1, 0)
     for index, span in enumerate(trace.spans):
         if span.origin is Origin.SAMPLED and done < fault.at:
@@ -172,11 +179,11 @@ def _character(fault: FormatFault, trace: Trace) -> tuple[int, int]:
     return index, min(ends, key=lambda end: abs(end - character), default=character)
 
 
-def _on_path(episode: Episode, drawn: Layout) -> set[str]:
-    """Agents that the critical path runs through: it enters by their fork and leaves by their join."""
+def _on_path(episode: Episode, picture: Layout) -> set[str]:
+    """Agents on the critical path, together with their ancestors."""
     parents = {trace.agent: trace.parent for trace in episode.traces}
     found: set[str] = set()
-    for bar in drawn.critical:
+    for bar in picture.critical:
         agent: str | None = bar.agent
         while agent is not None and agent not in found:
             found.add(agent)

@@ -1,7 +1,7 @@
-"""Episodes as Chrome trace events, for ui.perfetto.dev: where the seconds went.
+"""Episodes as Chrome trace events over seconds, for ui.perfetto.dev.
 
-A process is an episode, a track an agent; slices on a track never overlap. Arrows are forks and joins, a counter
-shows how many agents decode, and the critical path (in decoding steps, Eq. 4) has a track of its own.
+Each episode is a process and each agent a track. Slices on a track never overlap. Arrows are forks and joins. A counter
+shows the number of agents that decode. The critical path (in decoding steps, Eq. 4) has its own track.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from orgthink.view.layout import Arrow, Bar, Layout, layout
 Event = dict[str, Any]
 
 CRITICAL = 0
-"""Track of the critical path; agents follow from 1."""
+"""Track of the critical path. The tracks of agents follow from 1."""
 
 _EXCERPT = 400
-"""Characters of its text that a slice carries."""
+"""Largest number of characters of text in a slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +28,29 @@ class Slice:
     """A stretch on a track."""
 
     name: str
-    """What it shows."""
+    """Label of the slice."""
     category: str
     """`decode`, `wait`, `none` (an agent that decoded nothing) or `critical`."""
     start: int
-    """Microseconds."""
+    """Start in microseconds."""
     end: int
-    """Microseconds, later than the start."""
+    """End in microseconds, after the start."""
     args: dict[str, Any]
-    """What a click shows."""
+    """Details that the viewer shows after a click."""
 
 
 def trace(episodes: Iterable[Episode]) -> dict[str, Any]:
-    """A JSON object in the trace-event format; every episode begins at 0 microseconds."""
+    """A JSON object in the trace-event format. Every episode starts at 0 microseconds."""
     events = [event for pid, episode in enumerate(episodes, 1) for event in _events(episode, pid)]
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
 def _events(episode: Episode, pid: int) -> Iterator[Event]:
-    drawn = layout(episode)
-    tracks = {t.agent: list(_apart(_slices(t, drawn))) for t in episode.traces}
+    picture = layout(episode)
+    tracks = {t.agent: list(_apart(_slices(t, picture))) for t in episode.traces}
     number = {t.agent: tid for tid, t in enumerate(episode.traces, 1)}
     traces = {t.agent: t for t in episode.traces}
-    critical = list(_apart(_decode(traces[bar.agent], bar, bar.agent, "critical") for bar in drawn.critical))
+    critical = list(_apart(_decode(traces[bar.agent], bar, bar.agent, "critical") for bar in picture.critical))
     yield _meta("process_name", pid, CRITICAL, episode.id)
     yield _meta("thread_name", pid, CRITICAL, "critical path")
     for agent, tid in number.items():
@@ -60,24 +60,24 @@ def _events(episode: Episode, pid: int) -> Iterator[Event]:
         for s in slices:
             times = {"ts": s.start, "dur": s.end - s.start}
             yield _event("X", pid, tid, name=s.name, cat=s.category, args=s.args, **times)
-    for n, arrow in enumerate(drawn.arrows):
+    for n, arrow in enumerate(picture.arrows):
         yield from _flow(arrow, pid, number, tracks, f"{pid}.{n}")
     yield from _active(tracks, pid)
 
 
-def _slices(trace: Trace, drawn: Layout) -> list[Slice]:
-    """An agent's decoding and waiting, in order of time; something for an agent that did neither."""
+def _slices(trace: Trace, picture: Layout) -> list[Slice]:
+    """Slices of an agent's decoding and waiting, in order of time. An agent with neither gets one slice `none`."""
     slices = [
         _decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode")
-        for bar in drawn.bars
+        for bar in picture.bars
         if bar.agent == trace.agent
     ]
-    for wait in drawn.waits:
+    for wait in picture.waits:
         start, end = map(_micro, wait.seconds)
         if wait.agent == trace.agent and start < end:
             slices.append(Slice(f"wait for {wait.child}", "wait", start, end, {}))
     if not slices:
-        start, end = map(_micro, drawn.lives[trace.agent].seconds)
+        start, end = map(_micro, picture.lives[trace.agent].seconds)
         slices.append(Slice(trace.error or str(trace.status), "none", start, end, {"stop": str(trace.stop)}))
     return sorted(slices, key=lambda s: (s.start, s.end))
 
@@ -91,7 +91,7 @@ def _decode(trace: Trace, bar: Bar, name: str, category: str) -> Slice:
 
 
 def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
-    """The slices, each at least a microsecond long and none before the end of the one before."""
+    """Make each slice at least one microsecond long, and start it no earlier than the end of the slice before."""
     free = 0
     for s in slices:
         start = max(s.start, free)
@@ -100,7 +100,7 @@ def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
 
 
 def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list[Slice]], key: str) -> Iterator[Event]:
-    """An arrow's two ends, each inside a slice of its track."""
+    """The two events of an arrow. Each is within a slice of its track."""
     parent, child, at = tracks[arrow.parent], tracks[arrow.child], _micro(arrow.seconds)
     if arrow.kind is EdgeKind.FORK:
         source = number[arrow.parent], _inside([s for s in parent if s.start <= at] or parent[:1], at)
@@ -115,12 +115,12 @@ def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list
 
 
 def _inside(slices: list[Slice], at: int) -> int:
-    """The moment, moved into the last slice."""
+    """The time `at`, moved into the last of the slices."""
     return max(slices[-1].start, min(at, slices[-1].end - 1))
 
 
 def _active(tracks: dict[str, list[Slice]], pid: int) -> Iterator[Event]:
-    """How many agents decode, whenever it changes."""
+    """A counter event for each change of the number of agents that decode."""
     decoding = [s for slices in tracks.values() for s in slices if s.category == "decode"]
     changes = sorted([(s.start, 1) for s in decoding] + [(s.end, -1) for s in decoding])
     moments = [(at, sum(change for _, change in group)) for at, group in groupby(changes, key=lambda c: c[0])]

@@ -145,8 +145,8 @@ GOOD = {"capacity": 2, "organizer": "<FORK-1>q</FORK-1>", "workers": {"1": ["w"]
         ({**GOOD, "workers": []}, "workers: must be an object of lists of texts"),
         ({**GOOD, "workers": {"1": "w"}}, "workers: id 1 must have a list of texts"),
         ({**GOOD, "workers": {"1": [1]}}, "workers: id 1 must have a list of texts"),
-        ({**GOOD, "workers": {"one": ["w"]}}, "workers: 'one' is not an id, which is a number"),
-        ({**GOOD, "workers": {}}, "workers: id 1 is forked more often than it has texts (0)"),
+        ({**GOOD, "workers": {"one": ["w"]}}, "workers: 'one' is not an id: an id is a number"),
+        ({**GOOD, "workers": {}}, "workers: id 1 has fewer texts (0) than forks"),
     ],
 )
 def test_bad_input_is_named(data: Any, message: str) -> None:

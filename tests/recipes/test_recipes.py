@@ -260,7 +260,7 @@ def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):
 def test_the_model_of_a_server_is_not_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
     arguments = [RECIPE, "--model", "theirs", "--out", tmp_path / "new"]
-    assert "theirs is a server's" in complaint(arguments, capsys)
+    assert "theirs is on a server" in complaint(arguments, capsys)
     assert not (tmp_path / "new").exists()
 
 

@@ -270,8 +270,8 @@ def test_a_bug_or_an_end_in_the_middle_leaves_nobody_at_work():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"ahead": -1}, "ahead is -1: it must be a number from 0 on"),
-        ({"ahead": 1, "mixed": True, "redraw": 1}, "ahead is 1: it must be a number from 0 on, and 0 beside a redraw"),
+        ({"ahead": -1}, "ahead is -1: it must be at least 0"),
+        ({"ahead": 1, "mixed": True, "redraw": 1}, "ahead is 1: it must be at least 0, and 0 if redraw is above 0"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: Mapping[str, Any], words: str):

@@ -184,7 +184,7 @@ def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
         ({"roles": ()}, f"coin/1|led|0|1, manager/1.2: sampled by version {TINY.name}, not by 0"),
         (
             {"models": {"reviewer": FROZEN["reviewer"]}},
-            "manager/1.2: sampled by the policy, but nobody trains a reasoner",
+            "manager/1.2: sampled by the policy, but role reasoner is not trained",
         ),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_group_of_which_the_engine_broke_any_is_left_out(failures):
 
 def test_a_sampler_that_breaks_most_groups_is_named():
     episodes = run_virtual(scripted(4))
-    with pytest.raises(UserError, match=r"2 groups broke, such as episode echo/\S+ \(out of memory\)"):
+    with pytest.raises(UserError, match=r"2 groups failed, such as episode echo/\S+ \(out of memory\)"):
         whole_groups(episodes, TASK)
 
 
@@ -382,7 +382,7 @@ def test_what_a_sampler_is_off_by_at_each_token_adds_up_in_a_row(tmp_path):
     (token,) = trained(tmp_path / "token", replace(SETTINGS, steps=1, minibatches=1), tiny(Imprecise))
     assert 1e-3 < token["logprob_difference"] < SETTINGS.drift
     backend = tiny(Imprecise)
-    with pytest.raises(UserError, match=r"ratios of rows .* off .* loss\.old=trainer") as caught:
+    with pytest.raises(UserError, match=r"log-ratio of a row is .* loss\.old=trainer") as caught:
         trained(tmp_path / "sampler", IN_ROWS, backend)
     assert "\n" not in str(caught.value) and backend.updates == 0
     own = replace(IN_ROWS, loss=replace(IN_ROWS.loss, old="trainer"))

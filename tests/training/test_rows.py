@@ -199,7 +199,7 @@ def test_text_without_ids_is_named(origin: Origin):
 
 def test_a_row_has_one_temperature():
     episode = changed(one_fork()[0], "organizer", Origin.SAMPLED, sampling=Sampling(50, temperature=0.5))
-    with pytest.raises(ValueError, match=r"\|3, organizer: drawn at temperature \[0.5, 1.0\]"):
+    with pytest.raises(ValueError, match=r"\|3, organizer: sampled at temperatures \[0.5, 1.0\]"):
         policy_rows(episode, 1.0)
 
 
@@ -227,10 +227,10 @@ def test_without_a_newest_version_nothing_is_old():
 
 @pytest.mark.parametrize(
     ("drawn_by", "message"),
-    [("13", "newer"), ("main", "no number"), (None, "no number"), ("-1", "no number"), ("²", "no number")],
+    [("13", "newer"), ("main", "not a number"), (None, "not a number"), ("-1", "not a number"), ("²", "not a number")],
 )
 def test_a_version_that_cannot_be_is_named(drawn_by: str | None, message: str):
-    with pytest.raises(ValueError, match=f"^episode e, organizer: drawn by version {drawn_by}, .*{message}"):
+    with pytest.raises(ValueError, match=f"^episode e, organizer: sampled by version {drawn_by}, .*{message}"):
         aged(["12", drawn_by], version=12)
 
 

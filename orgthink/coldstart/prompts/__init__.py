@@ -1,4 +1,4 @@
-"""What teachers are asked, as data: templates and worked examples."""
+"""The prompts of teachers as data: templates and worked examples."""
 
 from __future__ import annotations
 

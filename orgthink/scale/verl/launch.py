@@ -197,6 +197,6 @@ def run(folder: RunFolder, placement: Placement) -> Path:
     if subprocess.run(command, env=os.environ | environment, check=False).returncode:
         lost = placement.address is not None and missing(placement, DETECTION)
         cause = fault.read_text() if fault.exists() else "verl failed, see its output above"
-        cause = f"the cluster lost a node: {lost}" if lost else cause.partition("; go on with")[0]
-        raise UserError(f"{cause}; go on with --resume {folder.path}")
+        cause = f"the cluster lost a node: {lost}" if lost else cause.partition("; continue with")[0]
+        raise UserError(f"{cause}; continue with --resume {folder.path}")
     return checkpoint.saved(folder.path)[-1] / "model"

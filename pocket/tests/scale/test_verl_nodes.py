@@ -239,7 +239,7 @@ def test_a_run_that_loses_a_node_ends_with_one_line(story: Story):
     assert story.lost.code == 2
     said = story.lost.error[-1]
     assert said.startswith("orgthink: the cluster lost a node: the run needs 2 × 1 GPUs")
-    assert said.endswith(f"go on with --resume {story.folder.path}") and said.count("--resume") == 1
+    assert said.endswith(f"continue with --resume {story.folder.path}") and said.count("--resume") == 1
     assert len(story.before) < STEPS, "it was killed before the end"
 
 
