@@ -6,6 +6,7 @@ not count.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from orgthink.grammar.actions import Answer
@@ -17,6 +18,8 @@ THINK = "<think>"
 THOUGHT = "</think>"
 """Ends the thinking."""
 
+_BRACE = re.compile(r"\\f?boxed\s*\{|[{}]")
+
 
 def after_thinking(text: str, ended: bool) -> str:
     """The text after the thinking, stripped; `ended` means that the text was not cut off.
@@ -26,6 +29,18 @@ def after_thinking(text: str, ended: bool) -> str:
     """
     _, mark, solution = text.rpartition(THOUGHT)
     return solution.strip() if (mark and THINK not in solution) or (ended and THINK not in text) else ""
+
+
+def boxed(text: str) -> list[str]:
+    """The contents of the closed `\\boxed{}` in a text, in the order in which they begin."""
+    opened: list[int | None] = []
+    found: dict[int, str] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] != "}":
+            opened.append(brace.end() if len(brace[0]) > 1 else None)
+        elif opened and (start := opened.pop()) is not None:
+            found[start] = text[start : brace.start()]
+    return [found[start] for start in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)

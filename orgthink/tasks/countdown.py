@@ -8,15 +8,15 @@ solutions is a possible problem, so no sample is rejected.
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
 from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.written import pieces, readings
 
 OPERATORS = "+-*/"
 _ONE = {operator: 1 << (8 * i) for i, operator in enumerate(OPERATORS)}
@@ -79,6 +79,8 @@ class CountdownSize:
     """Fewest and most numbers in a solution."""
     guaranteed: int = 6
     """A problem has `required` solutions that use at most this many numbers."""
+    offered: int = 16
+    """Most expressions of an answer that are graded, against guessing: what follows them counts neither way."""
 
 
 @lru_cache(maxsize=4096)  # the mini task has 3,003 sets in all
@@ -127,10 +129,12 @@ class Countdown:
         return _qualifying(self.size, tuple(numbers))
 
     def problem(self, numbers: list[int], target: int) -> Problem:
+        instruction = self._instruction(len(numbers))
         return Problem(
             id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
             task=self.name,
-            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{self._instruction(len(numbers))}",
+            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{instruction}",
+            instruction=instruction,
             required=self.size.required,
             data={"numbers": numbers, "target": target},
         )
@@ -147,22 +151,23 @@ class Countdown:
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """Number of different correct solutions among the first n_s expressions: further ones do not count."""
-        offered = self._expressions(answer)[: problem.required]
-        found = {expression.key for _, expression in offered if expression and self._solves(problem, expression)}
+        """n_c: unique correct solutions among the expressions that are graded. What is wrong, repeated or cannot be
+        read costs nothing else."""
+        offered = self._expressions(answer)[: self.size.offered]
+        found = {expression.key for _, expression in offered if self._solves(problem, expression)}
         return Grade(correct=len(found), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """Two solutions are equal if they use the same numbers and operators and have the same value."""
-        return [
-            Solution((expression.key, expression.value) if expression else text, text)
-            for text, expression in self._expressions(answer)
-        ]
+        """Two solutions are equal if they use the same numbers and operators and have the same value. Where nothing can
+        be read, the lines as they are written."""
+        offered = self._expressions(answer)
+        read = [Solution((expression.key, expression.value), text) for text, expression in offered]
+        return read or [Solution(piece, piece) for piece in pieces(answer)]
 
-    def _expressions(self, answer: str) -> list[tuple[str, Expression | None]]:
-        """The expressions in an answer, split at lines, commas and semicolons; a trailing `= value` must be true."""
-        pieces = (piece.strip() for piece in re.split(r"[\n;,]", answer))
-        return [(piece, _read(piece)) for piece in pieces if piece]
+    def _expressions(self, answer: str) -> list[tuple[str, Expression]]:
+        """The expressions in an answer, and how they are written."""
+        found = (_read(piece) for piece in pieces(answer))
+        return [one for one in found if one is not None]
 
     def _solves(self, problem: Problem, expression: Expression) -> bool:
         few, many = self.size.used
@@ -172,13 +177,22 @@ class Countdown:
         return fits and expression.value == problem.data["target"]
 
 
-def _read(text: str) -> Expression | None:
-    left, equals, right = text.partition("=")
-    try:
-        expression = parse(left)
-        return expression if not equals or parse(right).value == expression.value else None
-    except ExpressionError:
-        return None
+def _read(piece: str) -> tuple[str, Expression] | None:
+    """The first reading of a line that is an expression, or an equation whose sides are equal."""
+    for text in readings(piece):
+        try:
+            sides = [parse(side) for side in text.split("=")]
+        except ExpressionError:
+            continue
+        expression = next((side for side in sides if sum(side.operators)), None)
+        if expression is not None and all(side.value == expression.value for side in sides):
+            return text, expression
+    return None
+
+
+def strict(problem: Problem, answer: str) -> Grade:
+    """`countdown#strict`: only the first n_s expressions count, because the task asks for exactly so many."""
+    return Countdown("countdown", replace(COUNTDOWN.size, offered=problem.required)).grade(problem, answer)
 
 
 COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
