@@ -249,7 +249,7 @@ class Problem:
     data: dict[str, Any] = field(default_factory=dict)
     """What the grader needs; JSON values."""
     instruction: str = ""
-    """The part of the text that is the same for all problems of the task, as far as they are alike; empty without one."""
+    """The part of the text that belongs to the task and not to this problem; empty without one."""
 
     @property
     def query(self) -> str:

@@ -50,11 +50,11 @@ class Proposal:
     text: str
     """The text after the thinking."""
     answer: str | None
-    """The last answer in the text; `None` without one."""
+    """The last answer in the text, or what it boxed last; `None` without either."""
 
 
 def read_proposal(text: str, ended: bool) -> Proposal:
     """The proposal in the text of a solver or corrector; `ended` means that the text was not cut off."""
     solution = after_thinking(text, ended)
-    answers = [part.text.strip() for part in read(solution) if isinstance(part, Answer)]
+    answers = [part.text.strip() for part in read(solution) if isinstance(part, Answer)] or boxed(solution)
     return Proposal(solution, answers[-1] if answers else None)

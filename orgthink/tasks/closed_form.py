@@ -1,5 +1,4 @@
-r"""Values of formulas without variables, such as `\frac{\sqrt2}{2}`, by a small parser with bounds. Nothing is evaluated
-as code.
+r"""Values of formulas without variables, such as `\frac{\sqrt2}{2}`, by a small parser with bounds. Nothing is run.
 
 Two spellings of one number get one value, so a vote counts them together. What is ambiguous or unusual has no value: it
 is compared as text, and by math-verify where that decides.

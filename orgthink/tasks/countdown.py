@@ -1,8 +1,10 @@
 """Multi-solution countdown (section 4.2 of AsyncThink): find n_s different expressions that make a target.
 
-Two solutions differ when they use different numbers or an operator a different number of times. All
-solutions of a set of numbers are computed once, in a table over its subsets. Every target with enough
-solutions is a possible problem, so no sample is rejected.
+Two solutions differ when they use different numbers or an operator a different number of times.
+
+`countdown` has the paper's data: 100 held-out targets with 4 sets of numbers each, and 22,500 training problems, 25
+for each of the other 900 targets. A set is drawn, and checked, when it is first asked for. Smaller tasks draw from an
+endless stream of sets: all solutions of a set are computed in a table over its subsets, and a target of it is taken.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
@@ -43,6 +45,55 @@ def all_solutions(numbers: list[int], max_size: int) -> Table:
             left = (left - 1) & mask
         table[mask] = dict(values)
     return table
+
+
+def has_solutions(numbers: list[int], target: int, wanted: int) -> bool:
+    """Whether at least so many different solutions of three to six numbers are found, such as `all_solutions` lists.
+
+    It looks for solutions whose two outermost parts have at most three numbers each, the smallest first, so a target
+    that only other solutions reach is not recognized.
+    """
+    found: set[tuple[int, int]] = set()
+    table = all_solutions(numbers, 2)
+    for left, right in ((1, 2), (2, 2), (1, 3), (2, 3), (3, 3)):
+        if right == 3 and left == 1:
+            table = all_solutions(numbers, 3)
+        for mask, other in _disjoint(len(numbers), left, right):
+            values = table[other]
+            for a, counts in table[mask].items():
+                for b, operator in _partners(a, target):
+                    if b in values:
+                        found.update((mask | other, x + y + _ONE[operator]) for x in counts for y in values[b])
+            if len(found) >= wanted:
+                return True
+    return False
+
+
+@cache
+def _disjoint(n: int, left: int, right: int) -> list[tuple[int, int]]:
+    """Pairs of subsets of these sizes without a common element, as bit masks."""
+    masks = range(1, 1 << n)
+    return [
+        (one, other)
+        for one in masks
+        for other in masks
+        if one.bit_count() == left and other.bit_count() == right and not one & other and (left < right or one < other)
+    ]
+
+
+def _partners(a: int, target: int) -> Iterator[tuple[int, str]]:
+    """What makes the target of a value, and by which operator."""
+    if target > a:
+        yield target - a, "+"
+    if a > target:
+        yield a - target, "-"
+    yield a + target, "-"
+    if a > 1:
+        if target % a == 0 and target > a:
+            yield target // a, "*"
+        yield target * a, "/"
+    if a % target == 0 and a > target:
+        yield a // target, "/"
 
 
 def _combine(lefts: dict[int, set[int]], rights: dict[int, set[int]], values: dict[int, set[int]]) -> None:
@@ -79,6 +130,8 @@ class CountdownSize:
     """Fewest and most numbers in a solution."""
     guaranteed: int = 6
     """A problem has `required` solutions that use at most this many numbers."""
+    sets: tuple[int, int] | None = None
+    """Sets of numbers of each training target and of each test target; without, every problem has a new one."""
     offered: int = 16
     """Most expressions of an answer that are graded, against guessing: what follows them counts neither way."""
 
@@ -100,6 +153,8 @@ class Countdown:
     def __init__(self, name: str, size: CountdownSize, like: str | None = None) -> None:
         """`like` names a task with the same held-out targets, so that neither leaks into the other."""
         self.name, self.size, self._targets_of = name, size, like or name
+        self._sets: dict[int, tuple[list[list[int]], random.Random]] = {}
+        """Of each target: the sets so far, and the generator of the next."""
 
     @cached_property
     def test_targets(self) -> frozenset[int]:
@@ -107,12 +162,35 @@ class Countdown:
         return frozenset(random.Random(f"{self._targets_of} targets").sample(range(low, high + 1), self.size.held_out))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """Sets of numbers from a seeded generator, with one qualifying target each.
-
-        Small targets qualify far more often. Test problems are balanced over their targets, as in the paper: a set is
-        used only for the least frequent targets so far.
-        """
+        """Problems in the order of a seeded generator, the test problems balanced over their targets."""
         rng = random.Random(f"{self.name} {split} {seed}")
+        return self._stream(split, rng) if self.size.sets is None else self._rows(split, rng)
+
+    def _rows(self, split: Split, rng: random.Random) -> Iterator[Problem]:
+        """The first set of each target in random order, then the second set of each, and all of them again."""
+        assert self.size.sets is not None
+        low, high = self.size.targets
+        targets = [t for t in range(low, high + 1) if (t in self.test_targets) == (split == "test")]
+        while True:
+            for i in range(self.size.sets[split == "test"]):
+                for target in rng.sample(targets, len(targets)):
+                    yield self.problem(self._numbers(target, i), target)
+
+    def _numbers(self, target: int, i: int) -> list[int]:
+        """The set of numbers i of a target; the sets of a target are different."""
+        known, rng = self._sets.setdefault(target, ([], random.Random(f"{self._targets_of} {target}")))
+        while len(known) <= i:
+            numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
+            if target not in numbers and numbers not in known and has_solutions(numbers, target, self.size.required):
+                known.append(numbers)
+        return known[i]
+
+    def _stream(self, split: Split, rng: random.Random) -> Iterator[Problem]:
+        """New sets, with one qualifying target each.
+
+        Small targets qualify far more often. Test problems are balanced over their targets: a set is used only for the
+        least frequent targets so far.
+        """
         taken = dict.fromkeys(sorted(self.test_targets), 0) if split == "test" else {}
         while True:
             numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
@@ -195,4 +273,4 @@ def strict(problem: Problem, answer: str) -> Grade:
     return Countdown("countdown", replace(COUNTDOWN.size, offered=problem.required)).grade(problem, answer)
 
 
-COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
+COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100, sets=(25, 4)))

@@ -19,7 +19,6 @@ from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math_answer import canonical, final, is_same
 from orgthink.tasks.task import Solution, Split
 
-
 _INSTRUCTION = "Write only the final result in the answer."
 
 

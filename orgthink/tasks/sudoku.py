@@ -1,8 +1,8 @@
 """Sudoku 4×4 after Enigmata's `sudoku2`: a pattern is shuffled, then 4 to 9 cells are emptied, a third each easy,
 medium and hard. Any valid grid that keeps the clues is right; several may exist.
 
-`sudoku` makes its puzzles. `sudoku:FILE` reads those of the Enigmata dataset, which section 4.4 of AsyncThink uses: rows
-with `task_name` and `meta`, an object or its JSON text, whose `question` is the grid with 0 for an empty cell.
+`sudoku` makes its puzzles. `sudoku:FILE` reads those of the Enigmata dataset, which section 4.4 of AsyncThink uses:
+rows with `task_name` and `meta`, an object or its JSON text, whose `question` is the grid with 0 for an empty cell.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
 _ENIGMATA = "sudoku2"
 """The dataset's name for puzzles of this size."""
 _INSTRUCTION = (
-    "Solve this 4x4 Sudoku; dots are empty cells. Every row, every column and every 2x2 box must hold each of 1, 2, 3, 4 "
-    "once. Write only the completed grid in the answer: four lines of four digits."
+    "Solve this 4x4 Sudoku; dots are empty cells. Every row, every column and every 2x2 box must hold each of 1, 2, 3, "
+    "4 once. Write only the completed grid in the answer: four lines of four digits."
 )
 
 

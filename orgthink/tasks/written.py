@@ -13,7 +13,9 @@ LONGEST = 400
 """Characters of the longest line that is read."""
 
 _PIECES = re.compile(r"[\n;,|]|\\\\")
-_MARKS = re.compile(r"[$`\"'&]|\\(?:begin|end)\{[a-z]+\*?\}|\\[()\[\]]|\\(?:left|right|displaystyle|quad|,|;|!)(?![A-Za-z])")
+_MARKS = re.compile(
+    r"[$`\"'&]|\\(?:begin|end)\{[a-z]+\*?\}|\\[()\[\]]|\\(?:left|right|displaystyle|quad|,|;|!)(?![A-Za-z])"
+)
 _TIMES = re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])")
 _DIVIDED = re.compile(r"\\div(?![A-Za-z])")
 _BETWEEN = re.compile(r"(?<=[\d)\]])\s*[xX✕✖∗]\s*(?=[\d(\[])")

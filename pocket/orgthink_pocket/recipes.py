@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
@@ -30,6 +31,8 @@ MINI_STEPS = 60
 """Steps of every run of AsyncThink and its baselines on the pocket model."""
 PARA_STEPS = 8
 """Steps of every run of the pocket manager."""
+JOINED: dict[str, Any] = {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True}
+"""The reward of AsyncThink with which the shipped model was trained: η counts the organizer, and every error costs."""
 RECORD_EVERY = 10
 """Episodes of every tenth step are stored, 2 to 8 MB a step."""
 
@@ -53,7 +56,7 @@ def mini(
             steps=MINI_STEPS,
             learning_rate=5e-4,
             minibatches=4,
-            reward=AsyncThinkReward(weight=weight),
+            reward=AsyncThinkReward(weight=weight, **JOINED),
             drift=1e-3,
             record_every=RECORD_EVERY,
         ),

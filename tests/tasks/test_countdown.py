@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from small import TASK
 
 from orgthink.tasks import task_named
-from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, all_solutions
+from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, Countdown, all_solutions, has_solutions
 from orgthink.tasks.expression import parse
 from orgthink.tasks.vote import vote
 
@@ -187,7 +188,10 @@ def test_votes_for_one_solution_in_many_spellings_are_for_one():
     for lines in FORMS.values():
         assert vote(PROBLEM, ["1 + 1", "\n".join(lines[-3:]), GOOD[3]]) != "1 + 1"
     a, b = GOOD[:2]
-    assert vote(PROBLEM, [f"Here they are:\n1. {a}", f"Here they are:\n- `{b}`", f"Here they are:\n{b} = 18"]) == f"{b}\n{a}"
+    assert (
+        vote(PROBLEM, [f"Here they are:\n1. {a}", f"Here they are:\n- `{b}`", f"Here they are:\n{b} = 18"])
+        == f"{b}\n{a}"
+    )
 
 
 def test_a_task_may_ask_for_the_first_offers_only():
@@ -233,3 +237,34 @@ def test_test_problems_are_spread_evenly_over_the_held_out_targets():
     problems = list(islice(SMALL.problems("test", 0), 4 * len(SMALL.test_targets)))
     drawn = Counter(problem.data["target"] for problem in problems)
     assert drawn == dict.fromkeys(SMALL.test_targets, 4)
+
+
+def test_the_papers_test_set_is_100_targets_with_4_sets_each():
+    problems = list(islice(COUNTDOWN.problems("test", 0), 400))
+    assert Counter(problem.data["target"] for problem in problems) == dict.fromkeys(COUNTDOWN.test_targets, 4)
+    assert len({problem.id for problem in problems}) == 400
+    again = list(islice(COUNTDOWN.problems("test", 7), 400))
+    assert again != problems and {problem.id for problem in again} == {problem.id for problem in problems}
+
+
+def test_the_papers_training_set_is_900_targets_with_25_sets_each():
+    assert COUNTDOWN.size.sets == (25, 4)
+    train = Countdown("few", replace(COUNTDOWN.size, targets=(990, 1000), held_out=9, sets=(25, 4)))
+    problems = list(islice(train.problems("train", 0), 51))
+    assert all(problems[i].data["target"] != problems[i + 1].data["target"] for i in range(0, 50, 2))
+    assert len({problem.id for problem in problems[:50]}) == 50 and problems[50] in problems[:50]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_solutions_that_are_found_are_there(seed):
+    """What `has_solutions` finds is in the table of all solutions, and it finds all of up to four numbers."""
+    rng = random.Random(seed)
+    numbers, few = rng.sample(range(1, 13), 4), 3
+    solutions = {
+        target: sum(mask.bit_count() >= few for mask, _ in found)
+        for target, found in _read(all_solutions(numbers, 4)).items()
+    }
+    for target in range(1, 200):
+        there = solutions.get(target, 0)
+        assert has_solutions(numbers, target, there) or not there
+        assert not has_solutions(numbers, target, there + 1)

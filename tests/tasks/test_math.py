@@ -145,7 +145,15 @@ def test_votes_are_for_what_a_result_is_worth():
     assert spelt == {canonical("1/2")}
 
 
-HALF_ROOT = (r"\frac{\sqrt2}{2}", r"\sqrt2/2", r"\dfrac{\sqrt{2}}{2}", r"1/\sqrt{2}", r"\frac12\sqrt{2}", "√2/2", "sqrt(2)/2")
+HALF_ROOT = (
+    r"\frac{\sqrt2}{2}",
+    r"\sqrt2/2",
+    r"\dfrac{\sqrt{2}}{2}",
+    r"1/\sqrt{2}",
+    r"\frac12\sqrt{2}",
+    "√2/2",
+    "sqrt(2)/2",
+)
 
 
 @pytest.mark.parametrize("problem", [MATH.problem("?", "1"), Problem("q", "", "?")], ids=["of the task", "of a user"])
@@ -156,7 +164,9 @@ def test_spellings_of_one_number_are_one_vote(problem):
     assert vote(problem, ["3", "The answer is **7**.", "7"]) != "3"
 
 
-@pytest.mark.parametrize("text", [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60])
+@pytest.mark.parametrize(
+    "text", [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60]
+)
 def test_what_is_ambiguous_or_no_number_is_compared_as_text(text):
     assert isinstance(canonical(text), str) and not str(canonical(text)).startswith("≈")
 
