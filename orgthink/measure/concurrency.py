@@ -7,10 +7,9 @@ from typing import Literal
 from orgthink.episode import Episode
 from orgthink.measure.latency import critical_path, timeline
 
-
 Count = Literal["workers", "pool", "joined"]
 """Who counts for η while it decodes. `workers`: forked agents only, as Eq. 1 is printed. `pool`: every agent, the
-organizer too; most of the paper's tables fit this. `joined`: the pool without workers whose work did not reach the root.
+organizer too; most of the paper's tables fit it. `joined`: the pool without workers whose work never reached the root.
 """
 
 

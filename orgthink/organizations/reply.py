@@ -69,14 +69,14 @@ def visible_text(agent: Agent) -> str | None:
 
 
 def boxed_answer(agent: Agent, problem: Problem) -> str | None:
-    r"""The answer of an agent that came to its end without the tags of an answer: what it boxed last after its thinking.
+    """What an agent boxed last after its thinking: its answer, if it came to its end without the tags of an answer.
 
     All that it boxed, one a line, where the problem asks for several solutions. Text that was injected is not read.
     """
     if agent.stop is not StopReason.DONE:
         return None
-    said = "".join(span.text for span in agent.trace().spans if span.origin is Origin.SAMPLED)
-    found = boxed(after_thinking(said, ended=True))
+    text = "".join(span.text for span in agent.trace().spans if span.origin is Origin.SAMPLED)
+    found = boxed(after_thinking(text, ended=True))
     return "\n".join(found if problem.required > 1 else found[-1:]) if found else None
 
 

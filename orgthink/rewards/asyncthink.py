@@ -82,8 +82,8 @@ class AsyncThinkReward(EpisodeReward):
 def concurrency_reward(episode: Episode, threshold: float | None = None, count: Count = "workers") -> float:
     """R_η = min(η / c, τ) / τ (Eq. 2), 0 if nothing was decoded or there is nobody to fork to.
 
-    Eq. 1 as printed counts every worker while it decodes, whether or not its work reaches the organizer. `joined` counts
-    the organizer, and no worker whose work reached no one; `pool` counts everybody.
+    Eq. 1 as printed counts every worker while it decodes, whether or not its work reaches the organizer. `joined`
+    counts the organizer, and no worker whose work reached no one; `pool` counts everybody.
     """
     if threshold is None:
         threshold = REACHED * ((episode.capacity - 1) / episode.capacity if count == "workers" else 1)

@@ -34,7 +34,7 @@ def value_of(text: str) -> Fraction | str | None:
         return None
     try:
         with localcontext(Context(prec=_DIGITS)):
-            return _exact(_Parser([_SPELLED.get(token, token) for token in tokens]).whole())
+            return _exact(_Formula([_SPELLED.get(token, token) for token in tokens]).whole())
     except (ValueError, DecimalException):
         return None
 
@@ -45,7 +45,7 @@ def _exact(value: Decimal) -> Fraction | str:
     return near if f"{Decimal(near.numerator) / Decimal(near.denominator):.{_SAME}e}" == digits else f"≈{digits}"
 
 
-class _Parser:
+class _Formula:
     """sum := [-] product (± product)*, product := power ([*/] power)*, power := atom [^ atom]. ValueError for more."""
 
     def __init__(self, tokens: list[str]) -> None:

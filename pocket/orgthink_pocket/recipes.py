@@ -23,6 +23,7 @@ from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 from orgthink_pocket.jobs import Calls, Pocket, Roles
+from orgthink_pocket.model import ORGANIZING
 from orgthink_pocket.tool_model import AGENT_TOKENS, MANAGING, POOL
 
 MARS_STEPS = 40
@@ -42,12 +43,13 @@ def mini(
 ) -> Policy:
     """The pocket model on `countdown-mini`, at a budget in tokens for each agent; `weight` is λ."""
     alone = organization == "sequential"
+    settings = {"prompts": "pocket", **ORGANIZING.get(organization, {})}
     capacity, weight = (1, 0.0) if alone else (4, weight)
     return Policy(
         RlSettings(
             Rollout(
                 "countdown-mini",
-                OrganizationSpec(organization, {"prompts": "pocket"}),
+                OrganizationSpec(organization, settings),
                 Limits(capacity=capacity, agent_tokens=budget),
                 max_tokens=budget,
                 problems=32,

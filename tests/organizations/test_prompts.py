@@ -32,9 +32,10 @@ def _toml(folder: Path, text: str) -> str:
 @pytest.mark.parametrize("style", [*STYLES, TERSE])
 def test_every_style_has_the_roles_of_the_shipped_organizations(style: str):
     problem = Problem("p", "t", "terse {words}")
-    for role in ("sequential", "organizer", "worker"):
-        (message,) = prompt(style, role, problem, capacity=3, query="q")
+    for role in ("sequential", "organizer"):
+        (message,) = prompt(style, role, problem, capacity=3)
         assert problem.text in message.content
+    assert "q" in prompt(style, "worker", problem, query="q")[0].content
 
 
 @pytest.mark.parametrize(

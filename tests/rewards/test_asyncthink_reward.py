@@ -1,5 +1,6 @@
-"""The reward of AsyncThink where η counts the organizer and whose work reached it (`joined`), and every error costs: its
-laws, and what each way to cheat earns in an episode that really ran. Eq. 1 as printed: `test_concurrency_reward.py`."""
+"""The reward of AsyncThink where η counts the organizer and whoever's work reached it (`joined`), and every error
+costs: its laws, and what each way to cheat earns in an episode that really ran. For Eq. 1 as printed see
+`test_concurrency_reward.py`."""
 
 from __future__ import annotations
 

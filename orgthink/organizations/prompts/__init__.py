@@ -25,8 +25,7 @@ from orgthink.errors import UserError
 from orgthink.grammar.verdict import MARKDOWN, VerdictForm
 from orgthink.registry import Registry
 
-
-_PARAGRAPH = re.compile(r"^\{(\w+)\}\n\n", re.MULTILINE)
+_PARAGRAPH = re.compile(r"^\{(instruction|context)\}\n\n", re.MULTILINE)
 
 
 def _nothing(problem: Problem) -> Mapping[str, object]:
@@ -92,8 +91,8 @@ def style_named(name: str) -> Style:
 def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **values: object) -> tuple[Message, ...]:
     """The prompt of a role for a problem, whose template takes from the values what it has placeholders for.
 
-    A placeholder without a value is left empty; a paragraph that is nothing but such a placeholder is left out. What is
-    filled in is not searched for placeholders. UserError if the style has no template for the role.
+    A placeholder without a value is left empty, and the paragraph of an instruction left out where there is none. What
+    is filled in is not searched for placeholders. UserError if the style has no template for the role.
     """
     found = style_named(style)
     if role not in found.templates:
@@ -107,5 +106,5 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
         "workers": capacity - 1,
     }
     filled = defaultdict(str, known | dict(found.values(problem)) | values)
-    template = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] != "" else "", found.templates[role].strip())
+    template = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] else "", found.templates[role].strip())
     return (Message("user", template.format_map(filled)),)
