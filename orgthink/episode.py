@@ -248,6 +248,13 @@ class Problem:
     """n_s: how many different solutions are asked for."""
     data: dict[str, Any] = field(default_factory=dict)
     """What the grader needs; JSON values."""
+    instruction: str = ""
+    """The part of the text that belongs to the task and not to this problem; empty without one."""
+
+    @property
+    def query(self) -> str:
+        """The text without the instruction."""
+        return self.text.replace(self.instruction, "", 1).strip() if self.instruction else self.text
 
 
 @dataclass(frozen=True, slots=True)

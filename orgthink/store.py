@@ -50,7 +50,10 @@ READABLE = (1, 2, SCHEMA_VERSION)
 
 FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
-    3: {},
+    3: {
+        "reward asyncthink": {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True},
+        "organization asyncthink": {"malformed": "error", "worker_context": "question"},
+    },
 }
 """Former defaults, by the version that changed them and by whose they are: `organization NAME`, or `FIELD KIND` for a
 class that its `kind` names, such as `reward asyncthink`."""

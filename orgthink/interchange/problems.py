@@ -39,6 +39,7 @@ def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
             "index": index,
             "id": problem.id,
             "required": problem.required,
+            "instruction": problem.instruction,
         },
     }
 

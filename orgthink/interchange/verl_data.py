@@ -121,6 +121,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
         text=_question(row, place),
         required=_typed_value(extra, "required", int, place),
         data=_typed_value({"data": data}, "data", dict, place),
+        instruction=_typed_value({"instruction": "", **extra}, "instruction", str, place),
     )
 
 

@@ -7,13 +7,16 @@ from typing import Literal
 from orgthink.episode import Episode
 from orgthink.measure.latency import critical_path, timeline
 
+Count = Literal["workers", "pool", "joined"]
+"""Who counts for η while it decodes. `workers`: forked agents only, as Eq. 1 is printed. `pool`: every agent, the
+organizer too; most of the paper's tables fit it. `joined`: the pool without workers whose work never reached the root.
+"""
 
-def concurrency(episode: Episode, count: Literal["pool", "workers", "joined"] = "pool") -> float | None:
+
+def concurrency(episode: Episode, count: Count = "pool") -> float | None:
     """η in agents, not divided by c; `None` if nothing was decoded on the critical path.
 
-    `pool` counts every agent while it decodes, the organizer too: what the paper's tables fit. `workers` counts forked
-    agents only, as Eq. 1 is printed. `joined` is the pool without workers of whose work nothing reached the root. An
-    agent that waits at a join does not decode; a worker that nobody joins decodes until it ends or the episode does.
+    An agent that waits at a join does not decode; a worker that nobody joins decodes until it ends or the episode does.
     """
     steps = critical_path(episode)
     if steps == 0:

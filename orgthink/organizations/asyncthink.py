@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from orgthink.episode import Problem, StopReason
+from orgthink.episode import Message, Problem, StopReason
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Malformed, Return, Scanner
 from orgthink.grammar.asyncthink import DIALECT, Dialect, Keys, organizer_scanner, worker_scanner
 from orgthink.organizations.prompts import prompt
+from orgthink.organizations.reply import boxed_answer
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.session import Session
@@ -25,6 +26,11 @@ class AsyncThink:
     episode ends, as in training."""
     overflow: Literal["error", "queue"] = "error"
     """A Fork beyond c - 1 workers: a format error, or it waits for a place."""
+    malformed: Literal["record", "error"] = "record"
+    """Text that has a tag but is no action, such as a thought about `<FORK-1>`: it is recorded, or it is a format
+    error."""
+    worker_context: Literal["instruction", "question"] = "instruction"
+    """What a worker is told beside its sub-query: the task's instruction, or the whole question."""
     dialect: Dialect = DIALECT
     """Spelling of the tags."""
     name: str = "asyncthink"
@@ -34,6 +40,7 @@ class AsyncThink:
     async def run(self, problem: Problem, session: Session) -> str | None:
         organizer = session.agent("organizer", self._prompt("organizer", problem, session))
         answer = await self._act(organizer, organizer_scanner(self.dialect), problem, session)
+        answer = boxed_answer(organizer, problem) if answer is None else answer
         if answer is None and organizer.stop is not StopReason.FORMAT:
             session.unanswered(organizer)
         return answer
@@ -50,6 +57,8 @@ class AsyncThink:
             fault = keys.check(action)
             if fault is not None:
                 session.fault(agent, fault, self._detail(action))
+                if isinstance(action, Malformed) and self.malformed == "record":
+                    continue
                 if not self.tolerant:
                     agent.stop = StopReason.FORMAT
                     return None
@@ -57,7 +66,7 @@ class AsyncThink:
                 continue
             match action:
                 case Fork(key, query):
-                    worker = session.agent("worker", self._prompt("worker", problem, session, query.strip()))
+                    worker = session.agent("worker", self._prompt("worker", problem, session, query=query.strip()))
                     try:
                         session.fork(agent, key, worker, lambda child: self._work(child, problem, session))
                     except BudgetExhausted as error:
@@ -86,8 +95,10 @@ class AsyncThink:
         else:
             await agent.interrupt(f" {notice} ")
 
-    def _prompt(self, role: str, problem: Problem, session: Session, query: str = ""):
-        return prompt(self.prompts, role, problem, capacity=session.capacity, query=query)
+    def _prompt(self, role: str, problem: Problem, session: Session, **values: str) -> tuple[Message, ...]:
+        if self.worker_context == "question":
+            values["context"] = problem.text
+        return prompt(self.prompts, role, problem, capacity=session.capacity, **values)
 
     def _detail(self, action: Action) -> str:
         match action:

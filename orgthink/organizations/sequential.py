@@ -8,7 +8,7 @@ from orgthink.episode import Problem
 from orgthink.grammar.actions import Answer
 from orgthink.grammar.asyncthink import DIALECT, AsyncThinkScanner, Dialect
 from orgthink.organizations.prompts import prompt
-from orgthink.organizations.reply import charge_call, new_caller
+from orgthink.organizations.reply import boxed_answer, charge_call, new_caller
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
 
@@ -32,10 +32,12 @@ class Sequential:
 
 
 async def think(thinker: Agent, session: Session, dialect: Dialect) -> str | None:
-    """Let an agent think until it answers; a trace without an answer is a format error."""
+    """Let an agent think until it answers. A trace without an answer, in its tags or boxed, is a format error."""
     with charge_call(thinker):
         async for action in thinker.act(AsyncThinkScanner("answer", dialect=dialect)):
             if isinstance(action, Answer):
                 return action.text.strip()
-    session.unanswered(thinker)
-    return None
+    answer = boxed_answer(thinker, session.problem)
+    if answer is None:
+        session.unanswered(thinker)
+    return answer

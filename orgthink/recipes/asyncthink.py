@@ -10,26 +10,34 @@ from orgthink.training.episodes import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 
+LONGEST = 8192
+"""Most tokens of an agent on countdown, over all its segments: the 8K of section 4.5. None is told for mathematics."""
 
-def paper(task: str, capacity: int, tokens: int, problems: int, group: int) -> Policy:
-    """Reinforcement learning as in the paper: learning rate 1e-6, budgets that a Join renews.
 
-    Steps, clip range, λ, τ, R_FE and the most turns of an episode are ours: the paper does not tell.
+def paper(task: str, rollout: Rollout, steps: int, weight: float = 0.2) -> Policy:
+    """Reinforcement learning as in the paper, at a learning rate of 1e-6; `weight` is λ.
+
+    Ours, because the paper does not tell: clip range, λ, τ, R_FE and the most turns of an episode.
     """
-    rollout = Rollout(
-        task,
-        OrganizationSpec("asyncthink", {"prompts": "paper"}),
-        Limits(capacity, Budget(turns=64)),
-        max_tokens=tokens,
-        problems=problems,
-        group=group,
-    )
-    accuracy = "fraction" if task == "countdown" else "all"
-    settings = RlSettings(
-        rollout, steps=200, learning_rate=1e-6, decay=False, reward=AsyncThinkReward(accuracy=accuracy)
-    )
+    reward = AsyncThinkReward(accuracy="fraction" if task == "countdown" else "all", weight=weight)
+    settings = RlSettings(rollout, steps=steps, learning_rate=1e-6, decay=False, reward=reward)
     sampler_settings = {"gpu_memory_utilization": 0.3}
     return Policy(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=4096)
+
+
+def organized(task: str, capacity: int, tokens: int, problems: int, group: int, steps: int) -> Policy:
+    """AsyncThink. `tokens` is the budget of a worker, and of the organizer up to its next Join, which renews it."""
+    organization = OrganizationSpec("asyncthink", {"prompts": "paper"})
+    limits = Limits(capacity, Budget(turns=64), agent_tokens=LONGEST if task == "countdown" else None)
+    return paper(task, Rollout(task, organization, limits, tokens, problems=problems, group=group), steps)
+
+
+def sequential(task: str, tokens: int, problems: int, group: int, steps: int) -> Policy:
+    """The baseline: a model that thinks alone, with the same data and the same number of attempts, rewarded for its
+    answer only. Parallel thinking is several samples of it: `orgthink eval --organizations parallel --capacity 4`."""
+    organization = OrganizationSpec("sequential", {"prompts": "paper"})
+    limits = Limits(1, agent_tokens=tokens)
+    return paper(task, Rollout(task, organization, limits, tokens, problems=problems, group=group), steps, weight=0.0)
 
 
 SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-4))
@@ -38,5 +46,10 @@ MATH_SFT = Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128))
 """The cold start on pairs. Weights are held in float32: at the paper's learning rates bfloat16 would round every update
 away."""
 
-COUNTDOWN = paper("countdown", capacity=2, tokens=2048, problems=64, group=32)
-MATH = paper("math", capacity=4, tokens=512, problems=128, group=8)
+COUNTDOWN = organized("countdown", capacity=2, tokens=2048, problems=64, group=32, steps=180)
+COUNTDOWN_SEQUENTIAL = sequential("countdown", tokens=LONGEST, problems=64, group=32, steps=180)
+"""The paper does not tell the budget of this baseline: it is the cap of AsyncThink's."""
+MATH = organized("math", capacity=4, tokens=512, problems=128, group=8, steps=200)
+MATH_L1K = sequential("math", tokens=1024, problems=128, group=8, steps=200)
+MATH_L2K = sequential("math", tokens=2048, problems=128, group=8, steps=200)
+"""`L1K` and `L2K` are the baselines' response lengths (section 4.3). The steps of mathematics are ours."""

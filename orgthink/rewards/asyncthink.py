@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from orgthink.episode import Episode
+from orgthink.episode import Episode, FormatError
 from orgthink.errors import require_at_least
-from orgthink.measure.concurrency import concurrency
+from orgthink.measure.concurrency import Count, concurrency
 from orgthink.rewards import EpisodeReward, Score
 
 
@@ -33,6 +33,10 @@ class AsyncThinkScore(Score):
         }
 
 
+REACHED = 0.6
+"""Share of the largest η / c of a pool that is τ, where no τ is given."""
+
+
 @dataclass(frozen=True, slots=True)
 class AsyncThinkReward(EpisodeReward):
     """R of an episode. The paper leaves R_FE, λ and τ open: these are ours."""
@@ -43,13 +47,20 @@ class AsyncThinkReward(EpisodeReward):
     """R_FE. Being cut off without a final answer is one of the paper's four errors."""
     weight: float = 0.2
     """λ. Below 1 / n_s, so that no concurrency is worth a solution."""
-    threshold: float = 0.6
-    """τ: η / c from which more concurrency earns nothing."""
+    threshold: float | None = None
+    """τ: η / c from which more concurrency earns nothing. Without one it is 0.6 of the largest η / c: 0.6 (c - 1) / c
+    where workers are counted, 0.6 where the organizer is too."""
+    count: Count = "workers"
+    """Who counts for η: `workers` is Eq. 1 as printed, so an organizer that never forks earns nothing."""
+    malformed: bool = False
+    """Whether text that has a tag but is no action is a format error. It is none of the paper's four."""
+    nested: bool = False
+    """Whether a format error of a worker that organizes workers of its own costs the episode."""
 
     watched: ClassVar[Mapping[str, str]] = {"penalised": "penalised {:.0%}"}
 
     def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1:
+        if self.threshold is not None and not 0 < self.threshold <= 1:
             raise ValueError(f"threshold is {self.threshold}: it must lie in (0, 1]")
         require_at_least(0, self, "weight")
         if not -math.inf < self.format_error <= 0:
@@ -60,17 +71,21 @@ class AsyncThinkReward(EpisodeReward):
         if episode.grade is None:
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
         right = episode.grade.score if self.accuracy == "fraction" else float(episode.grade.all_correct)
-        together = concurrency_reward(episode, self.threshold)
-        wrong_form = bool(episode.format_faults) or episode.answer is None
+        together = concurrency_reward(episode, self.threshold, self.count)
+        faults = (fault for fault in episode.format_faults if self.nested or fault.agent == episode.root.agent)
+        kinds = {fault.kind for fault in faults} - (set() if self.malformed else {FormatError.MALFORMED_TAG})
+        wrong_form = episode.answer is None or bool(kinds)
         total = self.format_error if wrong_form else right + self.weight * together
         return AsyncThinkScore(total, right, together, wrong_form)
 
 
-def concurrency_reward(episode: Episode, threshold: float) -> float:
-    """R_η = min(η / c, τ) / τ (Eq. 2), 0 if nothing was decoded.
+def concurrency_reward(episode: Episode, threshold: float | None = None, count: Count = "workers") -> float:
+    """R_η = min(η / c, τ) / τ (Eq. 2), 0 if nothing was decoded or there is nobody to fork to.
 
-    η counts every agent that decodes, but not workers that nobody joined or that returned nothing: their work
-    reached no one.
+    Eq. 1 as printed counts every worker while it decodes, whether or not its work reaches the organizer. `joined`
+    counts the organizer, and no worker whose work reached no one; `pool` counts everybody.
     """
-    eta = concurrency(episode, "joined") or 0.0
-    return min(eta / episode.capacity, threshold) / threshold
+    if threshold is None:
+        threshold = REACHED * ((episode.capacity - 1) / episode.capacity if count == "workers" else 1)
+    eta = concurrency(episode, count) or 0.0
+    return min(eta / episode.capacity, threshold) / threshold if threshold else 0.0

@@ -34,12 +34,22 @@ TASKS: Registry[Task] = Registry(
 FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
     "task with a file",
     "orgthink.file_tasks",
-    {"math": "orgthink.tasks.math:Math", "verl": "orgthink.interchange.verl_data:VerlData"},
+    {
+        "math": "orgthink.tasks.math:Math",
+        "sudoku": "orgthink.tasks.sudoku:Sudoku",
+        "verl": "orgthink.interchange.verl_data:VerlData",
+    },
 )
 """Tasks with problems from the rows of a file, such as `math:FILE`."""
 
 GRADERS: Registry[Grader] = Registry(
-    "grader", "orgthink.graders", {"exact": "orgthink.tasks.graded_by:exact", "math": "orgthink.tasks.math:grade"}
+    "grader",
+    "orgthink.graders",
+    {
+        "exact": "orgthink.tasks.graded_by:exact",
+        "math": "orgthink.tasks.math:grade",
+        "strict": "orgthink.tasks.countdown:strict",
+    },
 )
 """Functions that replace the grader of a task: `TASK#GRADER`."""
 

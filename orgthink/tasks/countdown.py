@@ -1,22 +1,24 @@
 """Multi-solution countdown (section 4.2 of AsyncThink): find n_s different expressions that make a target.
 
-Two solutions differ when they use different numbers or an operator a different number of times. All
-solutions of a set of numbers are computed once, in a table over its subsets. Every target with enough
-solutions is a possible problem, so no sample is rejected.
+Two solutions differ when they use different numbers or an operator a different number of times.
+
+`countdown` has the paper's data: 100 held-out targets with 4 sets of numbers each, and 22,500 training problems, 25
+for each of the other 900 targets. A set is drawn, and checked, when it is first asked for. Smaller tasks draw from an
+endless stream of sets: all solutions of a set are computed in a table over its subsets, and a target of it is taken.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
 from orgthink.tasks.task import Solution, Split
+from orgthink.tasks.written import pieces, readings
 
 OPERATORS = "+-*/"
 _ONE = {operator: 1 << (8 * i) for i, operator in enumerate(OPERATORS)}
@@ -43,6 +45,55 @@ def all_solutions(numbers: list[int], max_size: int) -> Table:
             left = (left - 1) & mask
         table[mask] = dict(values)
     return table
+
+
+def has_solutions(numbers: list[int], target: int, wanted: int) -> bool:
+    """Whether at least so many different solutions of three to six numbers are found, such as `all_solutions` lists.
+
+    It looks for solutions whose two outermost parts have at most three numbers each, the smallest first, so a target
+    that only other solutions reach is not recognized.
+    """
+    found: set[tuple[int, int]] = set()
+    table = all_solutions(numbers, 2)
+    for left, right in ((1, 2), (2, 2), (1, 3), (2, 3), (3, 3)):
+        if right == 3 and left == 1:
+            table = all_solutions(numbers, 3)
+        for mask, other in _disjoint(len(numbers), left, right):
+            values = table[other]
+            for a, counts in table[mask].items():
+                for b, operator in _partners(a, target):
+                    if b in values:
+                        found.update((mask | other, x + y + _ONE[operator]) for x in counts for y in values[b])
+            if len(found) >= wanted:
+                return True
+    return False
+
+
+@cache
+def _disjoint(n: int, left: int, right: int) -> list[tuple[int, int]]:
+    """Pairs of subsets of these sizes without a common element, as bit masks."""
+    masks = range(1, 1 << n)
+    return [
+        (one, other)
+        for one in masks
+        for other in masks
+        if one.bit_count() == left and other.bit_count() == right and not one & other and (left < right or one < other)
+    ]
+
+
+def _partners(a: int, target: int) -> Iterator[tuple[int, str]]:
+    """What makes the target of a value, and by which operator."""
+    if target > a:
+        yield target - a, "+"
+    if a > target:
+        yield a - target, "-"
+    yield a + target, "-"
+    if a > 1:
+        if target % a == 0 and target > a:
+            yield target // a, "*"
+        yield target * a, "/"
+    if a % target == 0 and a > target:
+        yield a // target, "/"
 
 
 def _combine(lefts: dict[int, set[int]], rights: dict[int, set[int]], values: dict[int, set[int]]) -> None:
@@ -79,6 +130,10 @@ class CountdownSize:
     """Fewest and most numbers in a solution."""
     guaranteed: int = 6
     """A problem has `required` solutions that use at most this many numbers."""
+    sets: tuple[int, int] | None = None
+    """Sets of numbers of each training target and of each test target; without, every problem has a new one."""
+    offered: int = 16
+    """Most expressions of an answer that are graded, against guessing: what follows them counts neither way."""
 
 
 @lru_cache(maxsize=4096)  # the mini task has 3,003 sets in all
@@ -98,6 +153,8 @@ class Countdown:
     def __init__(self, name: str, size: CountdownSize, like: str | None = None) -> None:
         """`like` names a task with the same held-out targets, so that neither leaks into the other."""
         self.name, self.size, self._targets_of = name, size, like or name
+        self._sets: dict[int, tuple[list[list[int]], random.Random]] = {}
+        """Of each target: the sets so far, and the generator of the next."""
 
     @cached_property
     def test_targets(self) -> frozenset[int]:
@@ -105,12 +162,35 @@ class Countdown:
         return frozenset(random.Random(f"{self._targets_of} targets").sample(range(low, high + 1), self.size.held_out))
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """Sets of numbers from a seeded generator, with one qualifying target each.
-
-        Small targets qualify far more often. Test problems are balanced over their targets, as in the paper: a set is
-        used only for the least frequent targets so far.
-        """
+        """Problems in the order of a seeded generator, the test problems balanced over their targets."""
         rng = random.Random(f"{self.name} {split} {seed}")
+        return self._stream(split, rng) if self.size.sets is None else self._rows(split, rng)
+
+    def _rows(self, split: Split, rng: random.Random) -> Iterator[Problem]:
+        """The first set of each target in random order, then the second set of each, and all of them again."""
+        assert self.size.sets is not None
+        low, high = self.size.targets
+        targets = [t for t in range(low, high + 1) if (t in self.test_targets) == (split == "test")]
+        while True:
+            for i in range(self.size.sets[split == "test"]):
+                for target in rng.sample(targets, len(targets)):
+                    yield self.problem(self._numbers(target, i), target)
+
+    def _numbers(self, target: int, i: int) -> list[int]:
+        """The set of numbers i of a target; the sets of a target are different."""
+        known, rng = self._sets.setdefault(target, ([], random.Random(f"{self._targets_of} {target}")))
+        while len(known) <= i:
+            numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
+            if target not in numbers and numbers not in known and has_solutions(numbers, target, self.size.required):
+                known.append(numbers)
+        return known[i]
+
+    def _stream(self, split: Split, rng: random.Random) -> Iterator[Problem]:
+        """New sets, with one qualifying target each.
+
+        Small targets qualify far more often. Test problems are balanced over their targets: a set is used only for the
+        least frequent targets so far.
+        """
         taken = dict.fromkeys(sorted(self.test_targets), 0) if split == "test" else {}
         while True:
             numbers = sorted(rng.sample(range(1, self.size.largest + 1), self.size.given))
@@ -127,10 +207,12 @@ class Countdown:
         return _qualifying(self.size, tuple(numbers))
 
     def problem(self, numbers: list[int], target: int) -> Problem:
+        instruction = self._instruction(len(numbers))
         return Problem(
             id=f"{self.name}/{'-'.join(map(str, numbers))}={target}",
             task=self.name,
-            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{self._instruction(len(numbers))}",
+            text=f"Numbers: {', '.join(map(str, numbers))}. Target: {target}.\n{instruction}",
+            instruction=instruction,
             required=self.size.required,
             data={"numbers": numbers, "target": target},
         )
@@ -147,22 +229,23 @@ class Countdown:
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """Number of different correct solutions among the first n_s expressions: further ones do not count."""
-        offered = self._expressions(answer)[: problem.required]
-        found = {expression.key for _, expression in offered if expression and self._solves(problem, expression)}
+        """n_c: unique correct solutions among the expressions that are graded. What is wrong, repeated or cannot be
+        read costs nothing else."""
+        offered = self._expressions(answer)[: self.size.offered]
+        found = {expression.key for _, expression in offered if self._solves(problem, expression)}
         return Grade(correct=len(found), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """Two solutions are equal if they use the same numbers and operators and have the same value."""
-        return [
-            Solution((expression.key, expression.value) if expression else text, text)
-            for text, expression in self._expressions(answer)
-        ]
+        """Two solutions are equal if they use the same numbers and operators and have the same value. Where nothing can
+        be read, the lines as they are written."""
+        offered = self._expressions(answer)
+        read = [Solution((expression.key, expression.value), text) for text, expression in offered]
+        return read or [Solution(piece, piece) for piece in pieces(answer)]
 
-    def _expressions(self, answer: str) -> list[tuple[str, Expression | None]]:
-        """The expressions in an answer, split at lines, commas and semicolons; a trailing `= value` must be true."""
-        pieces = (piece.strip() for piece in re.split(r"[\n;,]", answer))
-        return [(piece, _read(piece)) for piece in pieces if piece]
+    def _expressions(self, answer: str) -> list[tuple[str, Expression]]:
+        """The expressions in an answer, and how they are written."""
+        found = (_read(piece) for piece in pieces(answer))
+        return [one for one in found if one is not None]
 
     def _solves(self, problem: Problem, expression: Expression) -> bool:
         few, many = self.size.used
@@ -172,13 +255,22 @@ class Countdown:
         return fits and expression.value == problem.data["target"]
 
 
-def _read(text: str) -> Expression | None:
-    left, equals, right = text.partition("=")
-    try:
-        expression = parse(left)
-        return expression if not equals or parse(right).value == expression.value else None
-    except ExpressionError:
-        return None
+def _read(piece: str) -> tuple[str, Expression] | None:
+    """The first reading of a line that is an expression, or an equation whose sides are equal."""
+    for text in readings(piece):
+        try:
+            sides = [parse(side) for side in text.split("=")]
+        except ExpressionError:
+            continue
+        expression = next((side for side in sides if sum(side.operators)), None)
+        if expression is not None and all(side.value == expression.value for side in sides):
+            return text, expression
+    return None
 
 
-COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100))
+def strict(problem: Problem, answer: str) -> Grade:
+    """`countdown#strict`: only the first n_s expressions count, because the task asks for exactly so many."""
+    return Countdown("countdown", replace(COUNTDOWN.size, offered=problem.required)).grade(problem, answer)
+
+
+COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100, sets=(25, 4)))

@@ -19,6 +19,8 @@ from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math_answer import canonical, final, is_same
 from orgthink.tasks.task import Solution, Split
 
+_INSTRUCTION = "Write only the final result in the answer."
+
 
 class Math:
     """`math:FILE`. Grading needs no file, because the problem contains its answer."""
@@ -48,7 +50,8 @@ class Math:
         return Problem(
             id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
             task=self.name,
-            text=f"{text}\n\nWrite only the final result in the answer.",
+            text=f"{text}\n\n{_INSTRUCTION}",
+            instruction=_INSTRUCTION,
             data={"answer": answer},
         )
 

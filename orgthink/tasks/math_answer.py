@@ -1,7 +1,7 @@
 """Exact comparison of two final results in mathematics, for any text.
 
-Numbers are compared as exact rationals and formulas as text, after normalization. Only undecided cases go to
-math-verify, which runs in a separate process that can be killed.
+Numbers are compared as exact rationals, formulas without variables by their value, and others as text, after
+normalization. Only undecided cases go to math-verify, which runs in a separate process that can be killed.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from orgthink.grammar.solution import boxed
 from orgthink.tasks import math_verifier
+from orgthink.tasks.closed_form import value_of
 
 LONGEST = 300
 """Most characters of a result; a longer text is wrong."""
 
-_BOXED = re.compile(r"\\f?boxed\s*\{")
 _DROPPED = re.compile(
     r"\\left|\\right|\\[,;:!]|\\displaystyle|\\boldsymbol|\^\{?\\circ\}?|\\degree|\\%|%|\\\$|\$|\\\(|\\\)|\\\[|\\\]"
 )
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", re.ASCII)
 """A number with thousands separators. In any other text a comma separates values."""
+_LABEL = re.compile(r"(?:the\s+)?(?:final\s+)?(?:answer|result)\s*(?:is\b\s*:?|[:=])\s*", re.IGNORECASE)
+_MARKUP = "$`* \n\t\r"
+"""What may stand around a result."""
 _NAME = re.compile(r"^\s*[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"([+-]?)\\[dt]?frac\{([+-]?\d{1,30})\}\{([+-]?\d{1,30})\}")
@@ -29,22 +33,12 @@ _RATIO = re.compile(r"([+-]?\d{1,30})/(\d{1,30})", re.ASCII)
 
 
 def final(answer: str) -> str:
-    """The content of the last closed `\\boxed{}`, or the whole text, trimmed; of `x = 5` the right side."""
-    found = answer
-    for box in _BOXED.finditer(answer):
-        end = _closing(answer, box.end())
-        found = answer[box.end() : end] if end is not None else found
-    return _NAME.sub("", found.strip().strip("$")).rstrip(".").strip()
-
-
-def _closing(text: str, start: int) -> int | None:
-    """The position of the brace that closes the one before `start`; `None` without one."""
-    depth = 1
-    for i in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[i], 0)
-        if depth == 0:
-            return i
-    return None
+    """The content of the last closed `\\boxed{}`, or the whole text, without a label or Markdown around it; of `x = 5`
+    the right side."""
+    found = ([answer, *boxed(answer)][-1]).strip(_MARKUP)
+    if label := _LABEL.match(found):
+        found = found[label.end() :].strip(_MARKUP)
+    return _NAME.sub("", found).rstrip(".").strip(_MARKUP)
 
 
 def canonical(text: str) -> Fraction | str:
@@ -53,10 +47,11 @@ def canonical(text: str) -> Fraction | str:
     plain = re.sub(r"\s+", "", _DROPPED.sub("", plain)).replace("−", "-").rstrip(".")
     plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
     plain = _SHORT.sub(r"\\frac{\1}{\2}", plain)
-    return plain if (value := _value(plain)) is None else value
+    value = _value(plain)
+    return plain if value is None else value
 
 
-def _value(plain: str) -> Fraction | None:
+def _value(plain: str) -> Fraction | str | None:
     try:
         if _NUMBER.fullmatch(plain):
             return Fraction(plain)
@@ -66,7 +61,7 @@ def _value(plain: str) -> Fraction | None:
             return (-1 if parts[1] == "-" else 1) * Fraction(int(parts[2]), int(parts[3]))
     except ZeroDivisionError:
         return None
-    return None
+    return value_of(plain)
 
 
 def is_same(right: str, offered: str) -> bool:

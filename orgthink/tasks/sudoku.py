@@ -1,15 +1,26 @@
 """Sudoku 4×4 after Enigmata's `sudoku2`: a pattern is shuffled, then 4 to 9 cells are emptied, a third each easy,
 medium and hard. Any valid grid that keeps the clues is right; several may exist.
+
+`sudoku` makes its puzzles. `sudoku:FILE` reads those of the Enigmata dataset, which section 4.4 of AsyncThink uses:
+rows with `task_name` and `meta`, an object or its JSON text, whose `question` is the grid with 0 for an empty cell.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from orgthink.episode import Grade, Problem
+from orgthink.errors import UserError
+from orgthink.tabular import read_rows
+from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.task import Solution, Split, in_split
+from orgthink.tasks.written import readings
 
 HOLES = {"easy": (4, 5), "medium": (6, 7), "hard": (8, 9)}
 """Fewest and most empty cells of each level."""
@@ -25,16 +36,44 @@ UNITS = tuple(
 """Cells (row, column) of the rows, the columns and the boxes: each holds 1 to 4 once."""
 
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL | re.ASCII)
+_ENDS = re.compile(r"[\n/]|\][ \t]*,|\\\\")
+"""Where a row ends: the line, `/`, the bracket of a list, or `\\\\` in LaTeX."""
+_AROUND = re.compile(r"[\[\]|]")
 _ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
+_ENIGMATA = "sudoku2"
+"""The dataset's name for puzzles of this size."""
+_INSTRUCTION = (
+    "Solve this 4x4 Sudoku; dots are empty cells. Every row, every column and every 2x2 box must hold each of 1, 2, 3, "
+    "4 once. Write only the completed grid in the answer: four lines of four digits."
+)
 
 
 class Sudoku:
-    """A fifth of the puzzles, by a hash of their clues, is held out for `test`."""
+    """A fifth of the puzzles, by a hash of their clues, is held out for `test`. A file is its own split."""
 
     name = "sudoku"
 
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+
+    @cached_property
+    def rows(self) -> list[Problem]:
+        """The 4×4 puzzles of the file. UserError with the file and, for a bad row, its number from 1."""
+        assert self._file is not None
+        require_file(self._file)
+        rows = read_rows(self._file, ("meta", "task_name"))
+        grids = (_clues(row, f"{self._file}, row {i}") for i, row in enumerate(rows, 1))
+        levels = {holes: level for level, (few, many) in HOLES.items() for holes in range(few, many + 1)}
+        found = (self.problem(grid, levels.get(sum(row.count(0) for row in grid), "other")) for grid in grids if grid)
+        different = {problem.id: problem for problem in found}  # the dataset has a puzzle in several languages
+        if not different:
+            raise UserError(f"{self._file} holds no puzzles of the task {_ENIGMATA}")
+        return list(different.values())
+
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
-        """Puzzles of the three levels in equal shares, in the order of a seeded generator."""
+        """Puzzles of the three levels in equal shares, in the order of a seeded generator; or the rows of the file."""
+        if self._file is not None:
+            yield from repeated(self.rows, self.name, seed)
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
             level = rng.choice(list(HOLES))
@@ -47,12 +86,8 @@ class Sudoku:
         return Problem(
             id=f"{self.name}/{'-'.join(rows)}",
             task=self.name,
-            text=(
-                "Solve this 4x4 Sudoku; dots are empty cells. Every row, every column and every 2x2 box must hold "
-                "each of 1, 2, 3, 4 once.\n\n"
-                + "\n".join(" ".join(row).replace("0", ".") for row in rows)
-                + "\n\nWrite only the completed grid in the answer: four lines of four digits."
-            ),
+            text="\n".join([_INSTRUCTION, "", *(" ".join(row).replace("0", ".") for row in rows)]),
+            instruction=_INSTRUCTION,
             data={"clues": clues, "level": level},
         )
 
@@ -72,18 +107,36 @@ def render(grid: Grid) -> str:
     return " / ".join(" ".join(map(str, row)) for row in grid)
 
 
-def read(answer: str) -> Grid | None:
-    """The grid of an answer, in a code fence or plain; `None` for any other text, such as two grids.
-
-    Rows end at a line or a `/`; spaces and commas may stand between the digits.
-    """
-    text = answer.strip()
-    fenced = _FENCE.fullmatch(text)
-    rows = [row.strip() for row in re.split(r"[\n/]", fenced[1] if fenced else text)]
-    rows = [row for row in rows if row]
-    if len(rows) != 4 or not all(_ROW.fullmatch(row) for row in rows):
+def _clues(row: Any, place: str) -> Grid | None:
+    """The puzzle of a row; `None` for one of another task. UserError for a puzzle that is none."""
+    if not isinstance(row, dict) or row.get("task_name", _ENIGMATA) != _ENIGMATA:
         return None
-    return [[int(digit) for digit in re.findall(r"[1-4]", row)] for row in rows]
+    try:
+        meta = json.loads(row["meta"]) if isinstance(row.get("meta"), str) else row["meta"]
+        grid = [[int(cell) for cell in line] for line in meta["question"]]
+    except (ValueError, TypeError, KeyError):
+        raise UserError(f"{place}: it has no grid in meta.question") from None
+    if [len(line) for line in grid] != [4] * 4 or not all(0 <= cell <= 4 for line in grid for cell in line):
+        raise UserError(f"{place}: meta.question is no 4x4 grid")
+    return grid
+
+
+def read(answer: str) -> Grid | None:
+    """The grid of an answer, or of its last code fence: exactly four of its lines are rows of four digits.
+
+    Spaces, commas and bars may stand between digits, and a label before them; a list of lists is read too. Lines that
+    are no row are passed over. `None` if there are more rows or fewer, such as two grids.
+    """
+    fenced = _FENCE.findall(answer)
+    rows = [row for line in _ENDS.split(fenced[-1] if fenced else answer) if (row := _row(line)) is not None]
+    return rows if len(rows) == 4 else None
+
+
+def _row(line: str) -> list[int] | None:
+    for text in readings(_AROUND.sub(" ", line).strip()):
+        if _ROW.fullmatch(text):
+            return [int(digit) for digit in re.findall(r"[1-4]", text)]
+    return None
 
 
 def is_valid(grid: Grid) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from orgthink.episode import Problem
 from orgthink.tasks import task_of
+from orgthink.tasks.math_answer import canonical, final
 from orgthink.tasks.task import Solution
 
 
@@ -25,6 +26,6 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
 
 
 def _solutions(problem: Problem, answer: str) -> list[Solution]:
-    """The solutions in an answer; the whole answer if the problem has no task."""
+    """The solutions in an answer; where the problem has no task, its result as that of a question of mathematics."""
     task = task_of(problem)
-    return [Solution(answer, answer)] if task is None else task.solutions(problem, answer)
+    return [Solution(canonical(final(answer)), answer)] if task is None else task.solutions(problem, answer)

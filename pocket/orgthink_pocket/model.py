@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -76,6 +77,10 @@ CONFIG = Qwen3Config(
 """Head size 32 is the smallest that vLLM decodes."""
 
 
+ORGANIZING: dict[str, dict[str, Any]] = {"asyncthink": {"malformed": "error"}}
+"""Settings of organizations with which the models were trained."""
+
+
 def write_folder(
     folder: Path,
     config: Qwen3Config = CONFIG,
@@ -84,7 +89,7 @@ def write_folder(
 ) -> None:
     """Write a model folder without the weights. The words of a larger tokenizer must begin with this vocabulary.
 
-    `made_for` are entries of its orgthink.json beside the prompt style.
+    `made_for` are entries of its orgthink.json beside the prompt style; by default how it organizes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     words = vocabulary()
@@ -93,7 +98,7 @@ def write_folder(
     special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})
-    _write(folder / "orgthink.json", {"prompts": "pocket", **(made_for or {})})
+    _write(folder / "orgthink.json", {"prompts": "pocket", **(made_for or {"organizations": ORGANIZING})})
 
 
 def _write(file: Path, content: dict[str, object]) -> None:

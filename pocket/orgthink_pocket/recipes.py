@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
@@ -22,6 +23,7 @@ from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 from orgthink_pocket.jobs import Calls, Pocket, Roles
+from orgthink_pocket.model import ORGANIZING
 from orgthink_pocket.tool_model import AGENT_TOKENS, MANAGING, POOL
 
 MARS_STEPS = 40
@@ -30,6 +32,8 @@ MINI_STEPS = 60
 """Steps of every run of AsyncThink and its baselines on the pocket model."""
 PARA_STEPS = 8
 """Steps of every run of the pocket manager."""
+JOINED: dict[str, Any] = {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True}
+"""The reward of AsyncThink with which the shipped model was trained: η counts the organizer, and every error costs."""
 RECORD_EVERY = 10
 """Episodes of every tenth step are stored, 2 to 8 MB a step."""
 
@@ -39,12 +43,13 @@ def mini(
 ) -> Policy:
     """The pocket model on `countdown-mini`, at a budget in tokens for each agent; `weight` is λ."""
     alone = organization == "sequential"
+    settings = {"prompts": "pocket", **ORGANIZING.get(organization, {})}
     capacity, weight = (1, 0.0) if alone else (4, weight)
     return Policy(
         RlSettings(
             Rollout(
                 "countdown-mini",
-                OrganizationSpec(organization, {"prompts": "pocket"}),
+                OrganizationSpec(organization, settings),
                 Limits(capacity=capacity, agent_tokens=budget),
                 max_tokens=budget,
                 problems=32,
@@ -53,7 +58,7 @@ def mini(
             steps=MINI_STEPS,
             learning_rate=5e-4,
             minibatches=4,
-            reward=AsyncThinkReward(weight=weight),
+            reward=AsyncThinkReward(weight=weight, **JOINED),
             drift=1e-3,
             record_every=RECORD_EVERY,
         ),

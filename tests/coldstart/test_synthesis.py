@@ -315,4 +315,4 @@ async def test_a_teacher_behind_a_real_server(tmp_path: Path):
     rows = read_pairs(tmp_path / "run" / "pairs.parquet")
     assert [row.problem for row in rows if row.index == 0] == [one.id, three.id, four.id]
     assert {row.teacher for row in rows} == {"tiny"}
-    assert all(row.prompt.startswith(("This is main process.", "This is a subprocess.")) for row in rows)
+    assert all(row.prompt.startswith(("You are the main process.", "You are a subprocess.")) for row in rows)

@@ -32,9 +32,10 @@ def _toml(folder: Path, text: str) -> str:
 @pytest.mark.parametrize("style", [*STYLES, TERSE])
 def test_every_style_has_the_roles_of_the_shipped_organizations(style: str):
     problem = Problem("p", "t", "terse {words}")
-    for role in ("sequential", "organizer", "worker"):
-        (message,) = prompt(style, role, problem, capacity=3, query="q")
+    for role in ("sequential", "organizer"):
+        (message,) = prompt(style, role, problem, capacity=3)
         assert problem.text in message.content
+    assert "q" in prompt(style, "worker", problem, query="q")[0].content
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_a_template_takes_the_values_it_has_placeholders_for(tmp_path: Path):
     assert message.content == "terse solution {report} {question} report 7"
     assert prompt(mine, "corrector", problem)[0].content == "terse solution  report "
     assert prompt(mine, "organizer", problem, capacity=3)[0].content == "3 for terse"
-    assert "at most 2 subtasks" in prompt("paper", "organizer", problem, capacity=3)[0].content
+    assert "more than 2 subtasks" in prompt("paper", "organizer", problem, capacity=3)[0].content
 
 
 def test_a_style_of_a_file_says_how_its_verifiers_spell_their_verdicts(tmp_path: Path):

@@ -1,10 +1,12 @@
-"""The reward of AsyncThink: its laws, and what each way to cheat earns in an episode that really ran."""
+"""The reward of AsyncThink where η counts the organizer and whoever's work reached it (`joined`), and every error
+costs: its laws, and what each way to cheat earns in an episode that really ran. For Eq. 1 as printed see
+`test_concurrency_reward.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import pytest
@@ -60,7 +62,8 @@ def played(script: Script) -> Episode:
     engine = ScriptedEngine(list(script.turns))
     limits = Limits(script.capacity, episode_seconds=script.seconds)
     role = Backing(engine, Sampling(script.max_tokens))
-    episode = run_virtual(attempt(AsyncThink(tolerant=script.tolerant), PROBLEMS[script.task], role, limits=limits))
+    organization = AsyncThink(tolerant=script.tolerant, malformed="error")
+    episode = run_virtual(attempt(organization, PROBLEMS[script.task], role, limits=limits))
     run_virtual(engine.aclose())
     return grade(episode, TASKS[script.task])
 
@@ -129,11 +132,11 @@ CHEATS: dict[str, tuple[Script, tuple[Script, ...]]] = {
         Script((*(fork(1, f"query{n}") + think(6) + join(1) for n in range(1, 6)), right(2)), (returns(""),) * 5),
         (LONE, HONEST),
     ),
-    # answer spam: only the first n_s count
-    "twenty expressions, of which four are right": (
-        alone(RIGHT[0], *[WRONG] * 3, *RIGHT[1:], *[WRONG] * 13), (alone(RIGHT[0], *[WRONG] * 3),),
+    # answer spam: only the first sixteen count
+    "thirty expressions, of which four are right": (
+        alone(RIGHT[0], *[WRONG] * 15, *RIGHT[1:], *[WRONG] * 11), (alone(RIGHT[0], *[WRONG] * 3),),
     ),
-    "the right ones after n_s others": (alone(*[WRONG] * 4, *RIGHT, *[WRONG] * 12), (alone(*[WRONG] * 4),)),
+    "the right ones after sixteen others": (alone(*[WRONG] * 16, *RIGHT), (alone(*[WRONG] * 4),)),
     "one solution twenty times": (alone(*[RIGHT[0]] * 20), (alone(RIGHT[0]),)),
     "one solution in twenty spellings": (
         alone(*[RIGHT[0], "4 + 1 + 5", "( 5 + 4 ) + 1", "5 + 1 + 4 = 10"] * 5), (alone(RIGHT[0]),),
@@ -181,9 +184,10 @@ CHEATS: dict[str, tuple[Script, tuple[Script, ...]]] = {
 
 PAIRS = {f"{name} / {n}": (cheat, model) for name, (cheat, models) in CHEATS.items() for n, model in enumerate(models)}
 
-DEFAULT = AsyncThinkReward()
+JOINED = partial(AsyncThinkReward, count="joined", malformed=True, nested=True)
+DEFAULT = JOINED(threshold=0.6)
 REWARDS = st.builds(
-    AsyncThinkReward,
+    JOINED,
     st.sampled_from(["fraction", "all"]),
     st.floats(-2, 0),
     st.floats(0, DEFAULT.weight),
@@ -244,7 +248,7 @@ def test_returned_tags_do_nothing(name: str) -> None:
     assert cheat.answer is None or cheat.grade == Grade(2, 4)
 
 
-@pytest.mark.parametrize("name", cheats("twenty", "after n_s"))
+@pytest.mark.parametrize("name", cheats("twenty", "thirty", "after sixteen"))
 def test_spam_is_really_offered(name: str) -> None:
     assert sum(trace.text.count(";") for trace in played(CHEATS[name][0]).traces) >= 19
 
@@ -291,15 +295,15 @@ def test_an_empty_answer_is_wrong_but_no_error() -> None:
 @pytest.mark.parametrize("correct", range(5))
 def test_accuracy_is_the_fraction_or_all_of_it(correct: int) -> None:
     episode = played(Script((think(9) + right(correct),)))
-    assert AsyncThinkReward("fraction")(episode).accuracy == correct / 4
-    assert AsyncThinkReward("all")(episode).accuracy == (correct == 4)
+    assert JOINED("fraction")(episode).accuracy == correct / 4
+    assert JOINED("all")(episode).accuracy == (correct == 4)
 
 
 @pytest.mark.parametrize("accuracy", ["fraction", "all"])
 @pytest.mark.parametrize(("said", "worth"), [("5", 1.0), ("6", 0.0), ("5 ; 6", 0.0), ("2 + 3", 0.0)])
 def test_a_single_answer_is_right_or_wrong(accuracy: str, said: str, worth: float) -> None:
     episode = played(Script((answer(said),), task="sums"))
-    earned = AsyncThinkReward(accuracy, weight=0.0)(episode)  # type: ignore[arg-type]
+    earned = JOINED(accuracy, weight=0.0)(episode)  # type: ignore[arg-type]
     assert earned.accuracy == earned.total == worth
 
 
@@ -379,7 +383,7 @@ def test_the_default_weight_is_worth_less_than_a_solution() -> None:
 def test_more_concurrency_earns_more_up_to_the_threshold(first: Episode, second: Episode, threshold: float) -> None:
     episodes = sorted((first, second), key=lambda episode: concurrency(episode, "joined") or 0.0)
     etas = [concurrency(episode, "joined") or 0.0 for episode in episodes]
-    less, more = (concurrency_reward(episode, threshold) for episode in episodes)
+    less, more = (concurrency_reward(episode, threshold, "joined") for episode in episodes)
     assert less <= more
     assert (less < more) == (etas[0] < etas[1] and etas[0] / 3 < threshold)
     assert (more == 1) == (etas[1] / 3 >= threshold)
@@ -393,11 +397,11 @@ def test_concurrency_by_hand(threshold: float) -> None:
         program: Program = (Fork("1", (Think(k),)), Think(10), Join("1"))
         episode = episode_of(program)
         traces = tuple(replace(trace, returned="r") for trace in episode.traces)
-        earned.append(concurrency_reward(replace(episode, traces=traces, capacity=2), threshold))
+        earned.append(concurrency_reward(replace(episode, traces=traces, capacity=2), threshold, "joined"))
         assert earned[-1] == pytest.approx(min((1 + k / 10) / 2, threshold) / threshold)
     assert all(less <= more for less, more in pairwise(earned))
     assert earned[-1] == 1
 
 
 def test_nothing_decoded_is_no_concurrency() -> None:
-    assert concurrency_reward(episode_of(()), 0.6) == 0
+    assert concurrency_reward(episode_of(())) == 0

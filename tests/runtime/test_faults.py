@@ -289,7 +289,8 @@ def test_worker_without_return(says, max_tokens, status, stop):
 )
 def test_format_error_ends_the_episode(says, kind, detail):
     worker = [Turn(words("w", 500), when="Subtask: q1")] if "q1" in says else []
-    played = play(ASYNCTHINK, [Turn(f"{says} {words('o', 100)}", when="main process"), *worker])
+    strict = AsyncThink(malformed="error")
+    played = play(strict, [Turn(f"{says} {words('o', 100)}", when="main process"), *worker])
     episode = played.episode
     (fault,) = episode.format_faults
     assert (fault.kind, fault.detail.strip(), fault.agent) == (kind, detail.strip(), "organizer")
@@ -315,7 +316,7 @@ def test_tolerant_gives_notice_and_goes_on(says, kind):
         Turn("on <ANSWER> 7 </ANSWER>", when=notice),
         *([Turn(words("w", 4), when="Subtask: q1")] if "q1" in says else []),
     ]
-    played = play(AsyncThink(tolerant=True), turns)
+    played = play(AsyncThink(tolerant=True, malformed="error"), turns)
     episode = played.episode
     assert [fault.kind for fault in episode.format_faults] == [kind]
     assert episode.answer == "7" and not played.times("lost")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from small import TASK
 
 from orgthink.tasks import task_named
-from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, all_solutions
+from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, Countdown, all_solutions, has_solutions
 from orgthink.tasks.expression import parse
 from orgthink.tasks.vote import vote
 
@@ -104,13 +106,19 @@ def test_problems_are_the_same_for_the_same_seed(split):
         (["7 + 9 + 1"], 0),  # another value
         (["7 + 9 + 2 = 17 + 1"], 1),
         (["7 + 9 + 2 = 17"], 0),
-        (["7 + 9 + 2 = 18 = 18"], 0),
+        (["7 + 9 + 2 = 16 + 2 = 18"], 1),
+        (["7 + 9 + 2 = 18 = 17"], 0),
+        (["1.7 + 9 + 2 + 7"], 0),  # not the first of a list
+        (["2**3 + 3**1 + 7"], 0),
         (["7 + 9 + 2 ="], 0),
         (["7 + 9 + 2", "2 + 9 + 7", "(9 + 2) + 7", "2 + (7 + 9)"], 1),
         ([*GOOD[:3], "nonsense"], 3),
-        ([*GOOD[:2], "nonsense", *GOOD[2:]], 3),  # the fifth offer does not count
-        ([*["1 + 1"] * 50, *GOOD], 0),
-        (["7 + 9 + 2"] * 4 + GOOD, 1),
+        ([*GOOD[:2], "nonsense", *GOOD[2:]], 4),
+        (["1 + 1", *GOOD], 4),
+        ([*["1 + 1"] * 12, *GOOD], 4),
+        ([*["1 + 1"] * 13, *GOOD], 3),  # the seventeenth expression is not graded
+        (["nonsense"] * 50 + GOOD, 4),
+        (["7 + 9 + 2"] * 4 + GOOD, 4),
         (["7 + 9 + 2 + 3 - 1 - 2"], 0),  # 2 twice
         (["7 + 9 + (3 - 1)"], 1),
         (["(7 / 2) * (9 / 7)"], 0),
@@ -137,16 +145,69 @@ def test_the_grader_is_total(answer):
     assert 0 <= grade.correct <= 4 and len(SMALL.solutions(PROBLEM, answer)) >= grade.correct
 
 
-@given(st.permutations(GOOD), st.lists(st.sampled_from([*GOOD, "1 + 1", "2 * 7 + 4", "x"]), max_size=9))
-def test_offering_more_never_pays(good, more):
-    """Whatever follows the fourth expression leaves the grade alone; whatever comes before it can only cost."""
-    assert SMALL.grade(PROBLEM, ";".join([*good, *more])).correct == 4
-    assert SMALL.grade(PROBLEM, ";".join([*more, *good])).correct <= 4
-    first = more[:4] + list(good)[: max(0, 4 - len(more))]
+NUMBERED = list(enumerate(GOOD, 1))
+LATEX = [good.replace("*", r"\times") for good in GOOD]
+FORMS = {
+    "numbers": [f"{i}. {good}" for i, good in NUMBERED],
+    "brackets": [f"({i}) {good}" for i, good in NUMBERED],
+    "half brackets": [f"{i}) {good}" for i, good in NUMBERED],
+    "letters": [f"{letter}) {good}" for letter, good in zip("abcd", GOOD, strict=True)],
+    "dashes": [f"- {good}" for good in GOOD],
+    "stars": [f"* {good}" for good in GOOD],
+    "code": [f"`{good}`" for good in GOOD],
+    "a fence": ["```python", *GOOD, "```"],
+    "labels": [f"Solution {i}: {good}" for i, good in NUMBERED],
+    "labels of their own": [text for i, good in NUMBERED for text in (f"### Solution {i}", good)],
+    "bold labels": [f"**Solution {i}:** {good} = 18" for i, good in NUMBERED],
+    "bold": [f"{i}. **{good}**" for i, good in NUMBERED],
+    "the value first": [f"18 = {good}" for good in GOOD],
+    "LaTeX": [rf"{i}. \({good} = 18\)" for i, good in enumerate(LATEX, 1)],
+    "dollars": [f"${good}$" for good in LATEX],
+    "boxes": [rf"\boxed{{{good}}}" for good in LATEX],
+    "lines of LaTeX": [r"\begin{align} " + r" \\ ".join(f"{good} &= 18" for good in LATEX) + r" \end{align}"],
+    "crosses": [good.replace("*", "x") for good in GOOD],
+    "square brackets": [good.replace("(", "[").replace(")", "]") for good in GOOD],
+    "JSON": [json.dumps(GOOD)],
+    "JSON on lines": [json.dumps({"solutions": GOOD}, indent=2)],
+    "JSON by name": [json.dumps({str(i): good for i, good in NUMBERED})],
+    "a heading": ["Here are 4 different solutions, which use 3 to 4 numbers:", *GOOD],
+    "a table": ["| # | solution |", "|---|---|", *(f"| {i} | {good} |" for i, good in NUMBERED)],
+    "remarks": [f"{good} = 18 (uses {i + 2} numbers) ✓" for i, good in NUMBERED],
+    "wrong ones first": ["1 + 2 + 3", GOOD[0], "7 + 9 +", "that is 17; no:", *GOOD],
+}
+
+
+@pytest.mark.parametrize("lines", FORMS.values(), ids=FORMS)
+def test_every_way_of_writing_four_solutions_is_read(lines):
+    answer = "\n".join(lines)
+    assert SMALL.grade(PROBLEM, answer).all_correct
+    assert SMALL.grade(PROBLEM, vote(PROBLEM, [answer]) or "").correct >= 3, "a vote gives a place to a wrong one"
+
+
+def test_votes_for_one_solution_in_many_spellings_are_for_one():
+    for lines in FORMS.values():
+        assert vote(PROBLEM, ["1 + 1", "\n".join(lines[-3:]), GOOD[3]]) != "1 + 1"
+    a, b = GOOD[:2]
     assert (
-        SMALL.grade(PROBLEM, ";".join([*more, *good])).correct
-        == len({parse(e).key for e in first if e in GOOD})
-    )  # fmt: skip
+        vote(PROBLEM, [f"Here they are:\n1. {a}", f"Here they are:\n- `{b}`", f"Here they are:\n{b} = 18"])
+        == f"{b}\n{a}"
+    )
+
+
+def test_a_task_may_ask_for_the_first_offers_only():
+    strict = task_named("countdown#strict")
+    problem = COUNTDOWN.problem([1, 2, 3, 7, 9, 25], 18)
+    for answer, found in (("\n".join(GOOD), 4), ("\n".join(["1 + 1", *GOOD]), 3)):
+        assert (strict.grade(problem, answer).correct, COUNTDOWN.grade(problem, answer).correct) == (found, 4)
+
+
+@given(st.permutations(GOOD), st.lists(st.sampled_from([*GOOD, "1 + 1", "2 * 7 + 4", "x"]), max_size=30))
+def test_offering_more_never_costs_and_guessing_ends(good, more):
+    """What follows the four right ones leaves the grade alone; what comes before them costs once it fills the limit."""
+    assert SMALL.grade(PROBLEM, ";".join([*good, *more])).correct == 4
+    graded = [text for text in [*more, *good] if text != "x"][: SMALL.size.offered]
+    found = {parse(text).key for text in graded if text in GOOD}
+    assert SMALL.grade(PROBLEM, ";".join([*more, *good])).correct == len(found)
 
 
 def test_vote_takes_the_most_frequent_and_then_the_first_offered():
@@ -176,3 +237,34 @@ def test_test_problems_are_spread_evenly_over_the_held_out_targets():
     problems = list(islice(SMALL.problems("test", 0), 4 * len(SMALL.test_targets)))
     drawn = Counter(problem.data["target"] for problem in problems)
     assert drawn == dict.fromkeys(SMALL.test_targets, 4)
+
+
+def test_the_papers_test_set_is_100_targets_with_4_sets_each():
+    problems = list(islice(COUNTDOWN.problems("test", 0), 400))
+    assert Counter(problem.data["target"] for problem in problems) == dict.fromkeys(COUNTDOWN.test_targets, 4)
+    assert len({problem.id for problem in problems}) == 400
+    again = list(islice(COUNTDOWN.problems("test", 7), 400))
+    assert again != problems and {problem.id for problem in again} == {problem.id for problem in problems}
+
+
+def test_the_papers_training_set_is_900_targets_with_25_sets_each():
+    assert COUNTDOWN.size.sets == (25, 4)
+    train = Countdown("few", replace(COUNTDOWN.size, targets=(990, 1000), held_out=9, sets=(25, 4)))
+    problems = list(islice(train.problems("train", 0), 51))
+    assert all(problems[i].data["target"] != problems[i + 1].data["target"] for i in range(0, 50, 2))
+    assert len({problem.id for problem in problems[:50]}) == 50 and problems[50] in problems[:50]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_solutions_that_are_found_are_there(seed):
+    """What `has_solutions` finds is in the table of all solutions, and it finds all of up to four numbers."""
+    rng = random.Random(seed)
+    numbers, few = rng.sample(range(1, 13), 4), 3
+    solutions = {
+        target: sum(mask.bit_count() >= few for mask, _ in found)
+        for target, found in _read(all_solutions(numbers, 4)).items()
+    }
+    for target in range(1, 200):
+        there = solutions.get(target, 0)
+        assert has_solutions(numbers, target, there) or not there
+        assert not has_solutions(numbers, target, there + 1)

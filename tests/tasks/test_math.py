@@ -2,7 +2,8 @@
 
 import json
 import os
-from itertools import islice
+from fractions import Fraction
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from models import tiny_model
 
 from orgthink.cli import main
+from orgthink.episode import Problem
 from orgthink.errors import UserError
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.math_answer import canonical, final, is_same
+from orgthink.tasks.vote import vote
 
 FILE = Path(__file__).parents[1] / "data" / "deepscaler.jsonl"
 ROWS = [json.loads(line) for line in FILE.read_text().splitlines()]
@@ -142,6 +145,39 @@ def test_votes_are_for_what_a_result_is_worth():
     assert spelt == {canonical("1/2")}
 
 
+HALF_ROOT = (
+    r"\frac{\sqrt2}{2}",
+    r"\sqrt2/2",
+    r"\dfrac{\sqrt{2}}{2}",
+    r"1/\sqrt{2}",
+    r"\frac12\sqrt{2}",
+    "√2/2",
+    "sqrt(2)/2",
+)
+
+
+@pytest.mark.parametrize("problem", [MATH.problem("?", "1"), Problem("q", "", "?")], ids=["of the task", "of a user"])
+def test_spellings_of_one_number_are_one_vote(problem):
+    for one, other in pairwise(HALF_ROOT):
+        assert canonical(one) == canonical(other)
+        assert vote(problem, ["3", one, "The answer is **7**.", f"$${other}$$"]) in (one, other)
+    assert vote(problem, ["3", "The answer is **7**.", "7"]) != "3"
+
+
+@pytest.mark.parametrize(
+    "text", [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60]
+)
+def test_what_is_ambiguous_or_no_number_is_compared_as_text(text):
+    assert isinstance(canonical(text), str) and not str(canonical(text)).startswith("≈")
+
+
+@given(st.integers(-30, 30), st.integers(1, 30), st.integers(2, 30))
+def test_values_agree_with_arithmetic(a, b, c):
+    assert canonical(rf"\frac{{{a}+{c}}}{{{b}}}*{c}^2") == Fraction((a + c) * c * c, b)
+    assert canonical(rf"\sqrt{{{c * c}}}-({a})") == c - a
+    assert canonical(rf"{c}\pi") != canonical(rf"{c + 1}\pi")
+
+
 def test_model_text_is_not_evaluated(tmp_path):
     payload = f"__import__('os').mkdir('{tmp_path / 'x'}')"
     forms = (
@@ -161,12 +197,12 @@ def test_model_text_is_not_evaluated(tmp_path):
 def test_what_hangs_is_wrong_and_the_next_is_graded():
     assert not is_same("5", "9999999999!")
     assert not is_same("5", "9^{9^{9^{9}}}")
-    assert is_same(r"\sqrt{8}", r"2\sqrt{2}")
+    assert is_same(r"x\sqrt{8}", r"2\sqrt{2}x")
 
 
 def test_a_killed_verifier_is_replaced():
-    assert is_same(r"\sqrt{12}", r"2\sqrt{3}")
+    assert is_same("x^2+1", "1 + x^2")
     assert math_verifier._process is not None
     math_verifier._process.kill()
     math_verifier._process.wait()
-    assert is_same(r"\sqrt{18}", r"3\sqrt{2}")
+    assert is_same("x^2+3", "3 + x^2")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import islice, permutations
 
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orgthink.errors import UserError
+from orgthink.tasks import task_named
 from orgthink.tasks.sudoku import HOLES, SUDOKU, is_valid, read, render
 from orgthink.tasks.vote import vote
 
@@ -60,6 +63,15 @@ def test_problems_are_the_same_for_the_same_seed(split):
         "1 2 3 4 / 3 4 1 2 / 2 1 4 3 / 4 3 2 1",
         "```\n1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1\n```",
         "```text\n1234\n3412\n2143\n4321\n```\n",
+        "Solution: 1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1",
+        "Here is the 4x4 grid:\n\n1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1",
+        "Row 1: 1 2 3 4\nRow 2: 3 4 1 2\nRow 3: 2 1 4 3\nRow 4: 4 3 2 1",
+        "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]",
+        "[\n [1, 2, 3, 4],\n [3, 4, 1, 2],\n [2, 1, 4, 3],\n [4, 3, 2, 1]\n]",
+        "| 1 | 2 | 3 | 4 |\n|---|---|---|---|\n| 3 | 4 | 1 | 2 |\n| 2 | 1 | 4 | 3 |\n| 4 | 3 | 2 | 1 |",
+        "1 2 | 3 4\n3 4 | 1 2\n----+----\n2 1 | 4 3\n4 3 | 2 1",
+        r"\begin{bmatrix} 1 & 2 & 3 & 4 \\ 3 & 4 & 1 & 2 \\ 2 & 1 & 4 & 3 \\ 4 & 3 & 2 & 1 \end{bmatrix}",
+        "The puzzle is\n1 . . 4\n. 4 1 .\n2 . 4 .\n. . . 1\nso\n```\n1234\n3412\n2143\n4321\n```",
     ],
 )
 def test_right_answers(answer):
@@ -81,11 +93,7 @@ def test_right_answers(answer):
         "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 5",
         "１２３４\n3412\n2143\n4321",
         "-1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1",
-        "Solution: 1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1",
         "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1\nor\n2 1 4 3\n3 4 1 2\n1 2 3 4\n4 3 2 1",
-        "```\n1234\n3412\n2143\n4321\n```\n```\n1234\n3412\n2143\n4321\n```",
-        "not this: ```\n1234\n3412\n2143\n4321\n```",
-        "[[1,2,3,4],[3,4,1,2],[2,1,4,3],[4,3,2,1]]",
         "1 2 3 4\n3 4 1 2\n1 2 3 4\n3 4 1 2",  # valid rows
         "1 3 2 4\n3 4 1 2\n2 1 4 3\n4 2 3 1",  # keeps the clues, a column is wrong
         "2 1 3 4\n3 4 1 2\n1 2 4 3\n4 3 2 1",  # valid, but not these clues
@@ -130,3 +138,37 @@ def _completions(clues):
         for row in clues
     ]
     return [[a, b, c, d] for a in rows[0] for b in rows[1] for c in rows[2] for d in rows[3] if is_valid([a, b, c, d])]
+
+
+ROWS = [
+    {"task_name": "sudoku2", "prompt": "…", "meta": {"question": CLUES, "holes": 8}},
+    {"task_name": "sudoku2", "prompt": "…", "meta": json.dumps({"question": [[0, *GRID[0][1:]], *GRID[1:]]})},
+    {"task_name": "sudoku", "meta": {"question": [[0] * 9] * 9}},
+    {"task_name": "sudoku2", "prompt": "the same in another language", "meta": {"question": CLUES}},
+]
+
+
+def test_the_puzzles_of_enigmata_are_read_from_their_file(tmp_path):
+    file = tmp_path / "enigmata.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    task = task_named(f"sudoku:{file}")
+    problems = {problem.id: problem for problem in islice(task.problems("test", 0), 6)}
+    assert problems.keys() == {PROBLEM.id, "sudoku/0234-3412-2143-4321"}
+    assert [problems[PROBLEM.id].data[name] for name in ("clues", "level")] == [CLUES, "hard"]
+    assert task.grade(problems[PROBLEM.id], render(GRID)).all_correct
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"task_name": "sudoku2", "meta": {}}, "row 1: it has no grid in meta.question"),
+        ({"task_name": "sudoku2", "meta": "{"}, "row 1: it has no grid"),
+        ({"task_name": "sudoku2", "meta": {"question": [[1] * 9] * 9}}, "row 1: meta.question is no 4x4 grid"),
+        ({"task_name": "sudoku"}, "holds no puzzles of the task sudoku2"),
+    ],
+)
+def test_a_file_without_puzzles_is_named(tmp_path, row, says):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row))
+    with pytest.raises(UserError, match=says):
+        next(task_named(f"sudoku:{file}").problems("test", 0))

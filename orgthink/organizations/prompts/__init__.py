@@ -10,6 +10,7 @@ wrong = ["wrong"]
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from orgthink.episode import Message, Problem
 from orgthink.errors import UserError
 from orgthink.grammar.verdict import MARKDOWN, VerdictForm
 from orgthink.registry import Registry
+
+_PARAGRAPH = re.compile(r"^\{(instruction|context)\}\n\n", re.MULTILINE)
 
 
 def _nothing(problem: Problem) -> Mapping[str, object]:
@@ -88,11 +91,20 @@ def style_named(name: str) -> Style:
 def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **values: object) -> tuple[Message, ...]:
     """The prompt of a role for a problem, whose template takes from the values what it has placeholders for.
 
-    A placeholder without a value is left empty. What is filled in is not searched for placeholders. ValueError if the
-    style has no template for the role.
+    A placeholder without a value is left empty, and the paragraph of an instruction left out where there is none. What
+    is filled in is not searched for placeholders. UserError if the style has no template for the role.
     """
     found = style_named(style)
     if role not in found.templates:
-        raise ValueError(f"prompt style {style} has no template {role!r}")
-    known = {"question": problem.text, "capacity": capacity, "workers": capacity - 1, **found.values(problem)}
-    return (Message("user", found.templates[role].strip().format_map(defaultdict(str, known | values))),)
+        raise UserError(f"prompt style {style} has no template {role!r}; it has {', '.join(found.templates)}")
+    known = {
+        "question": problem.text,
+        "instruction": problem.instruction,
+        "query": problem.query,
+        "context": problem.instruction,
+        "capacity": capacity,
+        "workers": capacity - 1,
+    }
+    filled = defaultdict(str, known | dict(found.values(problem)) | values)
+    template = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] else "", found.templates[role].strip())
+    return (Message("user", template.format_map(filled)),)

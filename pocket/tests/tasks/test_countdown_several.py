@@ -33,6 +33,8 @@ RIGHT = (
 )
 """Solutions of each part."""
 WRONG = ("7 + 9", "9 + 9 + 0", "14 + 14 + 1", "18", "( 8 * 5 ) * 1", "2 * 9 + 11 = 30", "none", "nonsense", "1 / 0")
+UNREAD = ("18", "2 * 9 + 11 = 30", "none", "nonsense", "1 / 0")
+"""No expressions, or not equal to what they are said to be: they take no place."""
 
 _separators = st.sampled_from(["\n", SEPARATOR, ";", ", "])
 _solutions = st.tuples(*map(st.sampled_from, RIGHT))
@@ -117,7 +119,11 @@ def test_neither_one_expression_nor_two_of_one_part_count_for_two_parts(offers):
     assert _correct("\n".join(offers)) == 1
 
 
-@given(st.lists(_offers, min_size=4, max_size=4), st.lists(_offers, max_size=6), _separators)
+@given(
+    st.lists(_offers.filter(lambda text: text not in UNREAD), min_size=4, max_size=4),
+    st.lists(_offers, max_size=6),
+    _separators,
+)
 def test_only_as_many_offers_count_as_there_are_parts(first, more, separator):
     parts = sum(any(offer in part for offer in first) for part in RIGHT)
     assert _correct(separator.join([*first, *more])) == _correct(separator.join(first)) == parts

@@ -1,0 +1,129 @@
+r"""Values of formulas without variables, such as `\frac{\sqrt2}{2}`, by a small parser with bounds. Nothing is run.
+
+Two spellings of one number get one value, so a vote counts them together. What is ambiguous or unusual has no value: it
+is compared as text, and by math-verify where that decides.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Context, Decimal, DecimalException, localcontext
+from fractions import Fraction
+
+LONGEST = 120
+"""Characters of the longest formula; this also bounds the depth of the recursion."""
+
+_DIGITS, _SAME = 60, 30
+"""Digits of the calculation, and of a value that is compared."""
+_LARGEST = Decimal(10) ** 60
+_EXPONENT = 64
+"""Largest exponent of a power."""
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+_TOKEN = re.compile(r"\d+(?:\.\d+)?|\.\d+|\\[dt]?frac|\\sqrt|sqrt|√|\\pi|π|\\cdot|\\times|\\div|[-+*/^(){}]", re.ASCII)
+_SPELLED = {
+    "\\cdot": "*", "\\times": "*", "\\div": "/", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "sqrt": "\\sqrt",
+    "π": "\\pi",
+}  # fmt: skip
+_CLOSES = {"(": ")", "{": "}"}
+
+
+def value_of(text: str) -> Fraction | str | None:
+    """The value of a formula without spaces: exact if it is rational, else its first digits; `None` without one."""
+    tokens = _TOKEN.findall(text) if len(text) <= LONGEST else []
+    if not tokens or "".join(tokens) != text:
+        return None
+    try:
+        with localcontext(Context(prec=_DIGITS)):
+            return _exact(_Formula([_SPELLED.get(token, token) for token in tokens]).whole())
+    except (ValueError, DecimalException):
+        return None
+
+
+def _exact(value: Decimal) -> Fraction | str:
+    near = Fraction(value).limit_denominator(10**9)
+    digits = f"{value:.{_SAME}e}"
+    return near if f"{Decimal(near.numerator) / Decimal(near.denominator):.{_SAME}e}" == digits else f"≈{digits}"
+
+
+class _Formula:
+    """sum := [-] product (± product)*, product := power ([*/] power)*, power := atom [^ atom]. ValueError for more."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens = tokens[::-1]
+
+    def whole(self) -> Decimal:
+        value = self._sum()
+        if self._tokens:
+            raise ValueError(self._tokens[-1])
+        return value
+
+    def _next(self) -> str:
+        if not self._tokens:
+            raise ValueError("the end")
+        return self._tokens.pop()
+
+    def _peek(self) -> str:
+        return self._tokens[-1] if self._tokens else ""
+
+    def _sum(self) -> Decimal:
+        sign = self._next() if self._peek() in ("+", "-") else "+"
+        value = self._product() * (-1 if sign == "-" else 1)
+        while self._peek() in ("+", "-"):
+            operator, right = self._next(), self._product()
+            value = value + right if operator == "+" else value - right
+        return _bounded(value)
+
+    def _product(self) -> Decimal:
+        number = self._peek()[:1].isdigit()
+        value, divided = self._power(), False
+        while (token := self._peek()) and token not in "+-)}^":
+            if token in ("*", "/"):
+                self._next()
+                divided = divided or token == "/"
+                right = self._power()
+                value = value * right if token == "*" else value / right
+            elif divided or token[0].isdigit() or token[0] == "." or (number and token == "\\frac"):
+                raise ValueError("1/2√3 and 1\\frac12 are read in two ways")
+            else:
+                value *= self._power()
+            number = False
+        return _bounded(value)
+
+    def _power(self) -> Decimal:
+        value = self._atom()
+        if self._peek() == "^":
+            self._next()
+            exponent = self._atom()
+            if abs(exponent) > _EXPONENT or exponent != int(exponent) or self._peek() == "^":
+                raise ValueError("a power that is not computed")
+            value = _bounded(value ** int(exponent))
+        return value
+
+    def _atom(self) -> Decimal:
+        token = self._next()
+        if token in _CLOSES:
+            value = self._sum()
+            if self._next() != _CLOSES[token]:
+                raise ValueError("brackets")
+            return value
+        if token == "\\pi":
+            return _PI
+        if token == "\\frac":
+            return self._argument() / self._argument()
+        if token == "\\sqrt":
+            return self._argument().sqrt()
+        if token == "√":
+            return self._atom().sqrt()
+        return Decimal(token)  # DecimalException for a sign where a number should be
+
+    def _argument(self) -> Decimal:
+        r"""What a command applies to: of `\sqrt12` LaTeX would take the 1, and people mean 12."""
+        if self._peek() not in _CLOSES and not (len(self._peek()) == 1 and self._peek().isdigit()):
+            raise ValueError("an argument without braces")
+        return self._atom()
+
+
+def _bounded(value: Decimal) -> Decimal:
+    if not value.is_finite() or abs(value) > _LARGEST:
+        raise ValueError("too large")
+    return value

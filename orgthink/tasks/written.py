@@ -1,0 +1,80 @@
+"""Results as models write them, read without what stands around them: marks of lists, labels, quotes, Markdown, LaTeX.
+
+Graders and votes share this. Nothing here decides what a result is worth: a task tries the readings, in their order,
+until one of them is a result of its own form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+LONGEST = 400
+"""Characters of the longest line that is read."""
+
+_PIECES = re.compile(r"[\n;,|]|\\\\")
+_MARKS = re.compile(
+    r"[$`\"'&]|\\(?:begin|end)\{[a-z]+\*?\}|\\[()\[\]]|\\(?:left|right|displaystyle|quad|,|;|!)(?![A-Za-z])"
+)
+_TIMES = re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])")
+_DIVIDED = re.compile(r"\\div(?![A-Za-z])")
+_BETWEEN = re.compile(r"(?<=[\d)\]])\s*[xX✕✖∗]\s*(?=[\d(\[])")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_WRAPPED = re.compile(r"\\(?:boxed|fbox|text|mathrm|mathbf)\s*\{([^{}]*)\}")
+_BOLD = re.compile(r"(?<![\w)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w(\[])")
+_EMPHASIS = re.compile(r"([*_])(.+)\1")
+_LIST_MARK = re.compile(r"[-*+•–]\s+|#{1,6}\s+|\(?[A-Za-z0-9]{1,3}(?:\)|\.(?!\d))\s*")
+_NUMBERED = re.compile(r"(?:[A-Za-z]+\s+)+#?\d{1,3}\s*[.)–—-]\s*")
+_REMARK = re.compile(r"\([^()]*[A-Za-z][^()]*\)$")
+_TICKS = ".✓✔✅☑\ufe0f "
+_BRACKETS = ("()", "[]", "{}")
+
+
+def pieces(answer: str) -> list[str]:
+    """The parts of an answer that lists several results: lines, and what commas and semicolons separate."""
+    return [piece for part in _PIECES.split(answer) if (piece := part.strip())]
+
+
+def readings(line: str) -> Iterator[str]:
+    """What a line may be: as it is, and then without one mark, label or remark after the other.
+
+    `**Solution 1:** \\(3 \\times 4\\)` is at last `3 * 4`. A line that is too long has no reading.
+    """
+    if len(line) > LONGEST:
+        return
+    text = plain(line)
+    yield text
+    text = _unemphasized(text)
+    yield text
+    yield (text := _REMARK.sub("", text.rstrip(_TICKS)).rstrip(_TICKS))
+    while (shorter := _unlabelled(text)) != text:
+        yield (text := _unemphasized(shorter))
+
+
+def plain(text: str) -> str:
+    """A formula in signs of the keyboard, without quotes; brackets without a partner are left out."""
+    text = _MARKS.sub(" ", text)
+    text = _BETWEEN.sub(" * ", _DIVIDED.sub("/", _TIMES.sub("*", text)))
+    for pattern, form in ((_WRAPPED, r" \1 "), (_FRACTION, r"((\1)/(\2))")):
+        before = ""
+        while before != text:
+            before, text = text, pattern.sub(form, text)
+    for left, right in _BRACKETS:
+        if text.count(left) != text.count(right) and left != "(":
+            text = text.replace(left, " ").replace(right, " ")
+    return text.translate({ord("["): "(", ord("]"): ")"}).strip()
+
+
+def _unemphasized(text: str) -> str:
+    text = _BOLD.sub(r"\1", text).strip()
+    whole = _EMPHASIS.fullmatch(text)
+    return whole[2].strip() if whole else text
+
+
+def _unlabelled(text: str) -> str:
+    """Without the first mark of a list, or the first label."""
+    mark = _LIST_MARK.match(text) or _NUMBERED.match(text)
+    if mark:
+        return text[mark.end() :].strip()
+    label, colon, rest = text.partition(":")
+    return rest.strip() if colon and (re.search(r"[A-Za-z]", label) or label.strip().isdigit()) else text

@@ -1,0 +1,203 @@
+"""What AsyncThink asks for, what it takes for an answer, and what it takes for an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, FormatError, Problem, Sampling, Status
+from orgthink.errors import UserError
+from orgthink.evaluation import grade
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.majority_vote import MajorityVote
+from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.prompts import prompt
+from orgthink.organizations.sequential import Sequential
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.tasks.math import MATH
+
+COUNT = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)
+RIGHT = ("1 + 4 + 5", "2 + 3 + 5", "1 + 2 + 3 + 4", "5 * 4 / 2")
+ANSWER = f" <ANSWER> {' ; '.join(RIGHT)} </ANSWER>"
+FIVE = MATH.problem("2 + 3?", "5")
+
+
+def played(
+    organization: Organization,
+    turns: Sequence[Turn],
+    problem: Problem = COUNT,
+    capacity: int = 2,
+    tokens: int = 500,
+    depth: int = 1,
+) -> Episode:
+    engine = ScriptedEngine(list(turns))
+    limits = Limits(capacity, Budget(depth=depth))
+    episode = run_virtual(attempt(organization, problem, Backing(engine, Sampling(tokens)), limits=limits))
+    run_virtual(engine.aclose())
+    return grade(episode, {"countdown": COUNTDOWN, "math": MATH}[problem.task])
+
+
+# Format errors
+
+
+MENTIONS = {
+    "a tag that it might use": "I could write <FORK-1> to delegate , but need not .",
+    "the two tags": "they say <FORK-1> and <JOINi> , hm .",
+    "the end of a tag": "it ends with </JOIN-1> then .",
+    "the answer's tag": "I must put it into <ANSWER> at last .",
+}
+
+
+@pytest.mark.parametrize("thought", MENTIONS.values(), ids=MENTIONS)
+def test_a_thought_about_a_tag_is_recorded_and_costs_nothing(thought: str) -> None:
+    episode = played(AsyncThink(), [Turn(f"<think> {thought} </think>{ANSWER}")])
+    assert episode.grade is not None and episode.grade.all_correct
+    assert [fault.kind for fault in episode.format_faults] == [FormatError.MALFORMED_TAG]
+    assert not AsyncThinkReward()(episode).format_error
+    assert AsyncThinkReward(malformed=True)(episode).format_error, "by a setting"
+
+
+def test_a_thought_about_a_tag_ends_the_episode_by_a_setting() -> None:
+    episode = played(AsyncThink(malformed="error"), [Turn(f"{MENTIONS['the end of a tag']}{ANSWER}")])
+    assert episode.answer is None and AsyncThinkReward()(episode).format_error
+
+
+def test_an_error_of_a_worker_that_organizes_costs_its_own_work_only() -> None:
+    episode = played(
+        AsyncThink(),
+        [
+            Turn(" <FORK-1> outer </FORK-1> <JOIN-1>", when="main process"),
+            Turn(ANSWER, when="main process"),
+            Turn(" <JOIN-7>", when="Subtask: outer"),
+        ],
+        depth=2,
+        capacity=3,
+    )
+    assert [(fault.kind, fault.agent) for fault in episode.format_faults] == [(FormatError.UNKNOWN_JOIN, "organizer/1")]
+    assert episode.traces[1].status is not Status.OK and episode.grade is not None and episode.grade.all_correct
+    assert not AsyncThinkReward()(episode).format_error
+    assert AsyncThinkReward(nested=True)(episode).format_error, "by a setting"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (" <FORK-1> a </FORK-1> <FORK-1> b </FORK-1>", FormatError.DUPLICATE_FORK),
+        (" <FORK-1> a </FORK-1> <FORK-2> b </FORK-2>", FormatError.POOL_OVERFLOW),
+        (" <JOIN-1>", FormatError.UNKNOWN_JOIN),
+        (" so that is that", FormatError.NO_ANSWER),
+    ],
+)
+def test_the_four_errors_of_the_paper_earn_r_fe(said: str, kind: FormatError) -> None:
+    capacity = 3 if kind is FormatError.DUPLICATE_FORK else 2
+    workers = [Turn(" x" * 99, when="Subtask: a")] * ("FORK" in said)
+    episode = played(AsyncThink(), [Turn(said, when="main process"), *workers], capacity=capacity)
+    assert [fault.kind for fault in episode.format_faults] == [kind]
+    assert AsyncThinkReward()(episode).total == AsyncThinkReward().format_error
+
+
+# Answers
+
+
+@pytest.mark.parametrize(
+    "organization", [Sequential(), Parallel(), MajorityVote(samples=2), AsyncThink()], ids=lambda o: o.name
+)
+def test_a_model_that_ends_in_a_box_has_answered(organization: Organization) -> None:
+    n = {"parallel": 2, "majority-vote": 2}.get(organization.name, 1)  # type: ignore[attr-defined]
+    episode = played(organization, [Turn(r"<think> \boxed{6} ? </think> so it is \boxed{5} .")] * n, FIVE)
+    assert (episode.answer, episode.format_faults) == ("5", ())
+    assert episode.grade is not None and episode.grade.all_correct
+
+
+def test_every_box_counts_where_several_solutions_are_asked_for() -> None:
+    episode = played(AsyncThink(), [Turn(" and ".join(rf"\boxed{{{right}}}" for right in RIGHT))])
+    assert episode.grade is not None and episode.grade.all_correct
+
+
+@pytest.mark.parametrize(
+    ("said", "tokens"),
+    [(r"so it is \boxed{5} and now", 4), (r"<think> it is \boxed{5}", 500), (r"it is \boxed{5", 500)],
+    ids=["cut off", "only thought", "not closed"],
+)
+def test_a_box_that_is_no_answer(said: str, tokens: int) -> None:
+    episode = played(AsyncThink(), [Turn(said)], FIVE, tokens=tokens)
+    assert episode.answer is None and episode.format_faults
+
+
+def test_a_box_that_a_worker_returned_is_no_answer() -> None:
+    turns = [
+        Turn(" <FORK-1> a </FORK-1> <JOIN-1>", when="main process"),
+        Turn(" hm", when="main process"),
+        Turn(r" <RETURN> \boxed{5} </RETURN>", when="Subtask: a"),
+    ]
+    assert played(AsyncThink(), turns, FIVE).answer is None
+
+
+# Prompts
+
+
+def text(role: str, problem: Problem = COUNT, **values: str) -> str:
+    return prompt("paper", role, problem, capacity=4, **values)[0].content
+
+
+@pytest.mark.parametrize(
+    ("role", "instruction"),
+    [
+        ("organizer", "main process"),
+        ("organizer", COUNT.instruction),
+        ("organizer", "<FORKi>"),
+        ("organizer", "</FORKi>"),
+        ("organizer", "<JOINi>"),
+        ("organizer", "<ANSWER>your final answer</ANSWER>"),
+        ("organizer", "No more than 3 subtasks"),
+        ("organizer", "Numbers: 1, 2, 3, 4, 5. Target: 10."),
+        ("worker", "subprocess"),
+        ("worker", COUNT.instruction),
+        ("worker", "Subtask: try 5\n"),
+        ("worker", "<RETURN>\n(A short summary"),
+    ],
+)
+def test_the_prompts_have_the_slots_and_the_tags_of_appendix_b(role: str, instruction: str) -> None:
+    said = text(role, query="try 5") if role == "worker" else text(role)
+    assert said.count(instruction) == 1
+
+
+def test_a_problem_is_its_instruction_and_its_query() -> None:
+    for problem in (COUNT, FIVE):
+        assert problem.instruction and problem.instruction not in problem.query
+        assert problem.query in problem.text and text("organizer", problem).endswith(problem.query)
+    plain = Problem("p", "t", "Why?")
+    assert plain.query == "Why?" and "\n\n\n" not in text("organizer", plain) + text("worker", plain, query="q")
+
+
+@pytest.mark.parametrize(("context", "told"), [("instruction", False), ("question", True)])
+def test_a_worker_is_told_the_question_only_by_a_setting(context: str, told: bool) -> None:
+    turns = [
+        Turn(" <FORK-1> try 5 </FORK-1> <JOIN-1>", when="main process"),
+        Turn(ANSWER, when="main process"),
+        Turn(" <RETURN> none </RETURN>", when="Subtask: try 5"),
+    ]
+    episode = played(AsyncThink(worker_context=context), turns)  # type: ignore[arg-type]
+    asked = episode.traces[1].spans[0].text
+    assert COUNT.instruction in asked and ("Numbers: 1, 2" in asked) == told
+
+
+def test_a_style_of_a_file_needs_no_code(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('organizer = "O {instruction} {workers} {query}"\nworker = "W {instruction} {query}"\n')
+    turns = [
+        Turn(" <FORK1> try 5 </FORK1> <JOIN1>", when=f"O {COUNT.instruction} 1 Numbers"),
+        Turn(ANSWER, when="O "),
+        Turn(" <RETURN> none </RETURN>", when=f"W {COUNT.instruction} try 5"),
+    ]
+    assert played(AsyncThink(prompts=str(file)), turns).grade is not None
+    with pytest.raises(UserError, match=r"mine\.toml has no template 'sequential'; it has organizer, worker"):
+        prompt(str(file), "sequential", COUNT)
