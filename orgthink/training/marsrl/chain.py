@@ -21,7 +21,7 @@ from orgthink.episode import Episode, Message, Origin, Problem, Status, StopReas
 from orgthink.grammar.solution import Proposal, read_proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
-from orgthink.rewards.marsrl import MarsReward
+from orgthink.rewards import RoleReward
 from orgthink.tasks.task import Task
 from orgthink.training.marsrl.choose import choose
 from orgthink.training.marsrl.rollout import MarsRollout
@@ -176,7 +176,7 @@ class Rules:
     """What is attempted."""
     task: Task
     """Whose problems they are."""
-    reward: MarsReward
+    reward: RoleReward
     """Rewards of the roles."""
     seed: int
     """Of choices and sampling."""
@@ -210,7 +210,7 @@ class Rules:
             assert judged is not None and judged.right is not None
             report = report_of(self.plan.prompts, text, whole)
             reward = self.reward.verdict(report.verdict, judged.right)
-            return Outcome(reward, reward == self.reward.right, report=report, judged=judged.right)
+            return Outcome(reward, report.verdict.agrees(judged.right), report=report, judged=judged.right)
         proposal = read_proposal(text, ended=True)
         right = proposal.answer is not None and self._right(problem, proposal.answer)
         return Outcome(self.reward.solution(right), right, proposal)
