@@ -50,7 +50,10 @@ READABLE = (1, 2, SCHEMA_VERSION)
 
 FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
-    3: {},
+    3: {
+        "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
+        "organization huang-yang": {"attempts": 1, "review": False, "completeness": False, "rigorous": False},
+    },
 }
 """Former defaults, by the version that changed them and by whose they are: `organization NAME`, or `FIELD KIND` for a
 class that its `kind` names, such as `reward asyncthink`."""

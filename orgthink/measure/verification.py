@@ -75,7 +75,7 @@ def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
             _grade(episode, judged).all_correct,
         )
         for verifier, judged in _with_draft(episode.traces)
-        if verifier.role == "verifier"
+        if verifier.role == "verifier" and "/verification-" in verifier.agent  # and not a review of its own report
     ]
 
 

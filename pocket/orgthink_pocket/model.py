@@ -34,6 +34,8 @@ REVIEW_WORDS = ("</think>", "solution", "report", "finding", "correctness", "che
 RESERVED = 32
 """Number of places for words that were added after the first lessons, or will be."""
 LARGEST_INTEGER = 399
+JUDGED: dict[str, object] = {"verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1}}
+"""How the pocket models verify and correct: one pass is enough, and a solver answers once."""
 
 
 def vocabulary() -> list[str]:
@@ -93,7 +95,7 @@ def write_folder(
     special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})
-    _write(folder / "orgthink.json", {"prompts": "pocket", **(made_for or {})})
+    _write(folder / "orgthink.json", {"prompts": "pocket", "organizations": JUDGED, **(made_for or {})})
 
 
 def _write(file: Path, content: dict[str, object]) -> None:

@@ -186,15 +186,15 @@ class Rules:
     def input(self, problem: Problem, outputs: Outputs, source: str) -> GroupInput | None:
         """The input that the next agent gets from an output; from none, the solver's input.
 
-        `None` for a report that a corrector cannot use, and for an empty correction: the reasoning system keeps the
-        former solution then.
+        `None` for a report that a corrector cannot use, and for a solution that is empty or was cut off: the reasoning
+        system has another one written, or keeps the former one.
         """
         if not source:
             return GroupInput(STREAMS[0])
         outcome, stream = self.outcome(problem, outputs, source), STREAMS[source.count(".") + 1]
         if outcome.proposal is not None:
-            empty = not outcome.proposal.text and role_of(stream_of(source)) == "corrector"
-            return None if empty else GroupInput(stream, source, outcome.proposal.text, outcome.positive)
+            whole = outputs[source].status is Status.OK
+            return GroupInput(stream, source, outcome.proposal.text, outcome.positive) if whole else None
         assert outcome.report is not None
         judged = self.input(problem, outputs, source_of(source))
         if outcome.report.verdict is not Verdict.WRONG or judged is None:
