@@ -52,11 +52,12 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
     3: {
         "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
+        "mastered": {"of": "step"},
         "organization huang-yang": {"attempts": 1, "review": False, "completeness": False, "rigorous": False},
     },
 }
-"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, or `FIELD KIND` for a
-class that its `kind` names, such as `reward asyncthink`."""
+"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a class
+that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
@@ -378,7 +379,7 @@ def _name_former_defaults(settings: Any, version: int) -> None:
             _fill(settings.get("settings"), defaults.get(f"organization {settings.get('organization')}", {}))
             for name, value in settings.items():
                 if isinstance(value, dict):
-                    _fill(value, defaults.get(f"{name} {value.get('kind')}", {}))
+                    _fill(value, defaults.get(f"{name} {value['kind']}" if "kind" in value else name, {}))
     for value in settings.values():
         _name_former_defaults(value, version)
 

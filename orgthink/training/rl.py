@@ -296,7 +296,7 @@ def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[Polic
     """An optimizer step for each minibatch. UserError before the first if the sampler has drifted."""
     passes: list[_Pass] = []
     loss = settings.loss
-    if loss.old == "trainer" and rows:  # a step may have nothing to train on
+    if loss.old != "sampler" and rows:  # a step may have nothing to train on
         rows = [replace(row, old=old) for row, old in zip(rows, backend.logprobs(rows), strict=True)]
     for part in minibatches(rows, settings.minibatches):
         signals = backend.forward_backward(weighted(part, loss.reduction), loss)

@@ -69,6 +69,10 @@ class PolicyRow(Row):
     old: tuple[float, ...] | None = None
     """One for each token: the log-probability that its importance ratio is relative to while it is fresh; `None`: the
     sampler's."""
+    positive: bool | None = None
+    """Whether it was rewarded as right; `None` where only the sign of its advantage tells."""
+    masked: int = 0
+    """Sampled tokens that are not trained because they are mastered; the denominator of the loss counts them."""
 
     @property
     def name(self) -> str:
@@ -83,15 +87,25 @@ def policy_rows(
     version: int | None = None,
 ) -> list[PolicyRow]:
     """One row for each trained trace that sampled anything. Ages and ValueError as `policy_row` says."""
+    names, right = {"episode": episode.id, "group": episode.problem.id}, episode.grade and episode.grade.all_correct
     return [
-        policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage, version=version)
+        policy_row(trace, **names, advantage=advantage, version=version, positive=right)
         for trace in episode.traces
         if trained(trace) and any(span.origin is Origin.SAMPLED for span in trace.spans)
     ]
 
 
-def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, version: int | None = None) -> PolicyRow:
-    """The row of a trace that sampled something, of the episode and the problem with these ids.
+def policy_row(
+    trace: Trace,
+    *,
+    episode: str,
+    group: str,
+    advantage: float,
+    version: int | None = None,
+    positive: bool | None = None,
+) -> PolicyRow:
+    """The row of a trace that sampled something, of the episode and the problem with these ids. `positive` is whether
+    it was rewarded as right.
 
     `version` is that of the sampler's newest weights, from which the ages of tokens count; without it they are 0.
     ValueError that names the trace if a sampled span has no ids, no log-probabilities or no settings, or was drawn
@@ -133,6 +147,7 @@ def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, vers
         trace.role,
         group,
         tuple(age[:end]),
+        positive=positive,
     )
 
 
