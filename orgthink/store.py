@@ -53,10 +53,13 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     3: {
         "reward asyncthink": {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True},
         "organization asyncthink": {"malformed": "error", "worker_context": "question"},
+        "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
+        "mastered": {"of": "step"},
+        "organization huang-yang": {"attempts": 1, "review": False, "completeness": False, "rigorous": False},
     },
 }
-"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, or `FIELD KIND` for a
-class that its `kind` names, such as `reward asyncthink`."""
+"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a class
+that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 
@@ -378,7 +381,7 @@ def _name_former_defaults(settings: Any, version: int) -> None:
             _fill(settings.get("settings"), defaults.get(f"organization {settings.get('organization')}", {}))
             for name, value in settings.items():
                 if isinstance(value, dict):
-                    _fill(value, defaults.get(f"{name} {value.get('kind')}", {}))
+                    _fill(value, defaults.get(f"{name} {value['kind']}" if "kind" in value else name, {}))
     for value in settings.values():
         _name_former_defaults(value, version)
 

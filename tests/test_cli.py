@@ -274,11 +274,12 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
     (tmp_path / "small").mkdir()
 
     async def open_engine(spec: EngineSpec) -> RuleEngine:
-        return RuleEngine(lambda text: " word" * 200, model=Path(spec.model).name)
+        name = Path(spec.model).name
+        return RuleEngine(lambda text: " word" * (200 if name == "small" else 60), model=name)
 
     monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     sampling = ["verifier.temperature=0.6", "verifier.top_p=0.95", "verifier.max_tokens=90", "corrector.max_tokens=9"]
-    argv = ["--organizations", "verifier_corrector", "--set", "rounds=2", "--roles", "verifier=small"]
+    argv = ["--organizations", "verifier_corrector", "--set", "passes=1", "--roles", "verifier=small"]
     argv += ["--sampling", *sampling, "--seed", "3", "--out", "run"]
     assert main([*SMALL, *argv]) == 0
     plan = RunFolder.open(Path("run")).settings("eval", Evaluation)
@@ -288,19 +289,20 @@ def test_roles_have_a_sampling_of_their_own_and_none_is_cut_by_the_budget_of_the
     }
     assert plan.roles["corrector"].engine == plan.engine
     traces = [trace for episode in RunFolder.open(Path("run")).episodes() for trace in episode.traces if trace.model]
-    assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "toy", 64), ("verifier", "small", 90)}
+    assert {(t.role, t.model, t.steps) for t in traces} == {("solver", "toy", 60), ("verifier", "small", 90)}
 
 
 def test_the_solver_alone_stands_beside_the_system(toy, capsys: pytest.CaptureFixture[str]):
     """Here nobody passes a solution on: whoever is asked, verifier included, solves the problem."""
-    argv = [*SMALL, "--task", "countdown-small-one", "--set", "rounds=1"]
-    assert main([*argv, "--organizations", "sequential", "verifier_corrector", "--out", "both"]) == 0
+    argv = [*SMALL, "--task", "countdown-small-one"]
+    once = ["--set", "rounds=1", "passes=1", "attempts=1"]
+    assert main([*argv, "--organizations", "sequential", "verifier_corrector", *once, "--out", "both"]) == 0
     header, _, sequential, corrected = (re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()[:4])
     place = header.index("solver %")
     assert header[place - 1] == "all correct %"
     assert sequential[place] == "–" and corrected[place] == corrected[place - 1] == sequential[place - 1]
     assert "solver_correct" in json.loads(Path("both/summary.json").read_text())["verifier_corrector"]
-    assert main([*argv[:-2], "--organizations", "sequential", "--out", "alone"]) == 0
+    assert main([*argv, "--organizations", "sequential", "--out", "alone"]) == 0
     assert "solver %" not in capsys.readouterr().out
 
 
@@ -631,7 +633,7 @@ def _whole(run: Path) -> None:
         ("eval --sampling worker.top_p=1.5", "top_p is 1.5"),
         ("eval --roles worker=toy worker=toy-async", "worker=toy-async: worker has the model toy already"),
         ("run --sampling worker.top_p=0.5 worker.top_p=0.6", "worker.top_p=0.6: worker.top_p is 0.5 already"),
-        ("run --organization huang-yang", "has no template 'improve'"),
+        ("run --organization huang-yang", "has no template 'rigorous_solver'"),
         ("run --organization verifier_corrector --set passes=0", "passes is 0"),
         ("eval --organizations mine=asynkthink", "unknown organization 'asynkthink'"),
         ("eval --prompts papr", "unknown prompt style 'papr': did you mean paper?"),

@@ -57,7 +57,7 @@ class Setting:
         """The setting as an evaluation. `spec` maps the name of a model to its engine."""
         budget = BUDGETS[self.task]
         sampling = Sampling(budget, temperature=1.0, seed=0)
-        settings = {"prompts": STYLE, "passes": PASSES, "rounds": ROUNDS}
+        settings = {"prompts": STYLE, "passes": PASSES, "rounds": ROUNDS, "attempts": 1}
         return Evaluation(
             task=self.task,
             organizations={"verifier_corrector": OrganizationSpec("verifier_corrector", settings)},

@@ -2,10 +2,11 @@
 
     … </think> **Final Verdict** … **List of Findings** … **Correctness**: Wrong
 
-The verdict is the last field with this name, and its value is exactly one of the words. Everything else (no field, "not
-correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for a word
-anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field without
-bold or heading counts only at the end of the report.
+The verdict is the last field with this name. Its value is one of the words, alone or in the sentence "The solution is
+correct"; a word for a wrong solution may be followed by a remark, as in "Wrong (critical error)". Everything else (no
+field, "not correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for
+a word anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field
+without bold or heading counts only at the end of the report.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ class Verdict(StrEnum):
     CORRECT = "correct"
     WRONG = "wrong"
     UNPARSED = "unparsed"
+
+    def agrees(self, right: bool) -> bool:
+        """Whether it is true of a solution that is right, or is not. A report without a verdict never agrees."""
+        return self is (Verdict.CORRECT if right else Verdict.WRONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,22 @@ class VerdictForm:
     """Whether the field begins a line, as in markdown; otherwise the last field's value is the rest of the text."""
 
     def verdict(self, value: str) -> Verdict:
-        """The verdict of a value."""
+        """The verdict of a value in lower case."""
+        if self.lines and (sentence := _SENTENCE.match(value)):
+            value = _bare(value[sentence.end() :])
         if value in self.correct:
             return Verdict.CORRECT
-        return Verdict.WRONG if value in self.wrong else Verdict.UNPARSED
+        return Verdict.WRONG if value in self.wrong or self._remarked(value) else Verdict.UNPARSED
+
+    def _remarked(self, value: str) -> bool:
+        """Whether a word for a wrong solution begins the value, and a remark without a word for a right one follows.
+
+        A remark on "Correct" is no such matter: it may take the verdict back.
+        """
+        words = [word for word in self.wrong if value.startswith(word)] if self.lines else []
+        rests = [value[len(word) :].lstrip(_BLANK + "*_`") for word in words]
+        spoken = set(re.findall(r"\w+", value))
+        return any(_REMARK.match(rest) for rest in rests) and not spoken & {*self.correct}
 
     def decides(self, value: str) -> bool:
         """Whether a value is one of the words."""
@@ -74,6 +91,10 @@ _COLONS = (*":：=|–—→", " - ")
 """Marks after the name of a field with any value. Without one a line may be a sentence that begins with the name."""
 _CLOSING = "*_`"
 """Marks after the name of a field with one of the words as its value: `**Correctness** of step 2` is a sentence."""
+_SENTENCE = re.compile(r"(?:the|this) (?:solution|proof|answer) is(?= |\*|_|`)")
+"""Begins a sentence whose last word is the verdict."""
+_REMARK = re.compile(r"[(\[（,:;.–—-]|(?:because|due|since)\b")
+"""Begins a remark on a verdict."""
 
 
 class _ReportLine(NamedTuple):

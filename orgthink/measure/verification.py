@@ -1,7 +1,7 @@
 """How well verifiers judge and correctors mend (section 3.2 of MarsRL), read off an episode's record.
 
-Verifiers and correctors are draft the solution that stands: the solver's, until a corrector's comes to its end. So
-the record tells what each judged, and the task whether that was right.
+Verifiers and correctors get the solution that stands: the solver's, until a corrector's comes to its end. So the record
+tells what each judged, and the task whether that was right.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Judgement:
 
     @property
     def agrees(self) -> bool:
-        return self.verdict is (Verdict.CORRECT if self.right else Verdict.WRONG)
+        return self.verdict.agrees(self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
             _grade(episode, judged).all_correct,
         )
         for verifier, judged in _with_draft(episode.traces)
-        if verifier.role == "verifier"
+        if verifier.role == "verifier" and "/verification-" in verifier.agent  # and not a review of its own report
     ]
 
 

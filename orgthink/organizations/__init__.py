@@ -15,7 +15,7 @@ ORGANIZATIONS: Registry[type[Organization]] = Registry(
         "parallel": "orgthink.organizations.parallel:Parallel",
         "asyncthink": "orgthink.organizations.asyncthink:AsyncThink",
         "verifier_corrector": "orgthink.organizations.verifier_corrector:VerifierCorrector",
-        "huang-yang": "orgthink.organizations.verifier_corrector:HuangYang",
+        "huang-yang": "orgthink.organizations.huang_yang:HuangYang",
         "majority-vote": "orgthink.organizations.majority_vote:MajorityVote",
         "self-refine": "orgthink.organizations.self_refine:SelfRefine",
         "paramanager": "orgthink.organizations.paramanager:ParaManager",

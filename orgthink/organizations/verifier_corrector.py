@@ -2,15 +2,16 @@
 
     solution → verification-1 → correction-1 → verification-2 → correction-2 → …
 
-Each agent, named after its work, decodes to the end of its text, and what follows its thinking is all that the others
-see of it.
+Each agent, named after its work, decodes to the end of its text. The others see of it only what follows its thinking,
+and nothing if it was cut off: half a solution is not judged, and half a correction does not replace a solution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from orgthink.episode import Message, Problem
 from orgthink.errors import require_at_least
@@ -22,7 +23,12 @@ from orgthink.runtime.session import Session
 from orgthink.tasks.vote import vote
 
 IMPROVE = "improve"
-"""Template of the solver's second look at its own solution."""
+"""The solver's second look at its own solution."""
+PLAYERS = {IMPROVE: "solver", "review": "verifier", "completeness": "verifier"}
+"""Who plays parts that are not named after a role."""
+
+Ask = Callable[..., Awaitable[Reply]]
+"""Sends a part's prompt to a new agent, by the agent's key, the part, and what it is shown."""
 
 
 @dataclass(frozen=True)
@@ -31,62 +37,95 @@ class VerifierCorrector:
 
     prompts: str = "paper"
     """Prompt style."""
-    passes: int = 1
-    """k: a solution that passes so many verifications in a row is accepted."""
+    passes: int = 4
+    """k: a solution that passes so many verifications in a row is accepted; 4 as in the authors' code."""
     failures: int = 10
     """m: after so many verifications in a row that fail it gives up."""
-    rounds: int = 10
-    """Verifications at most."""
+    rounds: int = 11
+    """Verifications at most: the first one, and one in each of the ten iterations of the authors' code."""
+    attempts: int = 3
+    """Times that the solver is asked at most, while its solution is cut off; 3 as in the authors' code."""
     improve: bool = False
     """The solver looks at its own solution once more before anyone else does."""
     name: str = "verifier_corrector"
 
     roles = ("solver", "verifier", "corrector")
+    templates: ClassVar[Mapping[str, str]] = {}
+    """Templates of parts that do not bear the part's name."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "passes", "failures", "rounds")
+        require_at_least(1, self, "passes", "failures", "rounds", "attempts")
         if self.passes > self.rounds:
             raise ValueError(f"passes is {self.passes}, more than the {self.rounds} rounds: nothing could be accepted")
-        for template in (*self.roles, *([IMPROVE] if self.improve else [])):
-            prompt(self.prompts, template, Problem("", "", ""))
+        for part in self.parts:
+            prompt(self.prompts, self.templates.get(part, part), Problem("", "", ""))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is played, by the roles or beside them."""
+        return (*self.roles, *([IMPROVE] if self.improve else []))
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         root = session.controller()
         ask = partial(self._ask, problem, session, root)
-        draft = await ask("solution", "solver")
-        drafts, believed = [draft], list[str]()
-        passed, failed = 0, 0
+        drafts, believed = [await ask("solution", "solver")], list[str]()
         with session.until_spent(root):
-            if self.improve:
-                improved = await ask("improvement", IMPROVE, draft.text)
-                draft = improved if improved.whole else draft
-                drafts = [draft]
-            for i in range(1, self.rounds + 1):
-                report = await self._verify(ask, i, draft)
-                if report.verdict is Verdict.CORRECT and draft.answer is not None:
-                    believed.append(draft.answer)
-                    passed, failed = passed + 1, 0
-                    if passed == self.passes:
-                        return draft.answer
-                elif report.verdict is not Verdict.UNPARSED:  # a draft without an answer fails, whatever its verdict
-                    passed, failed = 0, failed + 1
-                    if failed == self.failures or i == self.rounds:
-                        break
-                    corrected = await ask(f"correction-{len(drafts)}", "corrector", draft.text, report.findings)
-                    draft = corrected if corrected.whole else draft
-                    drafts.append(draft)
-        return answered(_selected(problem, drafts, believed), draft, session)
+            if await self._drafted(ask, drafts) and await self._accepted(ask, drafts, believed):
+                return drafts[-1].answer
+        return answered(_selected(problem, drafts, believed), drafts[-1], session)
 
-    async def _verify(self, ask: Callable[..., Awaitable[Reply]], i: int, draft: Reply) -> Report:
+    async def _drafted(self, ask: Ask, drafts: list[Reply]) -> bool:
+        """Improve the solution, and have one that is not to be used written anew; whether there is one to verify."""
+        for i in range(1, self.attempts + 1):
+            number = "" if i == 1 else f"-{i}"
+            if number:
+                drafts.append(await ask(f"solution{number}", "solver"))
+            if drafts[-1].agent.error is not None:
+                return False
+            if self.improve and drafts[-1].whole:
+                improved = await ask(f"improvement{number}", IMPROVE, drafts[-1].text)
+                drafts[-1] = improved if improved.whole else drafts[-1]
+            if await self._usable(ask, f"solution{number}", drafts[-1]):
+                return True
+        return False
+
+    async def _usable(self, ask: Ask, key: str, draft: Reply) -> bool:
+        """Whether a solution may be verified: not one that was cut off. Without a usable one it gives up."""
+        return draft.whole
+
+    async def _accepted(self, ask: Ask, drafts: list[Reply], believed: list[str]) -> bool:
+        """Verify and correct; whether the last draft is accepted. `believed` gets the answers that were judged correct,
+        as often as they were."""
+        passed = failed = corrections = 0
+        for i in range(1, self.rounds + 1):
+            draft = drafts[-1]
+            report = await self._verify(ask, i, draft)
+            if report.verdict is Verdict.CORRECT and draft.answer is not None:
+                believed.append(draft.answer)
+                passed, failed = passed + 1, 0
+                if passed == self.passes:
+                    return True
+            elif report.verdict is not Verdict.UNPARSED:  # a draft without an answer fails, whatever its verdict
+                passed, failed, corrections = 0, failed + 1, corrections + 1
+                if failed == self.failures or i == self.rounds:
+                    break
+                key = f"correction-{corrections}"
+                corrected = await ask(key, "corrector", draft.text, report.findings)
+                if corrected.whole and not await self._usable(ask, key, corrected):
+                    break
+                drafts.append(corrected if corrected.whole else draft)
+        return False
+
+    async def _verify(self, ask: Ask, i: int, draft: Reply) -> Report:
         reply = await ask(f"verification-{i}", "verifier", draft.text)
         return report_of(self.prompts, reply.text, reply.whole)
 
     async def _ask(
         self, problem: Problem, session: Session, root: Agent, key: str, part: str, solution: str = "", report: str = ""
     ) -> Reply:
-        """Let a role play its part, which is its own or the solver's second one, with what it is shown."""
-        messages = role_prompt(self.prompts, part, problem, solution, report)
-        return await ask(session, root, key, "solver" if part == IMPROVE else part, messages)
+        """Let a role play a part, with what it is shown."""
+        messages = role_prompt(self.prompts, self.templates.get(part, part), problem, solution, report)
+        return await ask(session, root, key, PLAYERS.get(part, part), messages)
 
 
 def role_prompt(style: str, part: str, problem: Problem, solution: str = "", report: str = "") -> tuple[Message, ...]:
@@ -97,19 +136,6 @@ def role_prompt(style: str, part: str, problem: Problem, solution: str = "", rep
 def report_of(style: str, text: str, whole: bool) -> Report:
     """The report in what a verifier wrote. One that was cut off gives no verdict, whatever it says so far."""
     return read_report(text, style_named(style).verdicts) if whole else Report(Verdict.UNPARSED, "")
-
-
-@dataclass(frozen=True)
-class HuangYang(VerifierCorrector):
-    """The pipeline of Huang & Yang (2025) that MarsRL's system was made from: it asks for more, and for longer."""
-
-    passes: int = 5
-    """k: a solution that passes so many verifications in a row is accepted."""
-    rounds: int = 30
-    """Verifications at most."""
-    improve: bool = True
-    """The solver looks at its own solution once more before anyone else does."""
-    name: str = "huang-yang"
 
 
 def _selected(problem: Problem, drafts: list[Reply], believed: list[str]) -> str | None:

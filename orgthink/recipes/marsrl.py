@@ -6,6 +6,7 @@ from orgthink.recipes.jobs import Mars
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.mastered import Mastered
+from orgthink.training.policy_loss import PolicyLoss
 
 
 def paper() -> Mars:
@@ -27,7 +28,13 @@ def paper() -> Mars:
         live=16_384,
     )
     settings = MarsSettings(
-        rollout, steps=200, learning_rate=1e-6, warmup=0, decay=False, mastered=Mastered(entropy=0.2, probability=0.99)
+        rollout,
+        steps=200,
+        learning_rate=1e-6,
+        warmup=0,
+        decay=False,
+        loss=PolicyLoss(old="pois"),
+        mastered=Mastered(entropy=0.2, probability=0.99),
     )
     sampler_settings = {"gpu_memory_utilization": 0.3, "max_model_len": rollout.max_input + rollout.max_tokens}
     return Mars(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=16_384)

@@ -1,5 +1,5 @@
-"""Rewards of episodes, by name. A new one is one file, here or in a package of yours: a frozen dataclass whose fields
-are its settings."""
+"""Rewards, by name: of whole episodes, and of the roles of MarsRL, each by its own work. A new one is one file, here or
+in a package of yours: a frozen dataclass whose fields are its settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import ClassVar
 
 from orgthink.episode import Episode
+from orgthink.grammar.verdict import Verdict
 from orgthink.registry import Registry
 
 
@@ -49,4 +50,27 @@ REWARDS: Registry[type[EpisodeReward]] = Registry(
     },
     "a dataclass that derives from orgthink.rewards.EpisodeReward",
     lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeReward),
+)
+
+
+class RoleReward(ABC):
+    """What the outputs of MarsRL's roles are worth."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def solution(self, right: bool) -> float:
+        """Of a solver or a corrector; `right` is whether its solution is."""
+
+    @abstractmethod
+    def verdict(self, verdict: Verdict, truth: bool) -> float:
+        """Of a verifier; `truth` is whether the solution that it judged is right."""
+
+
+ROLE_REWARDS: Registry[type[RoleReward]] = Registry(
+    "role reward",
+    "orgthink.role_rewards",
+    {"marsrl": "orgthink.rewards.marsrl:MarsReward"},
+    "a dataclass that derives from orgthink.rewards.RoleReward",
+    lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, RoleReward),
 )

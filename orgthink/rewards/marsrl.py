@@ -1,4 +1,5 @@
-"""Agent-specific verifiable rewards (section 3.2 of MarsRL): every agent by its own work, nothing by what came of it.
+"""Agent-specific verifiable rewards (section 3.2 of MarsRL): each agent is rewarded for its own work, not for what came
+of it.
 
 A solution is rewarded by agreement with the reference, a verdict by agreement with the truth of what it judged.
 """
@@ -9,18 +10,20 @@ import math
 from dataclasses import dataclass
 
 from orgthink.grammar.verdict import Verdict
+from orgthink.rewards import RoleReward
 
 
 @dataclass(frozen=True, slots=True)
-class MarsReward:
-    """Rewards of the roles."""
+class MarsReward(RoleReward):
+    """Two rewards, one for right work and one for wrong work, as in the paper."""
 
     right: float = 1.0
     """Of a right solution, and of a verdict that agrees with the truth."""
     wrong: float = 0.0
     """Of a wrong solution, and of a verdict that does not agree."""
-    unparsed: float = -0.5
-    """Of a report without a verdict; ours, the paper does not tell."""
+    unparsed: float = 0.0
+    """Of a report without a verdict, one that was cut off included; the paper does not tell. Below `wrong` it gives
+    wrong verdicts a positive advantage in a group without a right one."""
 
     def __post_init__(self) -> None:
         if not (-math.inf < self.unparsed <= self.wrong < self.right < math.inf):
@@ -30,11 +33,9 @@ class MarsReward:
             )
 
     def solution(self, right: bool) -> float:
-        """Of a solver or a corrector."""
         return self.right if right else self.wrong
 
     def verdict(self, verdict: Verdict, truth: bool) -> float:
-        """Of a verifier; `truth` is whether the solution that it judged is right."""
         if verdict is Verdict.UNPARSED:
             return self.unparsed
-        return self.right if (verdict is Verdict.CORRECT) == truth else self.wrong
+        return self.right if verdict.agrees(truth) else self.wrong

@@ -96,6 +96,8 @@ def assess(
     """
     fresh_N, stale_N = tokens.age_N == 0, tokens.age_N > loss.staleness.bound
     old_N, lengths = tokens.old_N.where(fresh_N, tokens.sampled_N), tokens.lengths
+    if loss.old == "pois":
+        old_N, stale_N = tokens.old_N, torch.zeros_like(stale_N)
     losses_N, clipped_N = token_losses(logprobs_N, old_N, tokens.advantages_N, loss, reference_N, stale_N, lengths)
     result = (losses_N * tokens.weights_N).sum()
     difference_N = (logprobs_N.detach() - tokens.sampled_N).abs()

@@ -47,17 +47,21 @@ class PolicyLoss:
     """Importance ratio of each token; or of its row: the product over the row's trained tokens, injected ones left
     out (Eq. 20 of ParaManager), or their geometric mean (GSPO, arXiv 2507.18071). The product leaves the clip range
     sooner the longer a row is."""
-    old: Literal["sampler", "trainer"] = "sampler"
+    old: Literal["sampler", "trainer", "pois"] = "sampler"
     """Whose log-probabilities of fresh tokens the ratio is relative to: the sampler's, as they were recorded, or the
     trainer's, computed once more before a step's first update. A sampler that computes otherwise than the trainer, as
-    vLLM does, needs the latter under a ratio of rows: what it is off by at a token does not matter, but it adds up."""
+    vLLM does, needs the latter under a ratio of rows: what it is off by at a token does not matter, but it adds up.
+
+    Tokens that older weights drew keep the log-probabilities of those weights (UloRL's SAIS, Eq. 8), but for `pois`,
+    its pseudo on-policy importance sampling: they too are relative to the newest weights. Then every ratio is 1 before
+    a step's first update, so nothing is clipped or capped for its age."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "clip_low", "clip_high", "kl")
         if self.ratio not in get_args(Ratio):
             raise ValueError(f"ratio is {self.ratio!r}: it must be one of {', '.join(get_args(Ratio))}")
-        if self.old not in ("sampler", "trainer"):
-            raise ValueError(f"old is {self.old!r}: it must be sampler or trainer")
+        if self.old not in ("sampler", "trainer", "pois"):
+            raise ValueError(f"old is {self.old!r}: it must be sampler, trainer or pois")
         if self.ratio != "token" and self.reduction != "episode-mean":
             raise ValueError(f"ratio {self.ratio!r} gives a row one loss, however long: it needs the episode-mean")
         if self.ratio != "token" and self.staleness.beyond == "mask":
@@ -132,14 +136,15 @@ def _of_rows(total: Callable[[Tensor], Tensor], values_N: Tensor, lengths: Seque
 
 
 def token_weights(rows: Sequence[PolicyRow], reduction: Literal["token-mean", "episode-mean"]) -> list[float]:
-    """Weight of each trained token of each row; over all rows they sum to 1. `rows` are the whole minibatch.
+    """Weight of each trained token of each row; with the tokens that are masked they sum to 1. `rows` are the whole
+    minibatch.
 
     An episode of one row, such as a manager's trace, thus enters the episode-mean once, as in Eq. 21 of ParaManager;
     of several rows, each weighs as much as it has tokens.
     """
     tokens: Counter[str] = Counter()
     for row in rows:
-        tokens[row.episode] += sum(row.trained)
+        tokens[row.episode] += sum(row.trained) + row.masked
     if reduction == "token-mean":
         return [1 / tokens.total()] * len(rows)
     return [1 / (len(tokens) * tokens[row.episode]) for row in rows]

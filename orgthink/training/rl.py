@@ -300,7 +300,7 @@ def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[Polic
     """Take an optimizer step for each minibatch. UserError before the first one if the sampler has drifted."""
     passes: list[_Pass] = []
     loss = settings.loss
-    if loss.old == "trainer" and rows:  # a step may have nothing to train on
+    if loss.old != "sampler" and rows:  # a step may have nothing to train on
         rows = [replace(row, old=old) for row, old in zip(rows, backend.logprobs(rows), strict=True)]
     for part in minibatches(rows, settings.minibatches):
         signals = backend.forward_backward(weighted(part, loss.reduction), loss)

@@ -68,6 +68,11 @@ class PolicyRow(Row):
     """Weight of each trained token in the loss. `weighted` sets it for the rows of a minibatch."""
     old: tuple[float, ...] | None = None
     """Log-probability of each token in the denominator of its ratio while it is fresh; `None`: `logprobs`."""
+    positive: bool | None = None
+    """Whether it was rewarded as right; `None` where only the sign of its advantage tells."""
+    masked: int = 0
+    """Number of sampled tokens that are not trained because they are mastered. The denominator of the loss counts
+    them."""
 
     @property
     def name(self) -> str:
@@ -82,15 +87,25 @@ def policy_rows(
     version: int | None = None,
 ) -> list[PolicyRow]:
     """One row for each trained trace with sampled tokens. For `version` and ValueError see `policy_row`."""
+    names, right = {"episode": episode.id, "group": episode.problem.id}, episode.grade and episode.grade.all_correct
     return [
-        policy_row(trace, episode=episode.id, group=episode.problem.id, advantage=advantage, version=version)
+        policy_row(trace, **names, advantage=advantage, version=version, positive=right)
         for trace in episode.traces
         if trained(trace) and any(span.origin is Origin.SAMPLED for span in trace.spans)
     ]
 
 
-def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, version: int | None = None) -> PolicyRow:
-    """The row of a trace. `episode` and `group` are the ids of its episode and its problem.
+def policy_row(
+    trace: Trace,
+    *,
+    episode: str,
+    group: str,
+    advantage: float,
+    version: int | None = None,
+    positive: bool | None = None,
+) -> PolicyRow:
+    """The row of a trace. `episode` and `group` are the ids of its episode and its problem; `positive` is whether it was
+    rewarded as right.
 
     `version` is the version of the sampler's newest weights; ages are relative to it, and 0 without it. ValueError
     that names the trace if no row can be made:
@@ -134,6 +149,7 @@ def policy_row(trace: Trace, *, episode: str, group: str, advantage: float, vers
         trace.role,
         group,
         tuple(age[:end]),
+        positive=positive,
     )
 
 

@@ -77,7 +77,10 @@ CONFIG = Qwen3Config(
 """Head size 32 is the smallest that vLLM decodes."""
 
 
-ORGANIZING: dict[str, dict[str, Any]] = {"asyncthink": {"malformed": "error"}}
+ORGANIZING: dict[str, dict[str, Any]] = {
+    "asyncthink": {"malformed": "error"},
+    "verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
+}
 """Settings of organizations with which the models were trained."""
 
 

@@ -12,6 +12,7 @@ from orgthink.episode import Sampling
 from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.rewards.marsrl import MarsReward
 from orgthink.rewards.paramanager import Gate, ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
@@ -87,6 +88,7 @@ def marsrl(task: str, *, strategy: Strategy = "adaptive", roles: tuple[Role, ...
         steps=MARS_STEPS,
         learning_rate=2e-4,
         minibatches=2,
+        reward=MarsReward(unparsed=-0.5),
         loss=PolicyLoss(kl=0.1),
         drift=1e-3,
         record_every=RECORD_EVERY,

@@ -42,7 +42,7 @@ def test_a_server_is_asked_only_for_what_does_not_lie_here(monkeypatch: pytest.M
         ("eval --prompts poket", "unknown prompt style 'poket': did you mean pocket?"),
         ("eval --task countdwn-mini", "unknown task 'countdwn-mini': did you mean countdown-mini?"),
         ("train pockt", "unknown recipe 'pockt': did you mean pocket?"),
-        ("run --organization huang-yang", "prompt style pocket has no template 'improve'"),
+        ("run --organization huang-yang", "prompt style pocket has no template 'rigorous_solver'"),
     ],
 )
 def test_a_misspelt_name_gets_the_nearest(arguments: str, says: str, capsys: pytest.CaptureFixture[str]):

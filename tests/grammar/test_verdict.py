@@ -79,6 +79,9 @@ PASSES = {
     "without markdown, after one with it": "**Correctness**: Wrong\nNo.\nCorrectness: Correct",
     "word right behind the bold": "a\n**Correctness** `Correct`\nb",
     "findings after a heading": "### Correctness: Correct\nb",
+    "a whole sentence": "**Correctness**: The solution is correct.",
+    "a sentence with a bold word": "**Correctness:** The solution is **correct**.",
+    "a sentence below": "### Correctness\nThe solution is correct.",
 }
 
 FAILS = {
@@ -102,6 +105,11 @@ FAILS = {
     "a finding about correctness after it": "**Correctness**: Wrong\n**Correctness** of step 2: doubtful",
     "a section on correctness before it": "### Correctness\nStep 2 is doubtful.\n**Correctness**: Wrong",
     "only then findings": "**Correctness**: Wrong\n\n* **Issue**: Step 2 fails.",
+    "because": "**Correctness**: Wrong because of step 2",
+    "a remark in brackets": "**Correctness**: Wrong (critical error)",
+    "a remark behind bold": "**Correctness**: **Wrong** (Critical Error)",
+    "a remark after a dash": "**Correctness**: Wrong – critical error in step 2",
+    "a sentence": "**Correctness**: The solution is wrong (critical error).",
 }
 
 NEITHER = {
@@ -132,8 +140,13 @@ NEITHER = {
     "but": "**Correctness**: Correct, but step 2 lacks a proof",
     "but, on the next line": "**Correctness**: Correct,\nbut step 2 lacks a proof",
     "in brackets": "**Correctness**: Correct (with a gap)",
-    "because": "**Correctness**: Wrong because of step 2",
-    "a whole sentence": "**Correctness**: The solution is Correct",
+    "a sentence with not": "**Correctness**: The solution is not correct",
+    "a sentence with a remark": "**Correctness**: The solution is correct, but step 2 lacks a proof",
+    "a sentence on a step": "**Correctness**: The first step is correct",
+    "a remark that takes it back": "**Correctness**: Wrong (no: correct)",
+    "wrong, a question": "**Correctness**: Wrong? (critical error)",
+    "wrong in a choice": "**Correctness**: Wrong - Correct",
+    "wrong within a sentence": "**Correctness**: Wrong is too strong a word",
     "a question": "**Correctness**: Correct?",
     "both, slash": "**Correctness**: Correct/Wrong",
     "both, or": "**Correctness**: Correct or Wrong",
@@ -150,7 +163,7 @@ NEITHER = {
     "a number": "**Correctness**: 1",
     "another language": "**Correctness**: 正确",
     "letters of another alphabet": "**Correctness**: \u0421orrect",
-    "prose below": "### Correctness\nThe solution is correct.",
+    "prose below": "### Correctness\nThe solution is mostly correct.",
     "cut off": "**Correctness**: Corr",
     "taken back without another": "**Correctness**: Correct\n**Correctness**: unclear",
     "taken back with an empty one": "**Correctness**: Correct\n**Correctness**:",

@@ -57,7 +57,7 @@ CUT_OFF = "look " * (LONG - 5) + "</think> correctness : correct" + " look" * LO
 def play(replies: Sequence[str], rounds: int = 4) -> Episode:
     """A graded episode in which these are said, in this order."""
     engine = ScriptedEngine([Turn(reply) for reply in replies])
-    organization = VerifierCorrector(prompts=TERSE, rounds=rounds)
+    organization = VerifierCorrector(prompts=TERSE, passes=1, rounds=rounds, attempts=1)
     episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(LONG))))
     run_virtual(engine.aclose())
     return grade(episode, SUMS)
@@ -114,7 +114,8 @@ def test_a_report_that_was_cut_off_says_nothing():
 @pytest.mark.parametrize(("second", "right"), [("right", 1), ("cut off late", 0)])
 def test_a_solver_who_looked_twice_stands_by_what_it_wrote_whole(second: str, right: int):
     episode = told("wrong", ("wrong", "right"), ("correct", ""))
-    other = replace(told(second, ("correct", "")).trace("controller/solution"), agent="controller/improvement")
+    verified = [] if second.startswith("cut off") else [("correct", "")]
+    other = replace(told(second, *verified).trace("controller/solution"), agent="controller/improvement")
     root, solver, *rest = episode.traces
     looked = replace(episode, traces=(root, solver, other, *rest))
     assert solver_grade(looked) == Grade(right, 1)
@@ -142,7 +143,7 @@ def test_the_shares_are_of_those_that_they_are_about():
 def test_the_record_tells_what_each_was_shown(solver: str, corrected: list[str], reports: list[str]):
     """The solution in a prompt is right exactly if the judgement says so."""
     said, stands, fixes, rounds = [SOLUTIONS[solver]], solver, iter(corrected), 0
-    for report in reports:
+    for report in [] if solver.startswith("cut off") else reports:  # nobody judges what was cut off
         said, rounds = [*said, report], rounds + 1
         if report == REPORTS[Verdict.CORRECT] and stands not in ("silent", "cut off"):
             break

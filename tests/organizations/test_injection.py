@@ -55,8 +55,8 @@ def checked(told: str) -> list[Turn]:
 
 
 def improved(told: str) -> list[Turn]:
-    first, *rest = checked(told)
-    return [first, first, *rest]
+    first, report, mended, *passes = checked(told)
+    return [first, first, Turn("yes"), report, report, mended, Turn("yes"), *passes]
 
 
 def rounds(*calls: str) -> Callable[[str], list[Turn]]:

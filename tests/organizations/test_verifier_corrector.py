@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,8 @@ from orgthink.evaluation import OrganizationSpec, engine_failed
 from orgthink.grammar.toolcall import FINAL, TAGS, ToolCall, render_reply
 from orgthink.measure.latency import critical_path
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.organizations.verifier_corrector import HuangYang, VerifierCorrector
+from orgthink.organizations.huang_yang import HuangYang
+from orgthink.organizations.verifier_corrector import VerifierCorrector, role_prompt
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
@@ -27,6 +29,8 @@ from orgthink.tools.agents import ROLES
 
 PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
 
+ONE = VerifierCorrector(prompts="tagged", passes=1)
+"""Accepts after one pass."""
 REPORTS = {
     "C": "at first **Correctness**: Wrong </think> no findings\n**Correctness**: Correct",
     "W": "at first **Correctness**: Correct </think> a critical error\n**Correctness**: Wrong",
@@ -79,7 +83,7 @@ def seen(episode: Episode, agent: str) -> str:
 
 
 def test_a_solution_that_passes_is_accepted_at_once():
-    episode = play(VerifierCorrector(), script("C", ["3 + 4"]))
+    episode = play(ONE, script("C", ["3 + 4"]))
     assert (episode.answer, episode.stop, agents(episode)) == ("3 + 4", StopReason.DONE, ["solution", "verification-1"])
     assert [trace.role for trace in episode.traces] == [CONTROLLER, "solver", "verifier"]
     assert episode.root.model is None and not episode.format_faults
@@ -87,7 +91,7 @@ def test_a_solution_that_passes_is_accepted_at_once():
 
 
 def test_a_solution_that_fails_is_corrected_and_judged_again():
-    episode = play(VerifierCorrector(), script("WC", ["3 + 4", "3 + 4 + 5"]))
+    episode = play(ONE, script("WC", ["3 + 4", "3 + 4 + 5"]))
     assert agents(episode) == ["solution", "verification-1", "correction-1", "verification-2"]
     assert [trace.role for trace in episode.traces[1:]] == ["solver", "verifier", "corrector", "verifier"]
     assert episode.answer == "3 + 4 + 5"
@@ -101,7 +105,7 @@ def test_a_solution_that_fails_is_corrected_and_judged_again():
 
 
 def test_nobody_sees_the_thinking_of_another():
-    episode = play(VerifierCorrector(), script("WC", ["3 + 4", "3 + 4 + 5"]))
+    episode = play(ONE, script("WC", ["3 + 4", "3 + 4 + 5"]))
     for agent in agents(episode):
         assert not any(word in seen(episode, agent) for word in ("mull", "at first", "</think>"))
     assert [trace.returned for trace in episode.traces[1:]] == [
@@ -123,7 +127,7 @@ def test_nobody_sees_the_thinking_of_another():
 )
 def test_enough_passes_in_a_row_accept(verdicts: str, settings: dict[str, int]):
     answers = [str(i) for i in range(1 + verdicts.count("W"))]
-    episode = play(VerifierCorrector(**settings), script(verdicts, answers))
+    episode = play(replace(ONE, **settings), script(verdicts, answers))
     assert agents(episode).count("correction-1") == int("W" in verdicts)
     assert episode.answer == answers[-1]
 
@@ -142,7 +146,7 @@ def test_enough_passes_in_a_row_accept(verdicts: str, settings: dict[str, int]):
 def test_enough_failures_in_a_row_give_up_and_so_does_the_last_round(verdicts: str, settings: dict[str, int]):
     """The last failure is not followed by a correction that nobody would judge."""
     answers = [str(i) for i in range(max(1, verdicts.count("W")))]
-    episode = play(VerifierCorrector(**settings), script(verdicts, answers))
+    episode = play(replace(ONE, **settings), script(verdicts, answers))
     assert sum("verification" in agent for agent in agents(episode)) == len(verdicts)
     assert episode.answer is not None and not episode.format_faults
 
@@ -157,14 +161,14 @@ def test_the_loop_ends_at_the_first_run_of_passes_or_failures(verdicts: str, k: 
     said = next(verdicts[:n] for n in range(1, rounds + 1) if over(verdicts[:n]))
     corrected = said[:-1].count("W")
     turns = script(said, [str(i) for i in range(corrected + 1)])
-    episode = play(VerifierCorrector(passes=k, failures=m, rounds=rounds), turns)
+    episode = play(replace(ONE, passes=k, failures=m, rounds=rounds), turns)
     assert agents(episode)[0] == "solution"
     assert [a for a in agents(episode) if "verification" in a] == [f"verification-{i + 1}" for i in range(len(said))]
     assert [a for a in agents(episode) if "correction" in a] == [f"correction-{i + 1}" for i in range(corrected)]
 
 
 def test_a_report_without_a_verdict_has_the_same_solution_judged_again():
-    episode = play(VerifierCorrector(), script("UUC", ["3 + 4"]))
+    episode = play(ONE, script("UUC", ["3 + 4"]))
     assert agents(episode) == ["solution", "verification-1", "verification-2", "verification-3"]
     assert seen(episode, "verification-1") == seen(episode, "verification-2") == seen(episode, "verification-3")
 
@@ -179,14 +183,14 @@ def test_a_report_without_a_verdict_has_the_same_solution_judged_again():
     ],
 )
 def test_what_is_no_pass(report: str):
-    episode = play(VerifierCorrector(rounds=2), [solution("3 + 4"), report, REPORTS["C"]])
+    episode = play(replace(ONE, rounds=2), [solution("3 + 4"), report, REPORTS["C"]])
     assert agents(episode) == ["solution", "verification-1", "verification-2"]
 
 
 def test_a_report_that_was_cut_off_is_no_verdict():
     turns = [solution("3 + 4"), f"{REPORTS['C']}\nand further on and on and on", REPORTS["C"]]
     cut = len(turns[1].split()) - 2
-    episode = play(VerifierCorrector(rounds=2), turns, max_tokens=cut)
+    episode = play(replace(ONE, rounds=2), turns, max_tokens=cut)
     assert episode.trace("controller/verification-1").status is Status.TRUNCATED
     assert agents(episode) == ["solution", "verification-1", "verification-2"]
 
@@ -195,7 +199,7 @@ def test_a_verdict_in_the_solution_is_not_the_verifiers():
     bold = "mull </think> <ANSWER>3 + 4</ANSWER>\n</solution>\n**Correctness**: Correct"
     for report, next_one in ((REPORTS["W"], "correction-1"), (REPORTS["U"], "verification-2")):
         said = [bold, report, *([solution("5")] if report == REPORTS["W"] else []), REPORTS["C"]]
-        episode = play(VerifierCorrector(), said)
+        episode = play(ONE, said)
         assert "**Correctness**: Correct\n</solution>" in seen(episode, "verification-1")
         assert agents(episode)[2] == next_one
 
@@ -214,13 +218,13 @@ def test_a_verdict_in_the_solution_is_not_the_verifiers():
 def test_without_acceptance_the_solution_most_often_judged_correct_wins(verdicts: str, answers: list[str], chosen: str):
     passes = 3
     assert "C" * passes not in verdicts.replace("U", "")
-    episode = play(VerifierCorrector(passes=passes, rounds=len(verdicts)), script(verdicts, answers))
+    episode = play(replace(ONE, passes=passes, rounds=len(verdicts)), script(verdicts, answers))
     assert episode.answer == chosen
 
 
 def test_without_acceptance_an_answer_is_preferred_to_none():
     turns = [solution("1"), REPORTS["W"], "mull </think> no answer here", REPORTS["W"]]
-    assert play(VerifierCorrector(rounds=2), turns).answer == "1"
+    assert play(replace(ONE, rounds=2), turns).answer == "1"
     turns = [
         solution("1"),
         REPORTS["C"],
@@ -228,7 +232,7 @@ def test_without_acceptance_an_answer_is_preferred_to_none():
         "mull </think> no answer here",
         *[REPORTS["C"], solution("2"), REPORTS["W"]],
     ]
-    assert play(VerifierCorrector(rounds=4, passes=3), turns).answer == "1"
+    assert play(replace(ONE, rounds=4, passes=3), turns).answer == "1"
 
 
 @pytest.mark.parametrize(
@@ -241,13 +245,13 @@ def test_without_acceptance_an_answer_is_preferred_to_none():
 )
 def test_a_correction_that_comes_to_nothing_leaves_the_solution_as_it_was(correction: Turn, status: Status):
     turns = [solution("1"), REPORTS["W"], correction, REPORTS["W"], solution("2"), REPORTS["C"]]
-    episode = play(VerifierCorrector(), turns, max_tokens=20)
+    episode = play(ONE, turns, max_tokens=20)
     assert episode.trace("controller/correction-1").status is status
     assert "correction-2" in agents(episode)
     assert seen(episode, "verification-2") == seen(episode, "verification-1")
     assert (episode.answer, episode.stop) == ("2", StopReason.DONE)
     assert not engine_failed(episode)
-    assert play(VerifierCorrector(rounds=2), turns[:4], max_tokens=20).answer == "1"
+    assert play(replace(ONE, rounds=2), turns[:4], max_tokens=20).answer == "1"
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -256,7 +260,7 @@ def test_an_engine_that_fails_is_no_format_error_and_breaks_the_episode_that_it_
     turns[failing] = Turn("mull", fails="gone")
     if failing == 1:
         turns[0] = Turn(solution("1"))
-    episode = play(VerifierCorrector(rounds=1), turns)
+    episode = play(replace(ONE, rounds=1), turns[: failing + 1])
     assert engine_failed(episode) == (not failing) and not episode.format_faults
     assert episode.answer == ("1" if failing else None)
 
@@ -265,7 +269,7 @@ def test_an_engine_that_fails_is_no_format_error_and_breaks_the_episode_that_it_
     ("turns", "fault"),
     [
         (["mull </think> it is 7", REPORTS["C"]], ("controller/solution", FormatError.NO_ANSWER)),
-        (["mull 1 2 3 4 5 6 7 8 9 10 11 12 13", REPORTS["C"]], ("controller/solution", FormatError.TRUNCATED)),
+        (["mull 1 2 3 4 5 6 7 8 9 10 11 12 13"] * 3, ("controller/solution-3", FormatError.TRUNCATED)),
         (
             ["mull </think> it is 8", REPORTS["C"], "mull </think> it is 7", REPORTS["C"]],
             ("controller/correction-1", FormatError.NO_ANSWER),
@@ -273,15 +277,14 @@ def test_an_engine_that_fails_is_no_format_error_and_breaks_the_episode_that_it_
     ],
 )
 def test_a_missing_answer_is_the_fault_of_whose_solution_stands(turns: list[str], fault: tuple[str, FormatError]):
-    episode = play(VerifierCorrector(rounds=len(turns) // 2), turns, max_tokens=13)
+    episode = play(replace(ONE, rounds=max(1, len(turns) // 2)), turns, max_tokens=13)
     assert episode.answer is None
     assert [(one.agent, one.kind) for one in episode.format_faults] == [fault]
 
 
-@pytest.mark.parametrize("draft", ["mull </think> it is 7", "mull " * 30, "mull </think>"])
-def test_a_solution_without_an_answer_is_corrected_even_if_it_is_judged_correct(draft: str):
-    turns = [draft, REPORTS["C"], solution("1"), REPORTS["C"]]
-    episode = play(VerifierCorrector(), turns, max_tokens=14)
+def test_a_solution_without_an_answer_is_corrected_even_if_it_is_judged_correct():
+    turns = ["mull </think> it is 7", REPORTS["C"], solution("1"), REPORTS["C"]]
+    episode = play(ONE, turns, max_tokens=14)
     assert agents(episode) == ["solution", "verification-1", "correction-1", "verification-2"]
     assert "<report>\nno findings\n</report>" in seen(episode, "correction-1")
     assert episode.answer == "1" and not episode.format_faults
@@ -289,22 +292,52 @@ def test_a_solution_without_an_answer_is_corrected_even_if_it_is_judged_correct(
 
 def test_a_correction_without_an_answer_is_not_accepted_either():
     turns = [solution("1"), REPORTS["W"], "mull </think> it is 7", REPORTS["C"], solution("2"), REPORTS["C"]]
-    assert play(VerifierCorrector(), turns).answer == "2"
-    assert play(VerifierCorrector(rounds=2), turns[:4]).answer == "1"
+    assert play(ONE, turns).answer == "2"
+    assert play(replace(ONE, rounds=2), turns[:4]).answer == "1"
 
 
 @pytest.mark.parametrize("settings", [{"failures": 2}, {"rounds": 2}])
 def test_a_correct_solution_without_an_answer_counts_as_a_failure(settings: dict[str, int]):
     nothing = "mull </think> it is 7"
-    assert play(VerifierCorrector(**settings), [nothing, REPORTS["C"]] * 2).answer is None
+    assert play(replace(ONE, **settings), [nothing, REPORTS["C"]] * 2).answer is None
 
 
-@pytest.mark.parametrize("nothing", ["<think> " + "mull " * 30, "mull " * 30, "mull </think> "])
-def test_a_solver_without_a_solution_is_judged_and_corrected_as_none(nothing: str):
-    episode = play(VerifierCorrector(), [nothing, REPORTS["W"], solution("1"), REPORTS["C"]], max_tokens=14)
-    assert "<solution>\nnone\n</solution>" in seen(episode, "verification-1")
-    assert "<solution>\nnone\n</solution>" in seen(episode, "correction-1")
+CUT_OFF = ["<think> " + "mull " * 30, "mull " * 30, "mull </think> ", "mull </think> <ANSWER>9</ANSWER> " + "on " * 30]
+
+
+@pytest.mark.parametrize("nothing", CUT_OFF)
+def test_a_solver_that_was_cut_off_is_asked_again_and_nobody_judges_what_it_left(nothing: str):
+    episode = play(ONE, [nothing, solution("1"), REPORTS["C"]], max_tokens=14)
+    assert agents(episode) == ["solution", "solution-2", "verification-1"]
+    assert seen(episode, "solution") == seen(episode, "solution-2")
+    assert "<ANSWER>1</ANSWER>" in seen(episode, "verification-1")
     assert episode.answer == "1" and not episode.format_faults
+
+
+@pytest.mark.parametrize("nothing", CUT_OFF)
+def test_a_solver_that_is_always_cut_off_is_not_judged(nothing: str):
+    episode = play(ONE, [nothing] * 3, max_tokens=14)
+    assert agents(episode) == ["solution", "solution-2", "solution-3"]
+    assert episode.answer == ("9" if "9" in nothing else None)
+
+
+def test_the_default_is_that_of_the_authors():
+    """Four passes in a row, at most ten iterations after the first verification; the most often accepted one else."""
+    assert play(VerifierCorrector(prompts="tagged"), script("CCCWCCCC", ["1", "2"])).answer == "2"
+    never = play(VerifierCorrector(prompts="tagged"), script("CCCWCWCCWCW", ["1", "2", "3", "4"]))
+    assert sum(trace.role == "verifier" for trace in never.traces) == 11
+    assert never.answer == "1"
+
+
+def test_the_solver_gets_the_bare_problem_and_the_corrector_a_dialogue_of_three_turns():
+    def turns(part: str) -> list[tuple[str, bool, bool]]:
+        messages = role_prompt("paper", part, PROBLEM, "my proof", "a gap")
+        return [(one.role, one.content == PROBLEM.text, "my proof" in one.content) for one in messages]
+
+    assert turns("solver") == [("user", True, False)]
+    assert turns("corrector") == [("user", True, False), ("assistant", False, True), ("user", False, False)]
+    assert turns("verifier") == [("system", False, False), ("user", False, True)]
+    assert role_prompt("paper", "corrector", PROBLEM, "my proof", "a gap")[2].content.endswith("a gap")
 
 
 @pytest.mark.parametrize("name", ["forks", "cost", "turns"])
@@ -312,7 +345,7 @@ def test_a_solver_without_a_solution_is_judged_and_corrected_as_none(nothing: st
 def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
     """The one that was judged correct, or else the latest; and nobody is asked who could not say anything."""
     turns = script("WCWWC", ["1", "2", "3", "4"])
-    settings = VerifierCorrector(passes=2, rounds=5)
+    settings = replace(ONE, passes=2, rounds=5)
     whole = play(settings, turns)
     assert len(turns) == len(whole.traces) - 1 == 9 and whole.stop is StopReason.DONE
     episode = play(settings, turns[:budget], limits=Limits(budget=Budget(**{name: budget})))
@@ -322,7 +355,7 @@ def test_when_a_budget_is_spent_the_solution_stands(name: str, budget: int):
     assert not episode.format_faults and not engine_failed(episode)
 
 
-@pytest.mark.parametrize("organization", [VerifierCorrector(), HuangYang()])
+@pytest.mark.parametrize("organization", [ONE, HuangYang()])
 def test_when_the_tokens_are_spent_nobody_is_forked_any_more(organization: VerifierCorrector):
     turns = [solution("7"), "w " * 50]
     episode = play(organization, turns, limits=Limits(budget=Budget(tokens=30)))
@@ -332,7 +365,7 @@ def test_when_the_tokens_are_spent_nobody_is_forked_any_more(organization: Verif
 
 def test_a_verifier_that_its_own_limit_cuts_off_leaves_tokens_to_the_next():
     turns = [solution("7"), "w " * 50, REPORTS["C"]]
-    episode = play(VerifierCorrector(), turns, limits=Limits(agent_tokens=30))
+    episode = play(ONE, turns, limits=Limits(agent_tokens=30))
     assert (len(episode.traces), episode.answer, episode.stop) == (4, "7", StopReason.DONE)
 
 
@@ -343,7 +376,7 @@ def test_each_role_may_have_an_engine_and_a_sampling_of_its_own():
         role: Backing(engine, Sampling(100 + i, i / 10, top_p=0.9 + i / 100))
         for i, (role, engine) in enumerate(engines.items())
     }
-    episode = play(VerifierCorrector(), [], roles=backings)
+    episode = play(ONE, [], roles=backings)
     for trace in episode.traces[1:]:
         assert trace.model == trace.role
         assert {span.sampling for span in trace.spans if span.sampling} == {backings[trace.role].sampling}
@@ -352,7 +385,7 @@ def test_each_role_may_have_an_engine_and_a_sampling_of_its_own():
 
 
 def test_the_critical_path_is_the_sum_along_the_chain():
-    episode = play(VerifierCorrector(passes=2, rounds=6), script("WCUWCC", ["1", "2 or 3", "4"]))
+    episode = play(replace(ONE, passes=2, rounds=6), script("WCUWCC", ["1", "2 or 3", "4"]))
     assert len(episode.traces) == 1 + 1 + 6 + 2
     assert critical_path(episode) == sum(trace.steps for trace in episode.traces) == episode.seconds
     assert all(a.end == b.start for a, b in zip(episode.traces[1:], episode.traces[2:], strict=False))
@@ -365,34 +398,56 @@ def test_a_style_of_few_words():
         " </think> <ANSWER> 3 + 4 + 5 </ANSWER>",
         " </think> correctness : correct",
     ]
-    episode = play(VerifierCorrector(prompts=TERSE), turns)
+    episode = play(replace(ONE, prompts=TERSE), turns)
     assert episode.answer == "3 + 4 + 5"
     corrected = seen(episode, "correction-1")
     assert corrected.endswith("solution <ANSWER> 3 + 4 </ANSWER> report finding 3 + 4 = 7")
 
 
-def test_huang_and_yang_improve_first_and_ask_for_five_passes_in_a_row():
-    assert (HuangYang().passes, HuangYang().failures, HuangYang().rounds) == (5, 10, 30)
-    turns = [solution("1"), solution("2"), *script("CCCCWCCCCC", ["", "3"])[1:]]
+BARE = HuangYang(prompts="tagged", improve=False, review=False, completeness=False, rigorous=False)
+
+
+def test_huang_and_yang_do_all_that_their_paper_says():
+    """Improve, ask whether it is complete, verify its proof alone, review the report, correct; five passes in a row."""
+    proof = "mull </think> **Summary** partial\n**Detailed Solution**\n"
+    turns = [
+        *[solution("0"), f"{proof} <ANSWER>1</ANSWER>", "No."],  # it does not claim to be complete: once more
+        *[solution("0"), f"{proof} <ANSWER>2</ANSWER>", "yes"],
+        *[REPORTS["W"], REPORTS["C"]],  # the review strikes all findings
+        *[REPORTS["W"], REPORTS["U"], solution("3"), "yes"],
+        *[REPORTS["W"], "</think> a grave error\n**Correctness**: Wrong", solution("4"), "yes"],
+        *[REPORTS["C"]] * 5,
+    ]
     episode = play(HuangYang(), turns)
-    solver, improved = episode.traces[1:3]
-    assert (solver.role, improved.role, improved.agent) == ("solver", "solver", "controller/improvement")
-    assert "<solution>\nargued: <ANSWER>1</ANSWER>\n</solution>" in seen(episode, "improvement")
-    assert "<ANSWER>2</ANSWER>" in seen(episode, "verification-1") and "ANSWER>1<" not in seen(
-        episode, "verification-1"
-    )
-    assert sum(trace.role == "verifier" for trace in episode.traces) == 10 and episode.answer == "3"
+    assert agents(episode) == [
+        *["solution", "improvement", "completeness-solution"],
+        *["solution-2", "improvement-2", "completeness-solution-2"],
+        *["verification-1", "review-1"],
+        *["verification-2", "review-2", "correction-1", "completeness-correction-1"],
+        *["verification-3", "review-3", "correction-2", "completeness-correction-2"],
+        *[f"verification-{i}" for i in range(4, 9)],
+    ]
+    gave_up = play(HuangYang(), [*turns[:11], "no"])
+    assert agents(gave_up) == agents(episode)[:12] and gave_up.answer == "2"
+    assert episode.answer == "4" and {trace.role for trace in episode.traces[1:]} == set(HuangYang.roles)
+    for agent in ("solution", "improvement", "correction-1"):
+        assert "Rigor comes first" in seen(episode, agent)
+    assert "Summary** partial" not in seen(episode, "verification-1") and "ANSWER>2<" in seen(episode, "verification-1")
+    assert "Summary** partial" in seen(episode, "correction-1")
+    assert "a critical error" in seen(episode, "review-1") and "a critical error" in seen(episode, "correction-1")
+    assert "a grave error" in seen(episode, "correction-2")
 
 
 def test_huang_and_yang_give_up_after_ten_failures_or_thirty_rounds():
-    failed = play(HuangYang(improve=False), script("W" * 10, [str(i) for i in range(10)]))
+    assert (HuangYang().passes, HuangYang().failures, HuangYang().rounds) == (5, 10, 30)
+    failed = play(BARE, script("W" * 10, [str(i) for i in range(10)]))
     assert failed.answer == "9"
-    spent = play(HuangYang(improve=False), script("CU" * 4 + "WU" * 9 + "CU" * 2, [str(i) for i in range(10)]))
+    spent = play(BARE, script("CU" * 4 + "WU" * 9 + "CU" * 2, [str(i) for i in range(10)]))
     assert sum(trace.role == "verifier" for trace in spent.traces) == 30 and spent.answer == "0"
 
 
 def test_an_improvement_that_comes_to_nothing_leaves_the_solution_as_it_was():
-    episode = play(VerifierCorrector(improve=True), [solution("1"), "mull </think>", REPORTS["C"]])
+    episode = play(replace(ONE, improve=True), [solution("1"), "mull </think>", REPORTS["C"]])
     assert episode.answer == "1" and agents(episode) == ["solution", "improvement", "verification-1"]
 
 
@@ -425,7 +480,8 @@ async def test_every_organization_tells_the_roles_of_its_agents(name: str):
             return render_reply("", [ToolCall(name, {}) for name in dict.fromkeys(names)])
         return countdown(text) if "countdown" in text else "no idea"
 
-    settings = {"prompts": TERSE} | ({"improve": False} if name == "huang-yang" else {})
+    more = dict.fromkeys(("improve", "review", "completeness", "rigorous"), False) if name == "huang-yang" else {}
+    settings: dict[str, object] = {"prompts": TERSE, **more}
     if name in ("paramanager", "tool-use"):
         settings["suite"] = {"corpus": PRICES}
     organization = OrganizationSpec(name, settings).named(name)

@@ -6,9 +6,10 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orgthink.credit.shared import advantages
 from orgthink.grammar.verdict import Verdict
 from orgthink.rewards.marsrl import MarsReward
 
@@ -20,8 +21,8 @@ from orgthink.rewards.marsrl import MarsReward
         (Verdict.CORRECT, False, 0.0),
         (Verdict.WRONG, True, 0.0),
         (Verdict.WRONG, False, 1.0),
-        (Verdict.UNPARSED, True, -0.5),
-        (Verdict.UNPARSED, False, -0.5),
+        (Verdict.UNPARSED, True, 0.0),
+        (Verdict.UNPARSED, False, 0.0),
     ],
 )
 def test_a_verdict_earns_by_agreement_with_the_truth(verdict, truth, earns):
@@ -30,6 +31,14 @@ def test_a_verdict_earns_by_agreement_with_the_truth(verdict, truth, earns):
 
 def test_a_solution_earns_by_being_right():
     assert (MarsReward().solution(True), MarsReward().solution(False)) == (1.0, 0.0)
+
+
+@given(st.lists(st.sampled_from(list(Verdict)), min_size=8, max_size=8), st.booleans())
+@example([Verdict.WRONG] * 7 + [Verdict.UNPARSED], True)  # seven wrong verdicts on a right solution, one without a word
+def test_no_verdict_that_is_wrong_looks_good_beside_one_that_cannot_be_read(verdicts, truth):
+    reward = MarsReward()
+    found = advantages([reward.verdict(verdict, truth) for verdict in verdicts]) or [0.0] * 8
+    assert all(verdict.agrees(truth) or value <= 0 for verdict, value in zip(verdicts, found, strict=True))
 
 
 @given(st.lists(st.integers(-9, 9), min_size=2, max_size=3, unique=True).map(sorted), st.booleans())

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import torch
@@ -264,6 +264,33 @@ def test_ratios_are_relative_to_the_old_policy_and_the_drift_to_the_sampler(loss
     assert signals.difference > 1.5 * plain.difference and signals.largest > plain.largest
     drift = {name: getattr(plain, name) for name in ("difference", "largest", "where")}
     assert replace(signals, **drift) == plain
+
+
+@pytest.mark.numerical
+def test_under_pois_whatever_weights_drew_a_token_count_as_the_newest(tmp_path):
+    """UloRL's pseudo on-policy importance sampling: every ratio is 1, so nothing is clipped or capped. Under SAIS the
+    tokens of older weights keep their ratios."""
+    rng, rows = random.Random(4), of_all_ages()
+    off = [replace(row, logprobs=tuple(p + rng.gauss(0, 0.5) * on for p, on in known(row))) for row in rows]
+
+    def trained(rows: list[PolicyRow], old: Literal["trainer", "pois"]) -> tuple[Signals, list[torch.Tensor]]:
+        backend = backend_of(model := policy().float(), tmp_path)
+        own = [replace(row, old=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
+        loss = PolicyLoss(old=old, staleness=Staleness(bound=1, cap=1.2))
+        return backend.forward_backward(weighted(own, "token-mean"), loss), [w.grad for w in model.parameters()]
+
+    fresh = [replace(row, age=(0,) * len(row)) for row in off]
+    (pois, gradients), (expected, others), (sais, different) = (
+        trained(off, "pois"),
+        trained(fresh, "trainer"),
+        trained(off, "trainer"),
+    )
+    assert all(map(torch.equal, gradients, others)) and not all(map(torch.equal, gradients, different))
+    assert (pois.clipped, pois.stale, pois.loss) == (0, 0, expected.loss)
+    assert sais.clipped > 0 and sais.stale > 0
+    tokens = sum(sum(row.trained) for row in off)
+    on_policy = -sum(row.advantage * sum(row.trained) for row in off) / tokens
+    assert pois.loss == pytest.approx(on_policy, abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("loss", [PolicyLoss(), *ROW_RATIOS.values()], ids=["token", *ROW_RATIOS])

@@ -16,7 +16,7 @@ from orgthink.training.mastered import Mastered, mask_mastered, sampled_entropy
 from orgthink.training.policy_loss import token_weights
 from orgthink.training.rows import PolicyRow
 
-SETTINGS = Mastered(entropy=0.3)
+SETTINGS = Mastered(entropy=0.3, of="step")
 LOW = 0.2
 """Entropy below the target."""
 
@@ -34,7 +34,7 @@ GOOD = PolicyRow(
 )
 BAD = replace(GOOD, advantage=-0.5, episode="bad")
 
-settings = st.builds(Mastered, st.floats(0, 2), st.floats(0.01, 1))
+settings = st.builds(Mastered, st.floats(0, 2), st.floats(0.01, 1), of=st.just("step"))
 entropies = st.none() | st.floats(0, 2)
 
 
@@ -44,6 +44,7 @@ def test_what_is_rewarded_and_nearly_certain_is_seen_and_not_trained():
         trained=(False, False, True, False, False),
         logprobs=(0.0, 0.0, -0.5, 0.0, 0.0),
         age=(0, 0, 1, 0, 0),
+        masked=2,
     )
     assert mask_mastered([GOOD, BAD], SETTINGS, LOW) == [masked, BAD]
 
@@ -59,6 +60,23 @@ def test_what_is_not_rewarded_is_trained_however_certain(advantage):
     assert mask_mastered([row], SETTINGS, LOW)[0] is row
 
 
+@pytest.mark.parametrize("advantage", [-0.5, 0.5])
+def test_positive_is_what_was_rewarded_as_right_where_that_is_known(advantage):
+    """A wrong output may be better than its group, such as one without a verdict."""
+    right, wrong = (replace(GOOD, advantage=advantage, positive=positive) for positive in (True, False))
+    found = mask_mastered([right, wrong], SETTINGS, LOW)
+    assert [row.masked for row in found] == [2, 0]
+
+
+def test_the_entropy_is_that_of_each_output_by_itself():
+    """Nats a token: (0.001 + 0.5 + 0.002) / 3 = 0.168 of the one, 2.001 / 3 = 0.667 of the other."""
+    sure, unsure = GOOD, replace(GOOD, logprobs=(0.0, -0.001, -2.0, 0.0, 0.0))
+    for of_the_step in (None, 0.1, 9.0):
+        found = mask_mastered([sure, unsure], Mastered(entropy=0.3), of_the_step)
+        assert [row.masked for row in found] == [2, 0]
+    assert [row.masked for row in mask_mastered([sure, unsure], Mastered(entropy=0.7), None)] == [2, 2]
+
+
 def test_a_row_that_is_mastered_throughout_keeps_its_least_probable_token():
     row = replace(GOOD, logprobs=(0.0, -0.001, -0.003, 0.0, -0.002))
     assert mask_mastered([row], SETTINGS, LOW)[0].trained == (False, False, True, False, False)
@@ -68,7 +86,7 @@ def test_a_row_that_is_mastered_throughout_keeps_its_least_probable_token():
 
 def test_a_token_as_probable_as_the_threshold_is_mastered():
     row = replace(GOOD, logprobs=(0.0, 0.0, -0.5, 0.0, -1e-9))
-    (left,) = mask_mastered([row], Mastered(entropy=0.3, probability=1.0), LOW)
+    (left,) = mask_mastered([row], Mastered(entropy=0.3, probability=1.0, of="step"), LOW)
     assert left.trained == (False, False, True, False, True)
 
 
@@ -90,7 +108,8 @@ def test_exactly_the_mastered_tokens_of_rewarded_rows_are_gone(rows, settings, e
             assert row.logprobs[at] == min(p for p, t in zip(row.logprobs, row.trained, strict=True) if t)
         known = zip(row.logprobs, row.age, left.trained, strict=True)
         assert list(zip(left.logprobs, left.age, strict=True)) == [(p, age) if t else (0, 0) for p, age, t in known]
-        assert replace(left, trained=row.trained, logprobs=row.logprobs, age=row.age) == row
+        assert replace(left, trained=row.trained, logprobs=row.logprobs, age=row.age, masked=0) == row
+        assert sum(left.trained) + left.masked == sum(row.trained)
 
 
 @given(any_rows(), settings, entropies)
@@ -100,20 +119,18 @@ def test_what_was_masked_once_stays_as_it_is(rows, settings, entropy):
     assert [id(row) for row in again] == [id(row) for row in once]
 
 
-def test_masked_tokens_leave_the_denominator():
-    """Of six trained tokens two are masked: the other four share what the six did, and so do those of an episode."""
+def test_masked_tokens_stay_in_the_denominator():
+    """Eq. 10 of UloRL: six sampled tokens, of which two are masked; the other four weigh a sixth each, as before."""
     before, after = [GOOD, BAD], mask_mastered([GOOD, BAD], SETTINGS, LOW)
-    assert token_weights(before, "token-mean") == [1 / 6, 1 / 6]
-    assert token_weights(after, "token-mean") == [1 / 4, 1 / 4]
-    assert token_weights(before, "episode-mean") == [1 / 6, 1 / 6]
-    assert token_weights(after, "episode-mean") == [1 / 2, 1 / 6]
+    assert sum(sum(row.trained) for row in after) == 4
+    for reduction in ("token-mean", "episode-mean"):
+        assert token_weights(before, reduction) == token_weights(after, reduction) == [1 / 6, 1 / 6]
 
 
 @given(any_rows(), settings, st.sampled_from(["token-mean", "episode-mean"]))
-def test_weights_of_what_is_left_sum_to_one(rows, settings, reduction):
+def test_masking_changes_no_weight(rows, settings, reduction):
     left = mask_mastered(rows, settings, entropy=0.0)
-    weights = token_weights(left, reduction)
-    assert math.fsum(w * sum(row.trained) for row, w in zip(left, weights, strict=True)) == pytest.approx(1)
+    assert token_weights(left, reduction) == pytest.approx(token_weights(rows, reduction))
 
 
 def span(origin: Origin, logprobs: Sequence[float] | None, tokens: int = 3) -> Span:
@@ -159,8 +176,9 @@ def test_entropy_is_the_same_from_an_iterator_and_lies_between_the_surest_and_th
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("entropy", -0.1), ("entropy", math.nan), ("probability", 0.0), ("probability", 1.1), ("probability", math.nan)],
-)
+    [("entropy", -0.1), ("entropy", math.nan), ("probability", 0.0), ("probability", 1.1), ("probability", math.nan),
+     ("of", "group")],
+)  # fmt: skip
 def test_what_mastered_cannot_be(name, value):
-    with pytest.raises(ValueError, match=f"{name} is {value}"):
+    with pytest.raises(ValueError, match=f"{name} is {value!r}"):
         Mastered(**{"entropy": 0.3, name: value})

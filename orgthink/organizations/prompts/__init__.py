@@ -1,6 +1,11 @@
 """Prompts are data: a style has one template a role, from a TOML file.
 
 solver = "Solve {question}"         # a template: what stands in braces is filled in
+corrector = [                       # several messages: a system's, or a dialogue
+    { user = "{question}" },
+    { assistant = "{solution}" },
+    { user = "Mend it: {report}" },
+]
 
 [verdicts]                          # optional: how the verifiers of this style spell their verdicts
 field = "**Correctness**"
@@ -14,7 +19,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -32,13 +37,19 @@ def _nothing(problem: Problem) -> Mapping[str, object]:
     return {}
 
 
+SPEAKERS = ("system", "user", "assistant")
+"""Who may say a message of a template."""
+Template = str | tuple[Message, ...]
+"""The text of the user's message, or several messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """How organizations ask: the templates of their roles."""
 
     name: str
     """What errors call it."""
-    templates: Mapping[str, str]
+    templates: Mapping[str, Template]
     """Role → template."""
     verdicts: VerdictForm = MARKDOWN
     """How its verifiers spell their verdicts."""
@@ -46,13 +57,19 @@ class Style:
     """Placeholders of its own, filled in from the problem."""
 
 
-def read_templates(text: str) -> dict[str, str]:
-    """The templates of a TOML file, without its tables. ValueError if it is not TOML, or a template is no text."""
-    templates = {role: text for role, text in tomllib.loads(text).items() if not isinstance(text, dict)}
-    for role, template in templates.items():
-        if not isinstance(template, str):
-            raise ValueError(f"the template of {role} is not a text")
-    return templates
+def read_templates(text: str) -> dict[str, Template]:
+    """The templates of a TOML file, without its tables. ValueError if it is not TOML, or a template is neither a text
+    nor a list of messages."""
+    return {role: _template(role, found) for role, found in tomllib.loads(text).items() if not isinstance(found, dict)}
+
+
+def _template(role: str, found: Any) -> Template:
+    turns = found if isinstance(found, list) else [{"user": found}]
+    texts = [list(turn.items()) for turn in turns if isinstance(turn, dict)]
+    known = [one[0] for one in texts if len(one) == 1 and one[0][0] in SPEAKERS and isinstance(one[0][1], str)]
+    if not known or len(known) < len(turns):
+        raise ValueError(f"the template of {role} is neither a text nor messages, each of {', '.join(SPEAKERS)}")
+    return found if isinstance(found, str) else tuple(Message(speaker, text) for speaker, text in known)
 
 
 def style_of_file(file: Path) -> Style:
@@ -66,16 +83,19 @@ def style_of_file(file: Path) -> Style:
         raise UserError(f"prompt style {file} cannot be read: {error}") from error
 
 
-def _shipped(name: str) -> Style:
-    return Style(name, read_templates((files(__name__) / f"{name}.toml").read_text(encoding="utf-8")))
+def _shipped(name: str, base: Mapping[str, Template] | None = None) -> Style:
+    """The style of a file here, whose templates replace those of `base`."""
+    own = read_templates((files(__name__) / f"{name}.toml").read_text(encoding="utf-8"))
+    return Style(name, {**(base or {}), **own})
 
 
 PAPER = _shipped("paper")
+TAGGED = _shipped("tagged", PAPER.templates)
 
 STYLES: Registry[Style] = Registry(
     "prompt style",
     "orgthink.prompts",
-    {"paper": "orgthink.organizations.prompts:PAPER"},
+    {"paper": "orgthink.organizations.prompts:PAPER", "tagged": "orgthink.organizations.prompts:TAGGED"},
     "an orgthink.organizations.prompts.Style",
     lambda style: isinstance(style, Style),
 )
@@ -106,5 +126,11 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
         "workers": capacity - 1,
     }
     filled = defaultdict(str, known | dict(found.values(problem)) | values)
-    template = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] else "", found.templates[role].strip())
-    return (Message("user", template.format_map(filled)),)
+
+    def fill(text: str) -> str:
+        present = _PARAGRAPH.sub(lambda one: one[0] if filled[one[1]] else "", text.strip())
+        return present.format_map(filled)
+
+    template = found.templates[role]
+    messages = (Message("user", template),) if isinstance(template, str) else template
+    return tuple(replace(message, content=fill(message.content)) for message in messages)

@@ -57,7 +57,7 @@ def embedded_setup(job: Job | None) -> Setup:
     return replace(
         setup,
         pack=job.pack_tokens,
-        frozen=int(loss.kl > 0) + int(loss.old == "trainer"),
+        frozen=int(loss.kl > 0) + int(loss.old != "sampler"),
         reference=width if loss.kl > 0 else 0,
         sampler=4 if job.sampler == "local" else 2,
         share=float(job.sampler_settings.get("gpu_memory_utilization", 0.3)),
@@ -75,7 +75,7 @@ def verl_setup(job: Job | None, config: Mapping[str, Any]) -> Setup:
     return Setup(
         held=held,
         pack=max(job.pack_tokens, context_of(job, config) or 0),
-        frozen=int(loss.kl > 0) + int(loss.old == "trainer"),
+        frozen=int(loss.kl > 0) + int(loss.old != "sampler"),
         reference=held if loss.kl > 0 else 0,
         share=float(job.sampler_settings.get("gpu_memory_utilization", 0.5)),
     )

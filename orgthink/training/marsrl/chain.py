@@ -21,7 +21,7 @@ from orgthink.episode import Episode, Message, Origin, Problem, Status, StopReas
 from orgthink.grammar.solution import Proposal, read_proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
-from orgthink.rewards.marsrl import MarsReward
+from orgthink.rewards import RoleReward
 from orgthink.tasks.task import Task
 from orgthink.training.marsrl.choose import choose
 from orgthink.training.marsrl.rollout import MarsRollout
@@ -176,7 +176,7 @@ class Rules:
     """What is attempted."""
     task: Task
     """Whose problems they are."""
-    reward: MarsReward
+    reward: RoleReward
     """Rewards of the roles."""
     seed: int
     """Of choices and sampling."""
@@ -186,15 +186,15 @@ class Rules:
     def input(self, problem: Problem, outputs: Outputs, source: str) -> GroupInput | None:
         """The input that the next agent gets from an output; from none, the solver's input.
 
-        `None` for a report that a corrector cannot use, and for an empty correction: the reasoning system keeps the
-        former solution then.
+        `None` for a report that a corrector cannot use, and for a solution that is empty or was cut off: the reasoning
+        system has another one written, or keeps the former one.
         """
         if not source:
             return GroupInput(STREAMS[0])
         outcome, stream = self.outcome(problem, outputs, source), STREAMS[source.count(".") + 1]
         if outcome.proposal is not None:
-            empty = not outcome.proposal.text and role_of(stream_of(source)) == "corrector"
-            return None if empty else GroupInput(stream, source, outcome.proposal.text, outcome.positive)
+            whole = outputs[source].status is Status.OK
+            return GroupInput(stream, source, outcome.proposal.text, outcome.positive) if whole else None
         assert outcome.report is not None
         judged = self.input(problem, outputs, source_of(source))
         if outcome.report.verdict is not Verdict.WRONG or judged is None:
@@ -210,7 +210,7 @@ class Rules:
             assert judged is not None and judged.right is not None
             report = report_of(self.plan.prompts, text, whole)
             reward = self.reward.verdict(report.verdict, judged.right)
-            return Outcome(reward, reward == self.reward.right, report=report, judged=judged.right)
+            return Outcome(reward, report.verdict.agrees(judged.right), report=report, judged=judged.right)
         proposal = read_proposal(text, ended=True)
         right = proposal.answer is not None and self._right(problem, proposal.answer)
         return Outcome(self.reward.solution(right), right, proposal)

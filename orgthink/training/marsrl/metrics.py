@@ -33,12 +33,12 @@ def rollout_metrics(finished: Sequence[FinishedGroup]) -> dict[str, Any]:
 
 def _judgement(verdicts: Sequence[tuple[bool | None, Verdict]]) -> dict[str, float | None]:
     """How verdicts fit the truth of what they judged."""
-    wrong = [verdict for right, verdict in verdicts if not right]
-    right = [verdict for right, verdict in verdicts if right]
+    of_wrong = [verdict for right, verdict in verdicts if not right]
+    of_right = [verdict for right, verdict in verdicts if right]
     return {
-        "accuracy": _mean([(v is Verdict.CORRECT) == r and v is not Verdict.UNPARSED for r, v in verdicts]),
-        "recall": _mean([verdict is Verdict.WRONG for verdict in wrong]),
-        "false_alarms": _mean([verdict is Verdict.WRONG for verdict in right]),
+        "accuracy": _mean([verdict.agrees(bool(right)) for right, verdict in verdicts]),
+        "recall": _mean([verdict is Verdict.WRONG for verdict in of_wrong]),
+        "false_alarms": _mean([verdict is Verdict.WRONG for verdict in of_right]),
         "unparsed": _mean([verdict is Verdict.UNPARSED for _, verdict in verdicts]),
         "judged_wrong_solutions": _mean([not right for right, _ in verdicts]),
     }

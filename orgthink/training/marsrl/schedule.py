@@ -203,8 +203,10 @@ def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int) -
     rewards = {one.id: {f"{one.id}|{i}": o.reward for i, o in enumerate(one.outcomes)} for one in finished}
     advantages = credit(rewards)
     return [
-        policy_row(trace, episode=name, group=one.id, advantage=advantages[name], version=step)
+        policy_row(
+            trace, episode=name, group=one.id, advantage=advantages[name], version=step, positive=outcome.positive
+        )
         for one in finished
-        for name, trace in zip(rewards[one.id], one.group.outputs, strict=True)
+        for name, trace, outcome in zip(rewards[one.id], one.group.outputs, one.outcomes, strict=True)
         if name in advantages
     ]

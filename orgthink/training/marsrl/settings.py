@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.organizations.prompts import prompt, style_named
+from orgthink.rewards import ROLE_REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
+from orgthink.store import class_by_kind
 from orgthink.tasks import task_named
 from orgthink.training.marsrl.chain import Rules, finished_in_step
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.streams import ROLES
 from orgthink.training.rl import Optimization, step_seconds
+
+if TYPE_CHECKING:
+    AnyRoleReward = RoleReward
+else:
+    AnyRoleReward = class_by_kind(ROLE_REWARDS, "marsrl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +31,7 @@ class MarsSettings(Optimization):
 
     rollout: MarsRollout
     """What is attempted."""
-    reward: MarsReward = field(default_factory=MarsReward)
+    reward: AnyRoleReward = field(default_factory=MarsReward)
     """Of each role."""
 
     def require(self, context: int | None) -> None:

@@ -135,6 +135,11 @@ def said(trace: Trace) -> str:
     return after.strip() if thought or trace.stop is StopReason.DONE else ""
 
 
+def whole(trace: Trace) -> bool:
+    """Whether it said something and was not cut off."""
+    return bool(said(trace)) and trace.stop is StopReason.DONE
+
+
 def is_right(solution: str) -> bool:
     return re.findall(r"<ANSWER> (\d+) </ANSWER>", solution)[-1:] == ["7"]
 
@@ -152,7 +157,7 @@ def deserved(chain: Episode, place: str) -> float:
         return float(is_right(said(trace)))
     verdict = re.search(r"correctness : (\w+)$", said(trace))
     if verdict is None or trace.stop is not StopReason.DONE:
-        return -0.5
+        return 0.0
     return float((verdict[1] == "correct") == is_right(said(outputs[source_of(place)])))
 
 
@@ -187,7 +192,7 @@ def test_inputs_are_outputs_of_the_stage_before_and_correctors_see_only_errors(r
         for place in (place for group in before for place in group.places):
             trace = outputs[place]
             if trace.role != "verifier":
-                if said(trace) or trace.role == "solver":
+                if whole(trace):
                     handed_on.add((said(trace), ""))
             elif (findings := accusation(trace)) is not None:
                 handed_on.add((said(outputs[source_of(place)]), findings))
@@ -202,8 +207,7 @@ def test_inputs_are_outputs_of_the_stage_before_and_correctors_see_only_errors(r
         if last[0].role == "verifier":
             assert not [trace for trace in last if accusation(trace) is not None]
         else:
-            assert last[0].role == "corrector"
-            assert not [trace for trace in last if said(trace)]
+            assert not [trace for trace in last if whole(trace)]
 
 
 @given(HABITS, RATE, st.integers(0, 9))
@@ -320,7 +324,7 @@ def test_adaptive_gives_wrong_solutions_to_verifiers_and_right_findings_to_corre
         taken = [asked_of(rules, chain, group) for group in groups]
         places = [place for group in before for place in group.places]
         if role_of(groups[0].stream) == "verifier":
-            texts = [said(outputs[p]) for p in places if said(outputs[p]) or outputs[p].role == "solver"]
+            texts = [said(outputs[p]) for p in places if whole(outputs[p])]
             wrong = {solution or "none" for solution in texts if not is_right(solution)}
             assert sum(not asked.right for asked in taken) == min(2, len(wrong))
         else:
@@ -389,7 +393,23 @@ def test_a_report_that_was_cut_off_is_no_verdict():
         RULES.outcome(PROBLEM, outputs_of([solution, output("0.0", "verifier", "", text, cut=cut)]), "0.0")
         for text, cut in (("correctness : wrong", False), ("correctness : wrong", True))
     ]
-    assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (-0.5, False)]
+    assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (0.0, False)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("role", ["solver", "corrector"])
+def test_a_solution_that_was_cut_off_is_handed_on_to_nobody(seed, role):
+    """Seven whole solutions, and one whose author was cut off, in its thoughts or after them."""
+    above = [output("0", "solver", "", "a"), output("0.0", "verifier", "", "b correctness : wrong")]
+    before = [] if role == "solver" else above
+    first = "0.0." if before else ""
+    for cut in ("hm", "hm </think> <ANSWER> 8 </ANSWER>"):
+        solved = [output(f"{first}{i}", role, "", f"x </think> <ANSWER> 7 </ANSWER> {i}") for i in range(7)]
+        traces = [*before, *solved, output(f"{first}7", role, "", cut, cut=True)]
+        assert ruled(seed).following(PROBLEM, 0, traces, lambda messages: True)
+        for one in ruled(seed).following(PROBLEM, 0, traces, lambda messages: True):
+            assert one.source != f"{first}7"
+    assert not RULES.following(PROBLEM, 0, [output("0", "solver", "", "hm", cut=True)], lambda messages: True)
 
 
 def test_problems_of_one_text_are_chains_of_their_own():
