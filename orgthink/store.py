@@ -50,7 +50,7 @@ READABLE = (1, 2, SCHEMA_VERSION)
 
 FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
-    3: {},
+    3: {f"organization {name}": {"reserve": 0.0} for name in ("paramanager", "tool-use")},
 }
 """Former defaults, by the version that changed them and by whose they are: `organization NAME`, or `FIELD KIND` for a
 class that its `kind` names, such as `reward asyncthink`."""

@@ -229,6 +229,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
             "brief=true",
             "echo=true",
             "response_tokens=32",
+            "reserve=0",
             'suite={"corpus":"ledger"}',
             'faults={"rate":0.12}',
         ),

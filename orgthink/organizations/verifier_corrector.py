@@ -55,6 +55,7 @@ class VerifierCorrector:
         ask = partial(self._ask, problem, session, root)
         draft = await ask("solution", "solver")
         drafts, believed = [draft], list[str]()
+        session.so_far = lambda: _selected(problem, drafts, believed)
         passed, failed = 0, 0
         with session.until_spent(root):
             if self.improve:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, Tools
@@ -84,7 +84,9 @@ class Agent:
         self.ready = False
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
-        self._limit = float("inf") if limit is None else limit
+        self._limit = inf if limit is None else limit
+        self._kept = 0
+        """Of that limit, for the last word."""
         self._context = Context(messages, list(trace.spans) if trace else [], tools)
         if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
@@ -185,6 +187,17 @@ class Agent:
         assert self.stop is StopReason.LENGTH, f"{self.id} was not cut off by the limit of a segment: {self.stop}"
         self.stop = None
 
+    def keep(self, share: float) -> None:
+        """Keep a share of the tokens that it may sample for its last word, which `reopen` lets it say."""
+        self._kept = ceil(share * self._limit) if self._limit < inf else 0
+        self._limit -= self._kept
+
+    def reopen(self) -> None:
+        """Let an agent that its budget or a deadline stopped act again, on what was kept for its last word."""
+        self._limit, self._kept = self._limit + self._kept, 0
+        if self.stop in (StopReason.BUDGET, StopReason.DEADLINE):
+            self.stop = self.cancel = None
+
     def spend(self, cost: float) -> None:
         """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks."""
         self.cost = (self.cost or 0) + cost
@@ -281,7 +294,7 @@ class Agent:
 
     def _stop_at_budget(self) -> None:
         self.stop = StopReason.BUDGET
-        own = Exhausted("tokens", self.steps, self._limit) if self.steps >= self._limit else None
+        own = Exhausted("tokens", self.steps, self._limit + self._kept) if self.steps >= self._limit else None
         self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
 
     def _tokens_left(self) -> float:
