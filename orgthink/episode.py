@@ -214,6 +214,8 @@ class Trace:
     """Money or cost units spent; `None` when unknown."""
     turns: int = 0
     """Times the engine was asked."""
+    queued: float = 0.0
+    """Seconds that its requests waited for a place at a client of ours, in which no deadline runs."""
 
     @property
     def forks(self) -> tuple[Edge, ...]:

@@ -28,6 +28,8 @@ class Usage:
     """Tokens the runtime appended to their contexts."""
     seconds: float
     """From start to end of each agent, waiting included, added up."""
+    queued: float
+    """Of these seconds, those in which their requests waited for a place at a client of ours."""
     critical_steps: int
     """Their decoding steps on the critical path."""
     share: float | None
@@ -69,6 +71,7 @@ def _row(role: str, traces: list[Trace], critical: int, total: int) -> Usage:
         sampled_tokens=_tokens(traces, Origin.SAMPLED),
         injected_tokens=_tokens(traces, Origin.INJECTED),
         seconds=sum(trace.end - trace.start for trace in traces),
+        queued=sum(trace.queued for trace in traces),
         critical_steps=critical,
         share=critical / total if total else None,
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),

@@ -81,6 +81,8 @@ class Agent:
         self.turns = 0
         self.cost: float | None = None
         """Money or cost units spent so far; `None` when unknown."""
+        self.queued = 0.0
+        """Seconds that its requests have waited for a place at a client."""
         self.ready = False
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
@@ -100,7 +102,7 @@ class Agent:
 
     def _restore(self, trace: Trace) -> None:
         """Be where the record of it ends. Code begins anew."""
-        self._start, self.cost = trace.start, trace.cost
+        self._start, self.cost, self.queued = trace.start, trace.cost, trace.queued
         if self.decodes:
             self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
             self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
@@ -197,6 +199,10 @@ class Agent:
         self._limit, self._kept = self._limit + self._kept, 0
         if self.stop in (StopReason.BUDGET, StopReason.DEADLINE):
             self.stop = self.cancel = None
+
+    def waited(self, seconds: float) -> None:
+        """Record that a request of it waited for a place at a client."""
+        self.queued += seconds
 
     def spend(self, cost: float) -> None:
         """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks."""
@@ -388,4 +394,5 @@ class Agent:
             end=self._end,
             cost=self.cost,
             turns=self.turns,
+            queued=self.queued,
         )

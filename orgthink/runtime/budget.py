@@ -45,7 +45,7 @@ class Limits:
     agent_tokens: int | None = None
     """Tokens that each agent may sample, over all its segments."""
     episode_seconds: float | None = None
-    """Deadline of the episode."""
+    """Deadline of the episode. No deadline runs while a request below it waits for a place at a client of ours."""
     agent_seconds: float | None = None
     """Deadline of each forked agent, from the moment it starts."""
     grace: float = 1.0

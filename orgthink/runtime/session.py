@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, TypeVar
 
+from orgthink.concurrency import tell_waits
 from orgthink.engines.engine import EngineUnavailable, Tools
 from orgthink.episode import (
     CONTROLLER,
@@ -149,6 +150,7 @@ class Session:
         agent = Agent(role, messages, backing, *common, salt, limit, tools, self._place, seed, trace)
         if not self.agents:
             self.agents.append(agent)
+            tell_waits(agent.waited)  # the task that makes the root is the one that acts for it
             if agent.decodes:
                 self._free = asyncio.Semaphore(self.capacity - 1)
                 self._placed.add(agent)
@@ -300,6 +302,7 @@ class Session:
 
         Its own forks end with it.
         """
+        tell_waits(child.waited)
         try:
             await self._place(child)
             child.started()
