@@ -169,7 +169,7 @@ class Exhausted:
     """A budget that ran out."""
 
     budget: str
-    """`tokens`, `turns`, `cost`, `forks` or `depth`."""
+    """`tokens`, `turns`, `cost`, `forks`, `depth`, or `context` for the model's."""
     value: float
     """How much of it was used."""
     limit: float

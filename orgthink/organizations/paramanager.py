@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
-from orgthink.errors import require_above_zero, require_at_least
+from orgthink.errors import RequestRefused, require_above_zero, require_at_least
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
@@ -23,10 +24,11 @@ from orgthink.grammar.toolcall import (
     CallTags,
     Response,
     ToolCall,
+    cut_middle,
     read_reply,
     render_responses,
 )
-from orgthink.organizations.prompts import prompt
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import CALL
 from orgthink.organizations.rounds import Rounds
 from orgthink.runtime.agent import Agent
@@ -159,6 +161,8 @@ class _Work:
         """Every round so far: the manager's reply, and what came back."""
         self.found: list[str] = []
         """What calls have returned; failed ones are left out."""
+        self.refused = False
+        """Whether the engine of the summarizer refused to answer."""
         self.left = settings.rounds
         """Rounds that are left."""
         native_tools = self.descriptions if self.native else ()
@@ -175,7 +179,8 @@ class _Work:
             settings.echo,
         )
 
-    def _prompt(self, template: str, problem: Problem) -> tuple[Message, ...]:
+    def _prompt(self, template: str, problem: Problem, share: float = 1.0) -> tuple[Message, ...]:
+        history = "\n".join(self.history)
         models = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,
@@ -185,7 +190,8 @@ class _Work:
             models=pool_text(models),
             rounds=self.settings.rounds,
             calls=self.settings.calls,
-            history="\n".join(self.history),
+            problem=self.problem.text,
+            history=cut_middle(history, int(share * len(history))),
             answers=" ; ".join(self.found),
         )
 
@@ -239,27 +245,47 @@ class _Work:
         )
 
     async def _answer(self, cut: bool) -> str | None:
-        """The final answer, written from everything that was found, by the summarizer or the manager.
+        """The final answer, written from everything that was found.
 
-        The manager writes it as well where the budget lets it fork nobody.
+        The summarizer writes it, or the manager: in its own context, or in a new one if that is full. Where the budget
+        forbids a fork, the manager writes it in place of the summarizer.
         """
-        account = self.manager.account
-        if self.settings.synthesis == "summarizer" and account.depth and account.left("forks"):
-            writer = self.session.agent("summarizer", self._prompt("summarizer", self.problem))
-            seconds = self.settings.call_seconds
-            result = await self.session.call(self.manager, "answer", writer, _write, seconds=seconds)
+        manager, account, role = self.manager, self.manager.account, self._writer
+        if role is not None and account.depth and account.left("forks"):
+            writer = self.session.agent(role, self._prompt("summarizer", self.problem))
+            result = await self.session.call(
+                manager, "answer", writer, self._summarize, seconds=self.settings.call_seconds
+            )
             answer = result.text or None
         elif cut and not self.settings.reserve:
             return None
         else:
-            writer = self.manager
+            writer = manager
             writer.reopen()
-            writer.tell(self._prompt("final", self.problem)[0].content)
+            writer.tell(self._prompt("final", self.problem)[-1].content)
             answer = await _write(writer)
-        self.manager.spend(CALL)  # of `final_answer`
-        if answer is None and writer.error is None and not (cut and writer is self.manager):
+        manager.spend(CALL)  # of `final_answer`
+        if answer is None and (writer.error is None or self.refused) and not (cut and writer is manager):
             self.session.unanswered(writer)
         return answer
+
+    @property
+    def _writer(self) -> str | None:
+        """Role of the agent that writes the answer from the history; `None` if the manager goes on to it."""
+        if self.settings.synthesis == "summarizer":
+            return "summarizer"
+        exhausted = self.manager.exhausted
+        full = self.manager.stop is StopReason.BUDGET and exhausted is not None and exhausted.budget == "context"
+        return "manager" if full and "summarizer" in style_named(self.settings.prompts).templates else None
+
+    async def _summarize(self, writer: Agent) -> str | None:
+        """An engine that refuses to answer is at fault as a model is that says nothing."""
+        try:
+            text = await writer.complete_within(partial(self._prompt, "summarizer", self.problem))
+        except RequestRefused:
+            self.refused = True
+            raise
+        return read_proposal(text, ended=writer.stop is StopReason.DONE).answer
 
 
 _CUT = (StopReason.BUDGET, StopReason.DEADLINE)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import ceil, inf
 from typing import NamedTuple
 
-from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, Tools
+from orgthink.engines.engine import Bounded, Chunk, Context, ContextFull, Engine, EngineError, FinishReason, Tools
 from orgthink.engines.seeds import advance_seed
 from orgthink.episode import (
     CancelSource,
@@ -37,6 +37,9 @@ class Backing(NamedTuple):
     engine: Engine
     sampling: Sampling
 
+
+_LEAST_SHARE = 1 / 64
+"""Of what may be cut from a prompt that is too long."""
 
 Watcher = Callable[[str, "Agent", str], None]
 """Called with `start`, `text`, `fork`, `join` or `end`, the agent, and text, a key or a status."""
@@ -153,6 +156,40 @@ class Agent:
             pass
         return "".join(span.text for span in self._context.spans[first:])
 
+    async def complete_within(self, prompts: Callable[[float], tuple[Message, ...]]) -> str:
+        """Like `complete`, for a new agent whose prompt may be too long for its model.
+
+        `prompts(share)` is the prompt with a share of what may be cut from it; the share is halved until the prompt
+        leaves room for a reply. Raises EngineError.
+        """
+        share = 1.0
+        while True:
+            try:
+                if not self._has_room and share > _LEAST_SHARE:
+                    raise ContextFull
+                return await self.complete()
+            except ContextFull:
+                if share <= _LEAST_SHARE:
+                    raise
+                share /= 2
+                self._reprompt(prompts(share))
+
+    def _reprompt(self, messages: tuple[Message, ...]) -> None:
+        """Put another prompt in place of one that its model has not read."""
+        assert self._backing is not None and self.steps == 0, f"{self.id} has begun"
+        self._context = Context(messages, [self._backing.engine.prompt(messages)], self._context.tools)
+        self.stop = self.error = self.error_kind = None
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether its prompt leaves room for a reply, or nobody knows."""
+        assert self._backing is not None
+        engine, (prompt, *_) = self._backing.engine, self._context.spans
+        limit = engine.max_context if isinstance(engine, Bounded) else None
+        unknown = prompt.token_ids is None
+        tokens = ceil(len(prompt.text.encode(errors="surrogatepass")) / 3) if unknown else prompt.tokens
+        return limit is None or tokens + min(self._backing.sampling.max_tokens, limit // 4) <= limit
+
     def inject(self, text: str, source: str | None = None) -> None:
         """Append text that the model did not sample, in the middle of what it says. It is never read as protocol.
 
@@ -238,7 +275,7 @@ class Agent:
         if sampling is None:
             self._stop_at_budget()
             return
-        self._draft = Draft(sampling, self._clock())
+        before, self._draft = self.steps, Draft(sampling, self._clock())
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
         self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: FinishReason | None = None
@@ -268,13 +305,19 @@ class Agent:
         except EngineError as error:
             self.stop = StopReason.ERROR
             self.failed(error)
+            if isinstance(error, ContextFull):  # nothing was asked
+                self.account.spend("turns", -1)
+                self.turns -= 1
             raise
         finally:
+            counted = self._draft is None or self._draft.counts
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
             if self._tokens_left() < 1:
                 self._stop_at_budget()
+            elif counted and self.steps - before < sampling.max_tokens:
+                self._stop_at_context()
             else:
                 self.stop = StopReason.LENGTH
             return
@@ -302,6 +345,11 @@ class Agent:
         self.stop = StopReason.BUDGET
         own = Exhausted("tokens", self.steps, self._limit + self._kept) if self.steps >= self._limit else None
         self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
+
+    def _stop_at_context(self) -> None:
+        """Its context is full: the engine gave fewer tokens than it was asked for."""
+        used = sum(span.tokens for span in self._context.spans)
+        self.stop, self.exhausted = StopReason.BUDGET, Exhausted("context", used, used)
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""

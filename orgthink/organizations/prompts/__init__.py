@@ -1,6 +1,11 @@
 """Prompts are data: a style has one template a role, from a TOML file.
 
 solver = "Solve {question}"         # a template: what stands in braces is filled in
+corrector = [                       # several messages: a system's, or a dialogue
+    { user = "{question}" },
+    { assistant = "{solution}" },
+    { user = "Mend it: {report}" },
+]
 
 [verdicts]                          # optional: how the verifiers of this style spell their verdicts
 field = "**Correctness**"
@@ -13,7 +18,7 @@ from __future__ import annotations
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -29,13 +34,19 @@ def _nothing(problem: Problem) -> Mapping[str, object]:
     return {}
 
 
+SPEAKERS = ("system", "user", "assistant")
+"""Who may say a message of a template."""
+Template = str | tuple[Message, ...]
+"""The text of the user's message, or several messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """How organizations ask: the templates of their roles."""
 
     name: str
     """What errors call it."""
-    templates: Mapping[str, str]
+    templates: Mapping[str, Template]
     """Role → template."""
     verdicts: VerdictForm = MARKDOWN
     """How its verifiers spell their verdicts."""
@@ -43,13 +54,19 @@ class Style:
     """Placeholders of its own, filled in from the problem."""
 
 
-def read_templates(text: str) -> dict[str, str]:
-    """The templates of a TOML file, without its tables. ValueError if it is not TOML, or a template is no text."""
-    templates = {role: text for role, text in tomllib.loads(text).items() if not isinstance(text, dict)}
-    for role, template in templates.items():
-        if not isinstance(template, str):
-            raise ValueError(f"the template of {role} is not a text")
-    return templates
+def read_templates(text: str) -> dict[str, Template]:
+    """The templates of a TOML file, without its tables. ValueError if it is not TOML, or a template is neither a text
+    nor a list of messages."""
+    return {role: _template(role, found) for role, found in tomllib.loads(text).items() if not isinstance(found, dict)}
+
+
+def _template(role: str, found: Any) -> Template:
+    turns = found if isinstance(found, list) else [{"user": found}]
+    texts = [list(turn.items()) for turn in turns if isinstance(turn, dict)]
+    known = [one[0] for one in texts if len(one) == 1 and one[0][0] in SPEAKERS and isinstance(one[0][1], str)]
+    if not known or len(known) < len(turns):
+        raise ValueError(f"the template of {role} is neither a text nor messages, each of {', '.join(SPEAKERS)}")
+    return found if isinstance(found, str) else tuple(Message(speaker, text) for speaker, text in known)
 
 
 def style_of_file(file: Path) -> Style:
@@ -95,4 +112,6 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
     if role not in found.templates:
         raise ValueError(f"prompt style {style} has no template {role!r}")
     known = {"question": problem.text, "capacity": capacity, "workers": capacity - 1, **found.values(problem)}
-    return (Message("user", found.templates[role].strip().format_map(defaultdict(str, known | values))),)
+    template, filled = found.templates[role], defaultdict(str, known | values)
+    messages = (Message("user", template),) if isinstance(template, str) else template
+    return tuple(replace(message, content=message.content.strip().format_map(filled)) for message in messages)
