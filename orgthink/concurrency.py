@@ -80,16 +80,16 @@ def on_hold(clock: Holdable) -> Iterator[None]:
         _clocks.reset(token)
 
 
-def tell_waits(told: Callable[[float], None]) -> None:
+def tell_waits(record: Callable[[float], None]) -> None:
     """From now on tell how many seconds this task waited for a place, and tasks that it creates, until they set another
     one."""
-    _tell.set(told)
+    _tell.set(record)
 
 
 @asynccontextmanager
 async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
     """One of the places of a client. The clocks of this task are held until there is one."""
-    clocks, told, now = _clocks.get(), _tell.get(), asyncio.get_running_loop().time
+    clocks, record, now = _clocks.get(), _tell.get(), asyncio.get_running_loop().time
     began = now()
     for clock in clocks:
         clock.hold()
@@ -98,8 +98,8 @@ async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
     finally:
         for clock in clocks:
             clock.release()
-        if told is not None:
-            told(now() - began)
+        if record is not None:
+            record(now() - began)
     try:
         yield
     finally:

@@ -202,8 +202,8 @@ class _Work:
             answer = await self._rounds()
         else:
             self.manager.keep(share if writes else 0.0)
-            kept = {"turns": 1, "cost": CALL, "forks": 0 if writes else 1}
-            answer = await self.session.sparing(self.manager, share, kept, self._rounds())
+            reserved = {"turns": 1, "cost": CALL, "forks": 0 if writes else 1}
+            answer = await self.session.sparing(self.manager, share, reserved, self._rounds())
             self._tell(await self.rounds.collect())  # what had come back before the time was over
         cut = self.manager.stop if self.manager.stop in _CUT else None
         if cut is StopReason.BUDGET:

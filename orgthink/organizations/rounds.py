@@ -68,8 +68,8 @@ class Rounds:
             promised = sum(order.tool.cost for order in sent if isinstance(order, Order))
             sent.append(self._forked(each, promised) if isinstance(each, Order) else each)
         sent = sent or [Response("", CallStatus.PARSE_ERR, self._missing())]
-        asked = [_subtask(call) if self.echo else None for call in reply.calls] or [None]
-        self._sent[:] = zip(sent, asked, strict=True)
+        subtasks = [_subtask(call) if self.echo else None for call in reply.calls] or [None]
+        self._sent[:] = zip(sent, subtasks, strict=True)
 
     async def collect(self) -> list[Response]:
         """What came of the calls of the round, in their order, once all are over; a reply without any has one response.

@@ -90,7 +90,7 @@ class Agent:
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
         self._limit = inf if limit is None else limit
-        self._kept = 0
+        self._reserved = 0
         """Of that limit, for the last word."""
         self._context = Context(messages, list(trace.spans) if trace else [], tools)
         if backing is not None and not self._context.spans:
@@ -228,12 +228,12 @@ class Agent:
 
     def keep(self, share: float) -> None:
         """Keep a share of the tokens that it may sample for its last word, which `reopen` lets it say."""
-        self._kept = ceil(share * self._limit) if self._limit < inf else 0
-        self._limit -= self._kept
+        self._reserved = ceil(share * self._limit) if self._limit < inf else 0
+        self._limit -= self._reserved
 
     def reopen(self) -> None:
         """Let an agent that its budget or a deadline stopped act again, on what was kept for its last word."""
-        self._limit, self._kept = self._limit + self._kept, 0
+        self._limit, self._reserved = self._limit + self._reserved, 0
         if self.stop in (StopReason.BUDGET, StopReason.DEADLINE):
             self.stop = self.cancel = None
 
@@ -343,7 +343,7 @@ class Agent:
 
     def _stop_at_budget(self) -> None:
         self.stop = StopReason.BUDGET
-        own = Exhausted("tokens", self.steps, self._limit + self._kept) if self.steps >= self._limit else None
+        own = Exhausted("tokens", self.steps, self._limit + self._reserved) if self.steps >= self._limit else None
         self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
 
     def _stop_at_context(self) -> None:

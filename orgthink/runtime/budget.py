@@ -81,7 +81,7 @@ class Account:
     def __init__(self, budget: Budget, parent: Account | None = None, levels: int = 1) -> None:
         self._budget, self._parent, self._levels = budget, parent, levels
         self._spent: dict[str, float] = {}
-        self._kept: dict[str, float] = {}
+        self._reserved: dict[str, float] = {}
         """Set aside."""
         self._apart = False
         """Whether this was set aside: what others spend does not reduce it."""
@@ -92,11 +92,11 @@ class Account:
         Nothing else can spend them. What has no limit has none there either. Only the episode's account can do so.
         """
         assert self._parent is None, "what is set aside comes from the budget of the whole episode"
-        kept = {name: max(0, min(amount, self.left(name))) for name, amount in amounts.items()}
-        kept = {name: amount for name, amount in kept.items() if getattr(self._budget, name) is not None}
-        for name, amount in kept.items():
-            self._kept[name] = self._kept.get(name, 0) + amount
-        reserve = Account(Budget(**kept, depth=self.depth), self, 0)  # type: ignore[arg-type]
+        reserved = {name: max(0, min(amount, self.left(name))) for name, amount in amounts.items()}
+        reserved = {name: amount for name, amount in reserved.items() if getattr(self._budget, name) is not None}
+        for name, amount in reserved.items():
+            self._reserved[name] = self._reserved.get(name, 0) + amount
+        reserve = Account(Budget(**reserved, depth=self.depth), self, 0)  # type: ignore[arg-type]
         reserve._apart = True
         return reserve
 
@@ -125,7 +125,7 @@ class Account:
     def _own(self, name: str) -> float:
         """What the limit of this account itself leaves."""
         limit = getattr(self._budget, name)
-        return float("inf") if limit is None else limit - self._spent.get(name, 0) - self._kept.get(name, 0)
+        return float("inf") if limit is None else limit - self._spent.get(name, 0) - self._reserved.get(name, 0)
 
     def spend(self, name: str, amount: float) -> None:
         """Record spending that has happened; it may overdraw."""

@@ -221,15 +221,15 @@ class Session:
             parent.failed(error)
 
     async def sparing(
-        self, root: Agent, share: float, kept: Mapping[str, float], work: Coroutine[Any, Any, T]
+        self, root: Agent, share: float, amounts: Mapping[str, float], work: Coroutine[Any, Any, T]
     ) -> T | None:
         """Do the root's work in all but a reserve of what the episode may use. The reserve is its account afterwards.
 
-        Kept are the amounts of the budgets that `kept` names, and a share of the tokens and the seconds. When the other
+        Kept are the amounts of the budgets that `amounts` names, and a share of the tokens and the seconds. When the other
         seconds are over, the work ends with what it forked, and returns `None`.
         """
         tokens = self._account.left("tokens")
-        reserve = self._account.set_aside(tokens=ceil(share * tokens) if tokens < inf else 0, **kept)
+        reserve = self._account.set_aside(tokens=ceil(share * tokens) if tokens < inf else 0, **amounts)
         allowed = self.limits.episode_seconds
         seconds = None if allowed is None else max(0.0, (allowed - self.clock()) * (1 - share))
         try:

@@ -91,7 +91,7 @@ class AgentTool:
         return new_agent(self.name, arguments, desk)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        problem = _asked(arguments, desk)
+        problem = _problem_of(arguments, desk)
         text = await agent.complete_within(lambda share: desk.prompt(self.name, problem, share))
         if agent.stop is not StopReason.DONE:
             return None
@@ -101,10 +101,10 @@ class AgentTool:
 def new_agent(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
     """An agent for a subtask, or for the whole problem if none is named."""
     model = desk.models.get(arguments.get("model_id", ""))
-    return desk.session.agent(name, desk.prompt(name, _asked(arguments, desk)), model=model)
+    return desk.session.agent(name, desk.prompt(name, _problem_of(arguments, desk)), model=model)
 
 
-def _asked(arguments: Mapping[str, Any], desk: Desk) -> Problem:
+def _problem_of(arguments: Mapping[str, Any], desk: Desk) -> Problem:
     """What an agent is asked: the subtask, or the whole problem if none is named."""
     subtask = arguments.get("subtask", "")
     return replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
