@@ -16,7 +16,7 @@ from orgthink.episode import Episode
 from orgthink.measure import orchestration
 from orgthink.measure.estimate import Estimate, average, difference, proportion
 from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import replies, sampled_tokens
 
 Row = dict[str, Any]
 """One line of a table; JSON values."""
@@ -33,7 +33,9 @@ class Attempt:
     right: bool
     """Whether the answer is."""
     cost: float
-    """Cost units of all agents and tools."""
+    """Cost units of the calls, by the paper's account (Table 7)."""
+    replies: int
+    """Replies of all models, the manager's own included: the account in which all methods are alike."""
     tokens: int
     """That all agents sampled."""
     steps: int
@@ -46,15 +48,9 @@ class Attempt:
     """Those that a model of the pool did, by its name."""
 
 
-TOOL_USE = "tool-use"
-"""The organization without anyone to delegate to."""
-
-
 def attempt_of(episode: Episode) -> Attempt:
     """What an episode did; ValueError if it is not graded, or its cost not known."""
     cost = orchestration.cost(episode)
-    if episode.organization == TOOL_USE:  # the model works itself: each of its replies is a call of a model
-        cost = float(episode.root.turns)
     if episode.grade is None:
         raise ValueError(f"episode {episode.id} is not graded")
     if cost is None:
@@ -64,6 +60,7 @@ def attempt_of(episode: Episode) -> Attempt:
         task=episode.problem.task,
         right=episode.grade.all_correct,
         cost=cost,
+        replies=replies(episode),
         tokens=sampled_tokens(episode),
         steps=critical_path(episode),
         seconds=episode.seconds,
@@ -101,6 +98,10 @@ def _cost(attempt: Attempt) -> float:
     return attempt.cost
 
 
+def _replies(attempt: Attempt) -> float:
+    return attempt.replies
+
+
 def _tokens(attempt: Attempt) -> float:
     return attempt.tokens
 
@@ -121,7 +122,11 @@ def row(point: Point, tasks: Iterable[str]) -> Row:
 
 
 def _spent(point: Point) -> dict[str, Estimate]:
-    return {"cost_units": average(point.of(_cost)), "tokens": average(point.of(_tokens))}
+    return {
+        "cost_units": average(point.of(_cost)),
+        "replies": average(point.of(_replies)),
+        "tokens": average(point.of(_tokens)),
+    }
 
 
 def timed(point: Point, alone: Point) -> Row:
@@ -132,6 +137,7 @@ def timed(point: Point, alone: Point) -> Row:
         "seconds": average(alone.of(_seconds)),
         "critical_path_steps": average(point.of(_steps)),
         "cost_units": average(point.of(_cost)),
+        "replies": average(point.of(_replies)),
     }
     return {**point.named, **as_json(found)}
 

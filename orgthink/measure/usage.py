@@ -56,6 +56,15 @@ def sampled_tokens(episode: Episode) -> int:
     return sum(trace.steps for trace in episode.traces)
 
 
+def replies(episode: Episode) -> int:
+    """Replies of models, the manager's own included: the one account of cost in which all organizations are alike.
+
+    Each request to an engine is one, so an organizer that goes on after a Join gives another reply. The paper's account
+    is `orgthink.measure.orchestration.cost`.
+    """
+    return sum(trace.turns for trace in episode.traces if trace.model is not None)
+
+
 def forks(episode: Episode) -> int:
     """Forks that models decided on; those of an organization's own code are not counted."""
     return sum(len(trace.forks) for trace in episode.traces if trace.model is not None)

@@ -225,8 +225,8 @@ class Session:
     ) -> T | None:
         """Do the root's work in all but a reserve of what the episode may use. The reserve is its account afterwards.
 
-        Kept are the amounts of the budgets that `amounts` names, and a share of the tokens and the seconds. When the other
-        seconds are over, the work ends with what it forked, and returns `None`.
+        The reserve has the amounts of the budgets that `amounts` names, and a share of the tokens and the seconds. When
+        the other seconds are over, the work ends with what it forked, and returns `None`.
         """
         tokens = self._account.left("tokens")
         reserve = self._account.set_aside(tokens=ceil(share * tokens) if tokens < inf else 0, **amounts)
