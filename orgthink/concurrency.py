@@ -1,11 +1,16 @@
-"""Run many jobs at once. An exception in one cancels the others and is raised alone, without a group."""
+"""Run many jobs at once. An exception in one cancels the others and is raised alone, without a group.
+
+A client that bounds what it does at once makes its callers wait. That time says nothing about the server, so deadlines
+stand still in it: see `place` and `on_hold`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -51,3 +56,51 @@ def innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+class Holdable(Protocol):
+    """A clock that stands still while it is held. It may be held several times at once."""
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+_clocks: ContextVar[tuple[Holdable, ...]] = ContextVar("clocks", default=())
+_tell: ContextVar[Callable[[float], None] | None] = ContextVar("tell", default=None)
+
+
+@contextmanager
+def on_hold(clock: Holdable) -> Iterator[None]:
+    """Tasks that are created within, and theirs, hold the clock while they wait for a place."""
+    token = _clocks.set((*_clocks.get(), clock))
+    try:
+        yield
+    finally:
+        _clocks.reset(token)
+
+
+def tell_waits(record: Callable[[float], None]) -> None:
+    """From now on tell how many seconds this task waited for a place, and tasks that it creates, until they set another
+    one."""
+    _tell.set(record)
+
+
+@asynccontextmanager
+async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
+    """One of the places of a client. The clocks of this task are held until there is one."""
+    clocks, record, now = _clocks.get(), _tell.get(), asyncio.get_running_loop().time
+    began = now()
+    for clock in clocks:
+        clock.hold()
+    try:
+        await places.acquire()
+    finally:
+        for clock in clocks:
+            clock.release()
+        if record is not None:
+            record(now() - began)
+    try:
+        yield
+    finally:
+        places.release()

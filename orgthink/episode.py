@@ -169,7 +169,7 @@ class Exhausted:
     """A budget that ran out."""
 
     budget: str
-    """`tokens`, `turns`, `cost`, `forks` or `depth`."""
+    """`tokens`, `turns`, `cost`, `forks`, `depth`, or `context` for the model's."""
     value: float
     """How much of it was used."""
     limit: float
@@ -214,6 +214,8 @@ class Trace:
     """Money or cost units spent; `None` when unknown."""
     turns: int = 0
     """Times the engine was asked."""
+    queued: float = 0.0
+    """Seconds that its requests waited for a place at a client of ours, in which no deadline runs."""
 
     @property
     def forks(self) -> tuple[Edge, ...]:

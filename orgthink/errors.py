@@ -50,6 +50,14 @@ class EngineError(Failure):
     kind = ErrorKind.ENGINE
 
 
+class RequestRefused(EngineError):
+    """The engine does not accept what it was asked. It is not broken: the same request would be refused again."""
+
+
+class ContextFull(RequestRefused):
+    """A prompt does not fit the context of the model."""
+
+
 class EngineUnavailable(EngineError):
     """There is no engine: no server at the URL, no such model. The message says what to do."""
 

@@ -282,11 +282,12 @@ def engine_failed(episode: Episode) -> bool:
 
     A failure of the root ends the episode. A failed fork is a result, and the root continues. If the episode has no
     answer and the failed agent was the last one joined (a solver, a summarizer, all thinkers of a vote), the engine
-    is responsible as well.
+    is responsible as well, unless the organization counts it as that agent's fault: its engine refused to answer.
     """
     if episode.stop is StopReason.ERROR or episode.answer is not None:
         return episode.stop is StopReason.ERROR
     last = {join.child for join in episode.root.joins if join.at == episode.root.steps}
+    last -= {fault.agent for fault in episode.format_faults}
     return any(trace.agent in last for trace in failed_agents(episode))
 
 

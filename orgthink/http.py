@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import httpx2
 
+from orgthink.concurrency import place
 from orgthink.errors import Failure
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,8 @@ class HttpClient:
     ) -> None:
         """`failure` makes an error from a message, `unreachable` the error of a server that cannot be reached, and
         `refusal` the error of a response with a status other than 200; the latter two default to `failure`. `key` is
-        the API key; it is never printed. At most `requests` run at once. ValueError for a key that no header can hold.
+        the API key; it is never printed. At most `requests` run at once; others wait, and
+        the deadlines of who waits with them. ValueError for a key that no header can hold.
         """
         self.name = str(url.copy_with(username=None, password=None, query=None)).rstrip("/")
         """The URL without secrets, for messages."""
@@ -134,7 +136,7 @@ class HttpClient:
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncIterator[httpx2.Response]:
         """One attempt at a request with a streamed response. Raises httpx2.RequestError."""
-        async with self._places:
+        async with place(self._places):
             if self._client.is_closed:
                 raise self._failure(f"the client of {self.name} was closed")
             async with self._client.stream(method, self._place(path), json=body) as response:
@@ -155,11 +157,11 @@ class HttpClient:
         An attempt takes at most `seconds`, then TimeoutError. TooLarge for a response over `most_bytes`. Without
         `reconnect` a failed connection is not tried again. Raises the `failure` of this client.
         """
-        place = self._place(path)
+        url = self._place(path)
 
         async def once() -> HttpResponse:
-            attempt = self._client.stream(method, place, json=body)
-            async with self._places, asyncio.timeout(seconds), attempt as response:
+            attempt = self._client.stream(method, url, json=body)
+            async with place(self._places), asyncio.timeout(seconds), attempt as response:
                 reply = await read(response, most_bytes)
             if reply.busy:
                 raise self.refused(reply)

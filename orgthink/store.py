@@ -51,6 +51,7 @@ READABLE = (1, 2, SCHEMA_VERSION)
 FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
     3: {
+        **{f"organization {name}": {"reserve": 0.0} for name in ("paramanager", "tool-use")},
         "reward asyncthink": {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True},
         "organization asyncthink": {"malformed": "error", "worker_context": "question"},
         "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
@@ -58,8 +59,8 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
         "organization huang-yang": {"attempts": 1, "review": False, "completeness": False, "rigorous": False},
     },
 }
-"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a class
-that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
+"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a
+class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 

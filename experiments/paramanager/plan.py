@@ -29,7 +29,7 @@ TOKENS = {"paramanager": 128, "sequential": 512, "tool-use": 256, "majority-vote
 """Token budget of a reply, by organization."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sequential": {},
-    "tool-use": {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}},
+    "tool-use": {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}, "reserve": 0.0},
     "majority-vote": {"samples": 8},
     "self-refine": {"rounds": 4},
 }

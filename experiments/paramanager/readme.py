@@ -24,12 +24,12 @@ def render(text: str, results: Mapping[str, Any]) -> str:
     accuracy = tuple(titled(task, percent(task)) for task in results["conditions"]["task"].split("+"))
     table1 = (_METHOD, _MODEL, _ACCURACY, *accuracy, *_SPENT)
     blocks = {
-        "table1": table(results["table1"], table1),
-        "comparison": table(results["comparison"], _COMPARISON),
-        "table2": f"{table(results['table2'], _TABLE2)}\n\n{table(results['speedup'], _SPEEDUP)}",
-        "table3": table(results["table3"], (_METHOD, _POOL, *table1[1:])),
-        "table6": table(results["table6"], _TABLE6),
-        "robustness": table(results["robustness"], _ROBUSTNESS),
+        "table1": _table(results["table1"], table1),
+        "comparison": _table(results["comparison"], _COMPARISON),
+        "table2": f"{_table(results['table2'], _TABLE2)}\n\n{_table(results['speedup'], _SPEEDUP)}",
+        "table3": _table(results["table3"], (_METHOD, _POOL, *table1[1:])),
+        "table6": _table(results["table6"], _TABLE6),
+        "robustness": _table(results["robustness"], _ROBUSTNESS),
         "figure3": "![Figure 3](figure3.svg)",
         "figure4": "![Figure 4](figure4.svg)",
         "figure5": f"{_distribution(results['figure5'])}\n\n![Figure 5](figure5.svg)",
@@ -39,13 +39,20 @@ def render(text: str, results: Mapping[str, Any]) -> str:
     return fill(text, blocks)
 
 
+def _table(rows: Rows, columns: Sequence[Column]) -> str:
+    """A table. Results from before replies were counted have no column of them."""
+    counted = any("replies" in row for row in rows)
+    return table(rows, [column for column in columns if counted or column is not _REPLIES])
+
+
 _METHOD: Column = ("", lambda row: row["method"])
 _MODEL: Column = ("model", lambda row: f"`{row['model']}`")
 _POOL: Column = ("pool", lambda row: row["pool"])
 _ACCURACY = titled("accuracy %", percent("accuracy"))
 _COST = titled("cost units", number("cost_units", 1))
 _TOKENS = number("tokens")
-_SPENT = (_COST, _TOKENS)
+_REPLIES = titled("replies", number("replies", 1))
+_SPENT = (_COST, _REPLIES, _TOKENS)
 
 _COMPARISON = (
     ("points more", lambda row: f"{row['first']} - {row['second']}"),
@@ -63,6 +70,7 @@ _TABLE2 = (
     titled("seconds alone", number("seconds", 2)),
     titled("critical path (steps)", number("critical_path_steps")),
     _COST,
+    _REPLIES,
 )
 _SPEEDUP = (
     ("times faster", lambda row: f"{row['first']} than {row['second']}"),

@@ -17,7 +17,7 @@ from orgthink.episode import Episode
 from orgthink.measure import orchestration
 from orgthink.measure.estimate import Estimate, average, difference, proportion
 from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import sampled_tokens
+from orgthink.measure.usage import replies, sampled_tokens
 
 Row = dict[str, Any]
 """One row of a table, as JSON values."""
@@ -34,7 +34,9 @@ class Attempt:
     right: bool
     """Whether the answer is all correct."""
     cost: float
-    """Cost of all agents and tools, in units."""
+    """Cost units of the calls, by the paper's account (Table 7)."""
+    replies: int
+    """Number of replies of all models, the manager's own included: the account in which all methods are alike."""
     tokens: int
     """Number of tokens that all agents sampled."""
     steps: int
@@ -47,17 +49,9 @@ class Attempt:
     """Number of executed calls by model of the pool."""
 
 
-TOOL_USE = "tool-use"
-"""Name of the organization whose model calls tools itself and does not delegate."""
-
-
 def attempt_of(episode: Episode) -> Attempt:
     """The measures of an episode. ValueError if it is not graded or its cost is unknown."""
     cost = orchestration.cost(episode)
-    if (
-        episode.organization == TOOL_USE
-    ):  # the model does not delegate: each of its replies counts as one call of a model
-        cost = float(episode.root.turns)
     if episode.grade is None:
         raise ValueError(f"episode {episode.id} is not graded")
     if cost is None:
@@ -67,6 +61,7 @@ def attempt_of(episode: Episode) -> Attempt:
         task=episode.problem.task,
         right=episode.grade.all_correct,
         cost=cost,
+        replies=replies(episode),
         tokens=sampled_tokens(episode),
         steps=critical_path(episode),
         seconds=episode.seconds,
@@ -104,6 +99,10 @@ def _cost(attempt: Attempt) -> float:
     return attempt.cost
 
 
+def _replies(attempt: Attempt) -> float:
+    return attempt.replies
+
+
 def _tokens(attempt: Attempt) -> float:
     return attempt.tokens
 
@@ -124,7 +123,11 @@ def row(point: Point, tasks: Iterable[str]) -> Row:
 
 
 def _spent(point: Point) -> dict[str, Estimate]:
-    return {"cost_units": average(point.of(_cost)), "tokens": average(point.of(_tokens))}
+    return {
+        "cost_units": average(point.of(_cost)),
+        "replies": average(point.of(_replies)),
+        "tokens": average(point.of(_tokens)),
+    }
 
 
 def timed(point: Point, alone: Point) -> Row:
@@ -135,6 +138,7 @@ def timed(point: Point, alone: Point) -> Row:
         "seconds": average(alone.of(_seconds)),
         "critical_path_steps": average(point.of(_steps)),
         "cost_units": average(point.of(_cost)),
+        "replies": average(point.of(_replies)),
     }
     return {**point.named, **as_json(found)}
 

@@ -27,7 +27,7 @@ STAND_IN = "pocket-tools"
 
 
 def attempt(problem: str, right: bool, **other) -> Attempt:
-    told = {"task": "arithmetic-mini", "cost": 4.0, "tokens": 100, "steps": 50, "seconds": 1.0}
+    told = {"task": "arithmetic-mini", "cost": 4.0, "replies": 9, "tokens": 100, "steps": 50, "seconds": 1.0}
     return Attempt(problem, right=right, **{**told, "tools": Counter(), "models": Counter(), **other})
 
 
@@ -46,10 +46,10 @@ def led(*calls: tuple[str, str | None]) -> Episode:
     forks = [Edge(EdgeKind.FORK, f"1.{i}", name, 3) for i, name in enumerate(names, 1)]
     joins = [Edge(EdgeKind.JOIN, f"1.{i}", name, 3) for i, name in enumerate(names, 1)]
     spans = (Span(Origin.PROMPT, "q", 1), Span(Origin.SAMPLED, "x", 3))
-    root = Trace("manager", "manager", None, spans, (*forks, *joins), model="m", cost=1.0)
+    root = Trace("manager", "manager", None, spans, (*forks, *joins), model="m", cost=1.0, turns=3)
     said = (Span(Origin.PROMPT, "q", 1), Span(Origin.SAMPLED, "y", 5))
     children = [
-        Trace(name, tool, "manager", said if model else (), model=model, cost=0.5)
+        Trace(name, tool, "manager", said if model else (), model=model, cost=0.5, turns=1 if model else 0)
         for name, (tool, model) in zip(names, calls, strict=True)
     ]
     problem = Problem("p0", "ledger-mini", "")
@@ -59,7 +59,7 @@ def led(*calls: tuple[str, str | None]) -> Episode:
 def test_an_attempt_is_what_an_episode_did():
     found = tables.attempt_of(led(("python", None), ("standard_reasoner", "a"), ("standard_reasoner", "b")))
     assert (found.problem, found.task, found.right, found.seconds) == ("p0", "ledger-mini", True, 2.0)
-    assert (found.cost, found.tokens, found.steps) == (2.5, 13, 8), "the agents worked side by side"
+    assert (found.cost, found.replies, found.tokens, found.steps) == (2.5, 5, 13, 8), "the agents worked side by side"
     assert found.tools == {"python": 1, "standard_reasoner": 2}
     assert found.models == {"a": 1, "b": 1}
 
@@ -82,7 +82,7 @@ def test_a_row_has_each_task_and_all_of_them():
     ]
     told = tables.row(Point("serial", "run", attempts), plan.TASKS)
     assert (told["method"], told["model"]) == ("serial", "run")
-    assert mean(told, *plan.TASKS, "accuracy", "cost_units", "tokens") == [1, 0.5, 0.5, 0, 0.5, 0.5, 100]
+    assert mean(told, *plan.TASKS, "accuracy", "cost_units", "replies", "tokens") == [1, 0.5, 0.5, 0, 0.5, 0.5, 9, 100]
     assert told["accuracy"]["low"] < 0.5 < told["accuracy"]["high"]
 
 
@@ -229,6 +229,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
             "brief=true",
             "echo=true",
             "response_tokens=32",
+            "reserve=0",
             'suite={"corpus":"ledger"}',
             'faults={"rate":0.12}',
         ),

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.engines import STREAMS, EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
@@ -40,6 +40,8 @@ class Options:
     OPENAI_API_KEY is sent along."""
     tokenizer: str | None = None
     """Model folder whose tokenizer lets token ids go to the server and come back."""
+    streams: int = STREAMS
+    """Requests that each server gets at once; others wait, and their deadlines with them."""
     capacity: int = 2
     """c: agents that may be at work at once, the organizer included."""
     max_tokens: int = 512
@@ -68,12 +70,13 @@ class Options:
     """Seconds after which an episode is ended."""
 
     def spec(self) -> EngineSpec:
-        return engine_spec(self.model, self.url, self.tokenizer)
+        return engine_spec(self.model, self.url, self.tokenizer, self.streams)
 
     def served(self, model: str) -> EngineSpec:
         """Of `MODEL` or `MODEL@URL`; those without a server of their own have that of the options."""
         found = SERVED.fullmatch(model)
-        return engine_spec(*found.groups()) if found else engine_spec(model, self.url)
+        model, url = found.groups() if found else (model, self.url)
+        return engine_spec(model, url, streams=self.streams)
 
     def sampling(self) -> Sampling:
         sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed)

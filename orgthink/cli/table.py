@@ -72,6 +72,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         *partly,
         "critical path",
         "tokens",
+        "replies",
         "seconds",
         "η",
         *(["rounds", "calls/round", "cost"] if led else []),
@@ -120,6 +121,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
 _QUANTITIES: Sequence[tuple[str, int]] = (
     ("critical_path_steps", 0),
     ("sampled_tokens", 0),
+    ("replies", 1),
     ("seconds", 2),
     ("concurrency_pool", 2),
 )

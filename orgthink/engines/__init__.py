@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.engines.engine import Engine, EngineUnavailable
-from orgthink.errors import UserError, user_input
+from orgthink.errors import UserError, require_at_least, user_input
 from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
 
 MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
@@ -30,6 +30,9 @@ ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
 """Engines of this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
 UserError if it cannot open it. An engine that samples for training is `Updatable`; it gets the model's folder and the
 recipe's `sampler_settings`."""
+
+STREAMS = 64
+"""Requests that a server gets at once, unless a setting says otherwise."""
 
 OF_FOLDERS = ("local", "vllm")
 """Engines that open only model folders."""
@@ -45,6 +48,11 @@ class EngineSpec:
     """Base URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
     tokenizer: str | None = None
     """Model folder with the tokenizer for token ids in requests to the server."""
+    streams: int = STREAMS
+    """Requests that the server gets at once; others wait, and their deadlines with them."""
+
+    def __post_init__(self) -> None:
+        require_at_least(1, self, "streams")
 
     @property
     def engine(self) -> str | None:
@@ -84,7 +92,9 @@ class EngineSpec:
         return self.preset_values.get("prompts", "paper")
 
 
-def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str | None = None) -> EngineSpec:
+def engine_spec(
+    model: str | None = None, url: str | None = None, tokenizer: str | None = None, streams: int = STREAMS
+) -> EngineSpec:
     """The engine that options of the command line name; UserError if there is no such model.
 
     Without a URL, OPENAI_BASE_URL names the server of every model that is not local.
@@ -96,7 +106,8 @@ def engine_spec(model: str | None = None, url: str | None = None, tokenizer: str
     has_default = model is None and "model" in DEFAULTS
     url = url or (None if is_local or has_default else os.environ.get("OPENAI_BASE_URL"))
     if url is not None:
-        return EngineSpec(model, url, tokenizer)
+        with user_input():
+            return EngineSpec(model, url, tokenizer, streams)
     if tokenizer is not None:
         raise UserError("--tokenizer goes with a server's --url: a model folder has its own")
     name = default("model", "--model MODEL, or a server's --url") if model is None else model
@@ -139,7 +150,7 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
 
             with user_input():
                 tokenizer = Tokenizer(spec.folder)
-        return await EndpointEngine.open(spec.url, spec.model, tokenizer=tokenizer)
+        return await EndpointEngine.open(spec.url, spec.model, tokenizer=tokenizer, concurrency=spec.streams)
     engine, rest = _split_engine(spec.model or "")
     try:
         with user_input():

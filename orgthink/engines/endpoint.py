@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -12,15 +13,27 @@ from typing import Any, Literal, TypeVar
 import httpx2
 
 from orgthink.engines import native_calls, wire
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
+from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.errors import RequestRefused
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+FEWEST_TOKENS = 16
+"""A context in which fewer are left is full."""
+
+_CONTEXT = re.compile(
+    r"context.{0,24}(length|size|window)|(prompt|input|max_tokens).{0,24} too (long|large)|maximum number of tokens"
+    r"|max_new_tokens",
+    re.IGNORECASE,
+)
+"""How servers say that a prompt, or a prompt and the tokens asked for, do not fit: OpenAI, vLLM, SGLang, llama.cpp,
+TGI and others."""
 
 
 class EndpointEngine:
@@ -62,6 +75,11 @@ class EndpointEngine:
         except ValueError as error:
             raise EngineUnavailable(f"not a URL, or not a key: {error}") from error
         self.url = self._server.name
+
+    @property
+    def max_context(self) -> int | None:
+        """The model's context in tokens, if the server says it."""
+        return self.models.get(self.model)
 
     @property
     def retries(self) -> int:
@@ -121,17 +139,31 @@ class EndpointEngine:
         return self._tokenizer.turn(text)[0], None  # the end of the reply is not part of the text
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        if self.mode is Mode.TOKENS and (max_context := self.models.get(self.model)):
-            prompt = len(context.token_ids)
-            left = max_context - prompt
-            if left < 1:
-                if len(context.spans) == 1:
-                    raise EngineError(
-                        f"the prompt of {prompt} tokens does not fit the model's context of {max_context}"
-                    )
-                yield Chunk((), (), (), FinishReason.LENGTH)
-                return
-            sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
+        """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated for
+        half as many tokens, down to `FEWEST_TOKENS`."""
+        try:
+            if self.mode is Mode.TOKENS and self.max_context is not None:
+                left = self.max_context - len(context.token_ids)
+                if left < 1:
+                    limit = f"the model's context of {self.max_context}"
+                    raise ContextFull(f"the prompt of {len(context.token_ids)} tokens does not fit {limit}")
+                sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
+            while True:
+                try:
+                    async with aclosing(self._stream(context, sampling)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+                    return
+                except ContextFull:
+                    if sampling.max_tokens < 2 * FEWEST_TOKENS:
+                        raise
+                    sampling = replace(sampling, max_tokens=sampling.max_tokens // 2)
+        except ContextFull:
+            if len(context.spans) == 1:
+                raise
+            yield Chunk((), finish=FinishReason.LENGTH)  # a full context is a limit, not an error
+
+    async def _stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops, tools=self.native_calls)
         reader = wire.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
         last: Chunk | None = None
@@ -252,6 +284,10 @@ class EndpointEngine:
             case 404:
                 offer = f"; it has {self._offer()}" if self.models else ""
                 return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {message}{offer}")
+            case 400 | 413 | 422 if _CONTEXT.search(message):
+                return ContextFull(self._server.answered(reply))
+            case 400 | 413 | 422:
+                return RequestRefused(self._server.answered(reply))
             case _:
                 return EngineError(self._server.answered(reply))
 

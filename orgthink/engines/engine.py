@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.errors import ContextFull as ContextFull
 from orgthink.errors import EngineError as EngineError
 from orgthink.errors import EngineUnavailable as EngineUnavailable
 
@@ -112,12 +113,23 @@ class Engine(Protocol):
         """Continue the context. Closing the generator aborts the request: when `aclose` has returned, no further token
         is sampled for it.
 
-        Raises EngineError.
+        A context that is full ends it with LENGTH before `max_tokens`. Raises EngineError, ContextFull if the prompt
+        itself does not fit.
         """
         ...
 
     async def aclose(self) -> None:
         """Release all resources; open streams end with EngineError."""
+        ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """An engine that may know how much its model reads."""
+
+    @property
+    def max_context(self) -> int | None:
+        """Tokens of the model's context, the reply included; `None` if that is not known."""
         ...
 
 

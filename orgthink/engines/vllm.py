@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
+from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import PieceStream, TokenIds, Tokenizer
 from orgthink.episode import Sampling
@@ -122,10 +122,10 @@ class VllmEngine(TokenIds):
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids = context.token_ids
-        if len(ids) >= self._max_context:
+        if len(ids) >= self.max_context:
             if len(context.spans) == 1:
-                limit = f"the model's context of {self._max_context}"
-                raise EngineError(f"the prompt of {len(ids)} tokens does not fit {limit}")
+                limit = f"the model's context of {self.max_context}"
+                raise ContextFull(f"the prompt of {len(ids)} tokens does not fit {limit}")
             yield Chunk((), (), (), FinishReason.LENGTH, self.policy_version)
             return
         request = _Request(f"{next(self._numbers)}", ids, sampling, self._tokenizer.pieces(context))
@@ -176,7 +176,7 @@ class VllmEngine(TokenIds):
             return
         try:
             self._engine = build()
-            self._max_context = self._engine.model_config.max_model_len
+            self.max_context = self._engine.model_config.max_model_len
         except Exception as error:
             _process.release()
             ready.set_exception(error)

@@ -14,6 +14,7 @@ from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
+from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
 
 log = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ def _finish(choice: dict[str, Any]) -> FinishReason | None:
         case "tool_calls":
             return FinishReason.EOS
         case other:
-            raise EngineError(f"the server ended the answer: {other}")
+            raise RequestRefused(f"the server ended the answer: {other}")  # such as content_filter
 
 
 class Reader:

@@ -31,6 +31,9 @@ from orgthink.grammar.strict_json import dump, escaped, excerpt, kind, parse
 FINAL = "final_answer"
 """The call that ends the rounds. It has no arguments and is not a tool."""
 
+CUT = " … (cut) … "
+"""Stands for the middle of a text that is too long."""
+
 _TAG = re.compile(r"<[^<>\s\d=][^<>]*>")
 _TAG_LIKE = re.compile(r"<(?![\s\d=])")
 """Possible beginning of a tag of any grammar. It does not match `1 < 2`, `x<3` and `n<=4`."""
@@ -169,6 +172,14 @@ def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
     for tag in (*tags.all, THOUGHT):
         text = text.replace(tag, escaped("<") + tag[1:])
     return _wrap(text, tags.call)
+
+
+def cut_middle(text: str, characters: int) -> str:
+    """A text without its middle, if it is longer: so many characters of its two ends, and a mark between them."""
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}{CUT}{text[len(text) - half :]}"
 
 
 def render_responses(responses: Iterable[Response], tags: CallTags = TAGS) -> str:

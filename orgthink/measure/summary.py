@@ -26,7 +26,7 @@ from orgthink.measure.orchestration import (
     tools,
     trajectory_tokens,
 )
-from orgthink.measure.usage import Usage, sampled_tokens, usage
+from orgthink.measure.usage import Usage, replies, sampled_tokens, usage
 from orgthink.measure.verification import solver_grade
 
 Measure = Callable[[Episode], float | None]
@@ -36,6 +36,7 @@ QUANTITIES: dict[str, Measure] = {
     "critical_path_steps": critical_path,
     "seconds": lambda episode: episode.seconds,
     "sampled_tokens": sampled_tokens,
+    "replies": replies,
     "concurrency_pool": concurrency,
     "concurrency_workers": lambda episode: concurrency(episode, "workers"),
 }

@@ -28,6 +28,8 @@ class Usage:
     """Tokens the runtime appended to their contexts."""
     seconds: float
     """From start to end of each agent, waiting included, added up."""
+    queued: float
+    """Of these seconds, those in which their requests waited for a place at a client of ours."""
     critical_steps: int
     """Their decoding steps on the critical path."""
     share: float | None
@@ -54,6 +56,15 @@ def sampled_tokens(episode: Episode) -> int:
     return sum(trace.steps for trace in episode.traces)
 
 
+def replies(episode: Episode) -> int:
+    """Replies of models, the manager's own included: the one account of cost in which all organizations are alike.
+
+    Each request to an engine is one, so an organizer that goes on after a Join gives another reply. The paper's account
+    is `orgthink.measure.orchestration.cost`.
+    """
+    return sum(trace.turns for trace in episode.traces if trace.model is not None)
+
+
 def forks(episode: Episode) -> int:
     """Forks that models decided on; those of an organization's own code are not counted."""
     return sum(len(trace.forks) for trace in episode.traces if trace.model is not None)
@@ -69,6 +80,7 @@ def _row(role: str, traces: list[Trace], critical: int, total: int) -> Usage:
         sampled_tokens=_tokens(traces, Origin.SAMPLED),
         injected_tokens=_tokens(traces, Origin.INJECTED),
         seconds=sum(trace.end - trace.start for trace in traces),
+        queued=sum(trace.queued for trace in traces),
         critical_steps=critical,
         share=critical / total if total else None,
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),

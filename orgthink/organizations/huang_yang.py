@@ -1,4 +1,4 @@
-"""The pipeline of Huang & Yang (arXiv 2507.15855), from which MarsRL's reasoning system was made (section 2.1 of MarsRL).
+"""The pipeline of Huang & Yang (arXiv 2507.15855), the origin of MarsRL's reasoning system (section 2.1 of MarsRL).
 
     solution → improvement → completeness? → verification-1 → review-1 → correction-1 → completeness? → …
 

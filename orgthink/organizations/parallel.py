@@ -40,11 +40,19 @@ class Parallel:
         async def work(thinker: Agent) -> str | None:
             return await think(thinker, session, self.dialect)
 
-        keys: list[str] = []
+        thinkers: list[Agent] = []
+        session.so_far = lambda: _vote(problem, thinkers)
         with session.until_spent(controller):
             for i in range(1, self.thinkers(session.capacity) + 1):
                 thinker = new_caller(session, "thinker", prompt(self.prompts, "sequential", problem))
                 session.fork(controller, str(i), thinker, work)
-                keys.append(str(i))
-        results = [await session.join(controller, key) for key in keys]
-        return vote(problem, [result.text for result in results if result.status is Status.OK])
+                thinkers.append(thinker)
+        for i in range(1, len(thinkers) + 1):
+            await session.join(controller, str(i))
+        return _vote(problem, thinkers)
+
+
+def _vote(problem: Problem, thinkers: list[Agent]) -> str | None:
+    """The vote of those who have returned an answer."""
+    results = [thinker.result for thinker in thinkers if thinker.result is not None]
+    return vote(problem, [result.text for result in results if result.status is Status.OK])

@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
-from orgthink.errors import require_above_zero, require_at_least
+from orgthink.errors import RequestRefused, require_above_zero, require_at_least
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
@@ -23,10 +24,11 @@ from orgthink.grammar.toolcall import (
     CallTags,
     Response,
     ToolCall,
+    cut_middle,
     read_reply,
     render_responses,
 )
-from orgthink.organizations.prompts import prompt
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import CALL
 from orgthink.organizations.rounds import Rounds
 from orgthink.runtime.agent import Agent
@@ -80,6 +82,9 @@ class ParaManager:
     to it, not by counting."""
     synthesis: Literal["manager", "summarizer"] = "manager"
     """Who writes the final answer: the manager itself, or a summarizer that sees the history (M_s of Eq. 7)."""
+    reserve: float = 0.1
+    """Share of the episode's tokens and seconds that is kept for the final answer, and if the manager writes it, of the
+    manager's tokens. With it one turn, one fork and a unit of cost are kept. 0 keeps nothing."""
     faults: Faults = field(default_factory=Faults)
     """Calls that are made to fail."""
     tags: CallTags = TAGS
@@ -89,6 +94,8 @@ class ParaManager:
     def __post_init__(self) -> None:
         require_at_least(1, self, "rounds", "calls", "response_tokens")
         require_above_zero(self, "call_seconds")
+        if not 0 <= self.reserve < 1:
+            raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
         others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
         taken = next((name for name in self.pool if name in ("manager", "summarizer", *TOOLS, *others)), None)
         if taken is not None:
@@ -154,6 +161,10 @@ class _Work:
         """Every round so far: the manager's reply, and what came back."""
         self.found: list[str] = []
         """What calls have returned; failed ones are left out."""
+        self.refused = False
+        """Whether the engine of the summarizer refused to answer."""
+        self.left = settings.rounds
+        """Rounds that are left."""
         native_tools = self.descriptions if self.native else ()
         self.manager = session.agent("manager", self._prompt("manager", problem), tools=native_tools)
         desk = Desk(session, problem, self._prompt, self.models)
@@ -168,7 +179,8 @@ class _Work:
             settings.echo,
         )
 
-    def _prompt(self, template: str, problem: Problem) -> tuple[Message, ...]:
+    def _prompt(self, template: str, problem: Problem, share: float = 1.0) -> tuple[Message, ...]:
+        history = "\n".join(self.history)
         models = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,
@@ -178,19 +190,36 @@ class _Work:
             models=pool_text(models),
             rounds=self.settings.rounds,
             calls=self.settings.calls,
-            history="\n".join(self.history),
+            problem=self.problem.text,
+            history=cut_middle(history, int(share * len(history))),
             answers=" ; ".join(self.found),
         )
 
     async def done(self) -> str | None:
-        """Rounds until the manager ends them, or there are none left; then the answer."""
+        """Rounds until the manager ends them or there are none left, and then the answer."""
+        share, writes = self.settings.reserve, self.settings.synthesis == "manager"
+        if not share:
+            answer = await self._rounds()
+        else:
+            self.manager.keep(share if writes else 0.0)
+            reserved = {"turns": 1, "cost": CALL, "forks": 0 if writes else 1}
+            answer = await self.session.sparing(self.manager, share, reserved, self._rounds())
+            self._tell(await self.rounds.collect())  # what had come back before the time was over
+        cut = self.manager.stop if self.manager.stop in _CUT else None
+        if cut is StopReason.BUDGET:
+            self.session.unanswered(self.manager)
+        if answer is None:
+            answer = await self._answer(cut is not None)
+        self.manager.stop = cut or self.manager.stop
+        return answer
+
+    async def _rounds(self) -> str | None:
+        """Rounds until the manager ends them or there are none left; its answer, if it answers without a call."""
         for n in range(1, self.settings.rounds + 1):
+            self.left = self.settings.rounds - n
             text = await self.manager.complete()
             self.history.append(text)
             if self.manager.stop is StopReason.BUDGET:
-                self.session.unanswered(self.manager)
-                if self.settings.synthesis == "manager":
-                    return None
                 break
             reply = read_reply(text, self.settings.tags)
             if any(isinstance(call, ToolCall) and call.name == FINAL for call in reply.calls):
@@ -200,33 +229,67 @@ class _Work:
                 answer = read_proposal(text, ended=True).answer
                 if answer is not None:
                     return answer  # it answers by itself: no call, no further round
-            self._tell(await self.rounds.responses(n, reply), left=self.settings.rounds - n)
-        return await self._answer()
+            self.rounds.send(n, reply)
+            self._tell(await self.rounds.collect())
+        return None
 
-    def _tell(self, responses: list[Response], left: int) -> None:
-        """Tell the manager what came back, and how many rounds are left."""
+    def _tell(self, responses: list[Response]) -> None:
+        """Tell the manager what came back, if anything did, and how many rounds are left."""
+        if not responses:
+            return
         self.found += [response.value for response in responses if response.status is CallStatus.OK]
         responses_text = render_responses(responses, self.settings.tags)
         self.history.append(responses_text)
         self.manager.tell(
-            responses_text + prompt(self.settings.prompts, "rounds", self.problem, rounds=left)[0].content
+            responses_text + prompt(self.settings.prompts, "rounds", self.problem, rounds=self.left)[0].content
         )
 
-    async def _answer(self) -> str | None:
-        """The final answer, written from everything that was found."""
-        if self.settings.synthesis == "summarizer":
-            writer = self.session.agent("summarizer", self._prompt("summarizer", self.problem))
-            seconds = self.settings.call_seconds
-            result = await self.session.call(self.manager, "answer", writer, _write, seconds=seconds)
+    async def _answer(self, cut: bool) -> str | None:
+        """The final answer, written from everything that was found.
+
+        The summarizer writes it, or the manager: in its own context, or in a new one if that is full. Where the budget
+        forbids a fork, the manager writes it in place of the summarizer.
+        """
+        manager, account, role = self.manager, self.manager.account, self._writer
+        if role is not None and account.depth and account.left("forks"):
+            writer = self.session.agent(role, self._prompt("summarizer", self.problem))
+            result = await self.session.call(
+                manager, "answer", writer, self._summarize, seconds=self.settings.call_seconds
+            )
             answer = result.text or None
+        elif cut and not self.settings.reserve:
+            return None
         else:
-            writer = self.manager
-            self.manager.tell(self._prompt("final", self.problem)[0].content)
-            answer = await _write(self.manager)
-        self.manager.spend(CALL)  # of `final_answer`
-        if answer is None and writer.error is None:
+            writer = manager
+            writer.reopen()
+            writer.tell(self._prompt("final", self.problem)[-1].content)
+            answer = await _write(writer)
+        manager.spend(CALL)  # of `final_answer`
+        if answer is None and (writer.error is None or self.refused) and not (cut and writer is manager):
             self.session.unanswered(writer)
         return answer
+
+    @property
+    def _writer(self) -> str | None:
+        """Role of the agent that writes the answer from the history; `None` if the manager goes on to it."""
+        if self.settings.synthesis == "summarizer":
+            return "summarizer"
+        exhausted = self.manager.exhausted
+        full = self.manager.stop is StopReason.BUDGET and exhausted is not None and exhausted.budget == "context"
+        return "manager" if full and "summarizer" in style_named(self.settings.prompts).templates else None
+
+    async def _summarize(self, writer: Agent) -> str | None:
+        """An engine that refuses to answer is at fault as a model is that says nothing."""
+        try:
+            text = await writer.complete_within(partial(self._prompt, "summarizer", self.problem))
+        except RequestRefused:
+            self.refused = True
+            raise
+        return read_proposal(text, ended=writer.stop is StopReason.DONE).answer
+
+
+_CUT = (StopReason.BUDGET, StopReason.DEADLINE)
+"""Ends of the rounds that nobody wanted."""
 
 
 async def _write(agent: Agent) -> str | None:

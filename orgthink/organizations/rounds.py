@@ -8,7 +8,7 @@ its deadline ends with TIMEOUT; its siblings run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -57,17 +57,31 @@ class Rounds:
     """Calls that are made to fail."""
     echo: bool = False
     """What comes back repeats the subtask."""
+    _sent: list[tuple[Order | Response, str | None]] = field(default_factory=list, init=False)
+    """Calls of the round under way, or the responses to them, and what each asks."""
 
-    async def responses(self, n: int, reply: ManagerReply) -> list[Response]:
-        """What came of the calls in the reply of round n, in their order; a reply without any has one response."""
+    def send(self, n: int, reply: ManagerReply) -> None:
+        """Set the calls in the reply of round n to work."""
         judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
-        sent = [self._sent(order) if isinstance(order, Order) else order for order in judged]
-        responses = [await self._response(each) if isinstance(each, Order) else each for each in sent]
-        if self.echo:
-            responses = [
-                replace(each, subtask=_subtask(call)) for each, call in zip(responses, reply.calls, strict=True)
-            ]
-        return responses or [Response("", CallStatus.PARSE_ERR, self._missing())]
+        sent: list[Order | Response] = []
+        for each in judged:
+            promised = sum(order.tool.cost for order in sent if isinstance(order, Order))
+            sent.append(self._forked(each, promised) if isinstance(each, Order) else each)
+        sent = sent or [Response("", CallStatus.PARSE_ERR, self._missing())]
+        subtasks = [_subtask(call) if self.echo else None for call in reply.calls] or [None]
+        self._sent[:] = zip(sent, subtasks, strict=True)
+
+    async def collect(self) -> list[Response]:
+        """What came of the calls of the round, in their order, once all are over; a reply without any has one response.
+
+        Whoever was interrupted may collect again. What was collected is gone.
+        """
+        for i, (each, subtask) in enumerate(self._sent):
+            response = await self._response(each) if isinstance(each, Order) else each
+            self._sent[i] = replace(response, subtask=subtask), subtask
+        responses = [each for each, _ in self._sent if isinstance(each, Response)]
+        self._sent.clear()
+        return responses
 
     def _missing(self) -> str:
         """What is wrong with a reply in which there is no call."""
@@ -102,10 +116,11 @@ class Rounds:
             raise ValueError(f"there is no tool {name!r}: {hint}")
         return self.tools[name]
 
-    def _sent(self, order: Order) -> Order | Response:
+    def _forked(self, order: Order, promised: float) -> Order | Response:
         """A call that is set to work, or the response to a call that the budget forbids.
 
-        Its cost is known from the start: one that never gets its turn costs nothing.
+        Its cost is known from the start: one that never gets its turn costs nothing. `promised` are the costs of its
+        siblings, which are charged when these are over.
         """
         tool, fault, session = order.tool, order.fault, self.desk.session
         agent = tool.agent(order.arguments, self.desk) if fault is None else session.code(tool.name)
@@ -118,6 +133,7 @@ class Rounds:
                 agent.spend(tool.cost)
 
         try:
+            self.manager.account.require_left("cost", promised=promised if tool.cost else 0)
             session.fork(self.manager, order.key, agent, work, seconds=self.seconds)
         except BudgetExhausted as error:
             return Response(tool.name, CallStatus.EXEC_ERR, str(error))

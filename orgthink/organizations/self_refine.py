@@ -43,6 +43,7 @@ class SelfRefine:
         root = session.controller()
         ask = partial(self._ask, problem, session, root)
         draft = await ask("draft", "sequential")
+        session.so_far = lambda: draft.answer
         with session.until_spent(root):
             for i in range(1, self.rounds + 1):
                 feedback = await ask(f"feedback-{i}", "feedback", draft.text)

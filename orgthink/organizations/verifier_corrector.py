@@ -69,6 +69,7 @@ class VerifierCorrector:
         root = session.controller()
         ask = partial(self._ask, problem, session, root)
         drafts, believed = [await ask("solution", "solver")], list[str]()
+        session.so_far = lambda: _selected(problem, drafts, believed)
         with session.until_spent(root):
             if await self._drafted(ask, drafts) and await self._accepted(ask, drafts, believed):
                 return drafts[-1].answer

@@ -5,10 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
-from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason, Tools
+from orgthink.engines.engine import Bounded, Chunk, Context, ContextFull, Engine, EngineError, FinishReason, Tools
 from orgthink.engines.seeds import advance_seed
 from orgthink.episode import (
     CancelSource,
@@ -37,6 +37,9 @@ class Backing(NamedTuple):
     engine: Engine
     sampling: Sampling
 
+
+_LEAST_SHARE = 1 / 64
+"""Of what may be cut from a prompt that is too long."""
 
 Watcher = Callable[[str, "Agent", str], None]
 """Called with `start`, `text`, `fork`, `join` or `end`, the agent, and text, a key or a status."""
@@ -81,10 +84,14 @@ class Agent:
         self.turns = 0
         self.cost: float | None = None
         """Money or cost units spent so far; `None` when unknown."""
+        self.queued = 0.0
+        """Seconds that its requests have waited for a place at a client."""
         self.ready = False
         """Whether it may act: the root at once, others when they are forked and have a place."""
         self._backing, self._clock, self._watch, self._salt, self._place = backing, clock, watch, salt, place
-        self._limit = float("inf") if limit is None else limit
+        self._limit = inf if limit is None else limit
+        self._reserved = 0
+        """Of that limit, for the last word."""
         self._context = Context(messages, list(trace.spans) if trace else [], tools)
         if backing is not None and not self._context.spans:
             self._context.spans.append(backing.engine.prompt(messages))
@@ -98,7 +105,7 @@ class Agent:
 
     def _restore(self, trace: Trace) -> None:
         """Be where the record of it ends. Code begins anew."""
-        self._start, self.cost = trace.start, trace.cost
+        self._start, self.cost, self.queued = trace.start, trace.cost, trace.queued
         if self.decodes:
             self.steps, self.turns, self._end = trace.steps, trace.turns, trace.end
             self.stop, self.cancel, self.exhausted = trace.stop, trace.cancel, trace.exhausted
@@ -149,6 +156,40 @@ class Agent:
             pass
         return "".join(span.text for span in self._context.spans[first:])
 
+    async def complete_within(self, prompts: Callable[[float], tuple[Message, ...]]) -> str:
+        """Like `complete`, for a new agent whose prompt may be too long for its model.
+
+        `prompts(share)` is the prompt with a share of what may be cut from it; the share is halved until the prompt
+        leaves room for a reply. Raises EngineError.
+        """
+        share = 1.0
+        while True:
+            try:
+                if not self._has_room and share > _LEAST_SHARE:
+                    raise ContextFull
+                return await self.complete()
+            except ContextFull:
+                if share <= _LEAST_SHARE:
+                    raise
+                share /= 2
+                self._reprompt(prompts(share))
+
+    def _reprompt(self, messages: tuple[Message, ...]) -> None:
+        """Put another prompt in place of one that its model has not read."""
+        assert self._backing is not None and self.steps == 0, f"{self.id} has begun"
+        self._context = Context(messages, [self._backing.engine.prompt(messages)], self._context.tools)
+        self.stop = self.error = self.error_kind = None
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether its prompt leaves room for a reply, or nobody knows."""
+        assert self._backing is not None
+        engine, (prompt, *_) = self._backing.engine, self._context.spans
+        limit = engine.max_context if isinstance(engine, Bounded) else None
+        unknown = prompt.token_ids is None
+        tokens = ceil(len(prompt.text.encode(errors="surrogatepass")) / 3) if unknown else prompt.tokens
+        return limit is None or tokens + min(self._backing.sampling.max_tokens, limit // 4) <= limit
+
     def inject(self, text: str, source: str | None = None) -> None:
         """Append text that the model did not sample, in the middle of what it says. It is never read as protocol.
 
@@ -185,6 +226,21 @@ class Agent:
         assert self.stop is StopReason.LENGTH, f"{self.id} was not cut off by the limit of a segment: {self.stop}"
         self.stop = None
 
+    def keep(self, share: float) -> None:
+        """Keep a share of the tokens that it may sample for its last word, which `reopen` lets it say."""
+        self._reserved = ceil(share * self._limit) if self._limit < inf else 0
+        self._limit -= self._reserved
+
+    def reopen(self) -> None:
+        """Let an agent that its budget or a deadline stopped act again, on what was kept for its last word."""
+        self._limit, self._reserved = self._limit + self._reserved, 0
+        if self.stop in (StopReason.BUDGET, StopReason.DEADLINE):
+            self.stop = self.cancel = None
+
+    def waited(self, seconds: float) -> None:
+        """Record that a request of it waited for a place at a client."""
+        self.queued += seconds
+
     def spend(self, cost: float) -> None:
         """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks."""
         self.cost = (self.cost or 0) + cost
@@ -219,7 +275,7 @@ class Agent:
         if sampling is None:
             self._stop_at_budget()
             return
-        self._draft = Draft(sampling, self._clock())
+        before, self._draft = self.steps, Draft(sampling, self._clock())
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
         self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: FinishReason | None = None
@@ -249,13 +305,19 @@ class Agent:
         except EngineError as error:
             self.stop = StopReason.ERROR
             self.failed(error)
+            if isinstance(error, ContextFull):  # nothing was asked
+                self.account.spend("turns", -1)
+                self.turns -= 1
             raise
         finally:
+            counted = self._draft is None or self._draft.counts
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
             if self._tokens_left() < 1:
                 self._stop_at_budget()
+            elif counted and self.steps - before < sampling.max_tokens:
+                self._stop_at_context()
             else:
                 self.stop = StopReason.LENGTH
             return
@@ -281,8 +343,13 @@ class Agent:
 
     def _stop_at_budget(self) -> None:
         self.stop = StopReason.BUDGET
-        own = Exhausted("tokens", self.steps, self._limit) if self.steps >= self._limit else None
+        own = Exhausted("tokens", self.steps, self._limit + self._reserved) if self.steps >= self._limit else None
         self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
+
+    def _stop_at_context(self) -> None:
+        """Its context is full: the engine gave fewer tokens than it was asked for."""
+        used = sum(span.tokens for span in self._context.spans)
+        self.stop, self.exhausted = StopReason.BUDGET, Exhausted("context", used, used)
 
     def _tokens_left(self) -> float:
         """Of its own and of the episode."""
@@ -375,4 +442,5 @@ class Agent:
             end=self._end,
             cost=self.cost,
             turns=self.turns,
+            queued=self.queued,
         )

@@ -52,7 +52,7 @@ async def attempt(
         # The session itself gives whatever it ends one grace period; the second is never reached.
         await within(limits.episode_seconds, 2 * limits.grace, _run(organization, session, end))
     except DeadlineMissed:
-        end.stop, end.cancel = StopReason.DEADLINE, CancelSource.LIMIT
+        end.stop, end.cancel, end.answer = StopReason.DEADLINE, CancelSource.LIMIT, session.so_far()
     return _episode(organization, session, end)
 
 
@@ -74,7 +74,8 @@ async def _run(organization: Organization, session: Session, end: _End) -> None:
         end.stop = StopReason.ERROR if isinstance(error, Failure) else StopReason.BUDGET
         end.error, end.error_kind = str(error), error.kind
         for root in session.agents[:1]:
-            root.exhausted = error.exhausted if isinstance(error, BudgetExhausted) else root.exhausted
+            if isinstance(error, BudgetExhausted):
+                root.exhausted, end.answer = error.exhausted, session.so_far()
 
 
 def _episode(organization: Organization, session: Session, end: _End) -> Episode:

@@ -1,4 +1,7 @@
-"""What an episode may use. Its budget is inherited by forks and what they spend subtracted all the way up."""
+"""What an episode may use. Forks inherit the budget, and what they spend is charged to every account above.
+
+An organization may set a part of it aside for its last word (`Account.set_aside`), which nothing else can spend.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ class Limits:
     agent_tokens: int | None = None
     """Tokens that each agent may sample, over all its segments."""
     episode_seconds: float | None = None
-    """Deadline of the episode."""
+    """Deadline of the episode. No deadline runs while a request below it waits for a place at a client of ours."""
     agent_seconds: float | None = None
     """Deadline of each forked agent, from the moment it starts."""
     grace: float = 1.0
@@ -78,6 +81,24 @@ class Account:
     def __init__(self, budget: Budget, parent: Account | None = None, levels: int = 1) -> None:
         self._budget, self._parent, self._levels = budget, parent, levels
         self._spent: dict[str, float] = {}
+        self._reserved: dict[str, float] = {}
+        """Set aside."""
+        self._apart = False
+        """Whether this was set aside: what others spend does not reduce it."""
+
+    def set_aside(self, **amounts: float) -> Account:
+        """An account with these amounts of what is left, or with all that is left of a budget that has less.
+
+        Nothing else can spend them. What has no limit has none there either. Only the episode's account can do so.
+        """
+        assert self._parent is None, "what is set aside comes from the budget of the whole episode"
+        reserved = {name: max(0, min(amount, self.left(name))) for name, amount in amounts.items()}
+        reserved = {name: amount for name, amount in reserved.items() if getattr(self._budget, name) is not None}
+        for name, amount in reserved.items():
+            self._reserved[name] = self._reserved.get(name, 0) + amount
+        reserve = Account(Budget(**reserved, depth=self.depth), self, 0)  # type: ignore[arg-type]
+        reserve._apart = True
+        return reserve
 
     def inherit(self, budget: Budget | None = None, *, deeper: bool = True) -> Account:
         """The account of a fork: its own limits, if given, within what is left of these.
@@ -98,9 +119,13 @@ class Account:
 
     def left(self, name: str) -> float:
         """What may still be spent; infinity where nothing limits it."""
+        own = self._own(name)
+        return own if self._parent is None or self._apart else min(own, self._parent.left(name))
+
+    def _own(self, name: str) -> float:
+        """What the limit of this account itself leaves."""
         limit = getattr(self._budget, name)
-        own = float("inf") if limit is None else limit - self._spent.get(name, 0)
-        return own if self._parent is None else min(own, self._parent.left(name))
+        return float("inf") if limit is None else limit - self._spent.get(name, 0) - self._reserved.get(name, 0)
 
     def spend(self, name: str, amount: float) -> None:
         """Record spending that has happened; it may overdraw."""
@@ -114,10 +139,10 @@ class Account:
             raise self._exhausted(name)
         self.spend(name, amount)
 
-    def require_left(self, *names: str) -> None:
-        """Raises BudgetExhausted if nothing is left of one of these."""
+    def require_left(self, *names: str, promised: float = 0) -> None:
+        """Raises BudgetExhausted if nothing is left of one of these beside what is promised."""
         for name in names:
-            if self.left(name) <= 0:
+            if self.left(name) <= promised:
                 raise self._exhausted(name)
 
     def exhausted(self, *names: str) -> Exhausted | None:
@@ -129,12 +154,10 @@ class Account:
         return None
 
     def _exhausted(self, name: str) -> BudgetExhausted:
-        """The error of the account, this or one above, of which least is left."""
-        limit = getattr(self._budget, name)
-        own = float("inf") if limit is None else limit - self._spent.get(name, 0)
-        if self._parent is not None and self._parent.left(name) < own:
+        """The error of the account, this or one above, of which least is left. What was set aside is not used."""
+        if self._parent is not None and not self._apart and self._parent.left(name) < self._own(name):
             return self._parent._exhausted(name)
-        return BudgetExhausted(name, self._spent.get(name, 0), limit)
+        return BudgetExhausted(name, self._spent.get(name, 0), getattr(self._budget, name))
 
     @property
     def _depth_used(self) -> int:

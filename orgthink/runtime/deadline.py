@@ -1,6 +1,7 @@
 """Deadlines that hold: cancellation gets a bounded grace period, then the task is left behind.
 
-`asyncio.timeout` alone waits for however long a cancelled task takes to clean up.
+`asyncio.timeout` alone waits for however long a cancelled task takes to clean up. A deadline stands still while
+anything below it waits for a place at a client of ours, such as the bound on streams to a server.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
+
+from orgthink.concurrency import on_hold
 
 T = TypeVar("T")
 
@@ -20,20 +23,65 @@ class DeadlineMissed(Exception):
     """Work was stopped because its time was over. A TimeoutError is the work's own."""
 
 
+class Deadline:
+    """A number of seconds, in which it can be held."""
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._left, self._holds = seconds, 0
+        self._run()
+
+    def hold(self) -> None:
+        self._holds += 1
+        if self._holds == 1:
+            self._timer.cancel()
+            self._left -= self._loop.time() - self._since
+
+    def release(self) -> None:
+        self._holds -= 1
+        if self._holds == 0:
+            self._run()
+
+    def close(self) -> None:
+        """It is of no interest any more."""
+        self._timer.cancel()
+        self.over.cancel()
+
+    def _run(self) -> None:
+        self._since = self._loop.time()
+        self._timer = self._loop.call_later(max(0.0, self._left), self._pass)
+
+    def _pass(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
 async def within(seconds: float | None, grace: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; DeadlineMissed at most `seconds + grace` seconds from now.
+    """The result of `work`; DeadlineMissed at most `seconds + grace` seconds from now, while it is not held.
 
     Cancelling the caller cancels the work, with the same grace.
     """
-    task = asyncio.ensure_future(work)
+    if seconds is None:
+        return await _outcome(asyncio.ensure_future(work), None, grace)
+    deadline = Deadline(seconds)
     try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
+        with on_hold(deadline):
+            task = asyncio.ensure_future(work)
+        return await _outcome(task, deadline.over, grace)
+    finally:
+        deadline.close()
+
+
+async def _outcome(task: asyncio.Task[T], over: asyncio.Future[None] | None, grace: float) -> T:
+    try:
+        await asyncio.wait({task} if over is None else {task, over}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         await end({task}, grace)
         if task.done() and not task.cancelled():
             task.exception()  # it failed at the same moment: seen, and of no interest any more
         raise
-    if not done:
+    if not task.done():
         await end({task}, grace)
         if not task.done() or task.cancelled():
             raise DeadlineMissed

@@ -20,6 +20,11 @@ class Draft:
         self._ids: list[int] = []
         self._logprobs: list[float] = []
 
+    @property
+    def counts(self) -> bool:
+        """Whether its pieces are tokens, or the server has counted these."""
+        return self.counted is not None or len(self._ids) == len(self.pieces)
+
     def add(self, chunk: Chunk, i: int) -> None:
         """Take the chunk's piece `i`."""
         self.pieces.append(chunk.pieces[i])

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil, inf
 from typing import Any, TypeVar
 
+from orgthink.concurrency import tell_waits
 from orgthink.engines.engine import EngineUnavailable, Tools
 from orgthink.episode import (
     CONTROLLER,
@@ -69,6 +71,9 @@ class Session:
         self.problem, self.limits, self.sample = problem, limits or Limits(), sample
         self.agents: list[Agent] = []
         """The root, then in the order they were forked."""
+        self.so_far: Callable[[], str | None] = lambda: None
+        """The answer if a deadline or a budget ended the episode now; set by organizations that have found something
+        before they are done."""
         self._faulty: list[Agent] = []
         """Who made a format error, in order of time."""
         self.unavailable: str | None = None
@@ -145,6 +150,7 @@ class Session:
         agent = Agent(role, messages, backing, *common, salt, limit, tools, self._place, seed, trace)
         if not self.agents:
             self.agents.append(agent)
+            tell_waits(agent.waited)  # the task that makes the root is the one that acts for it
             if agent.decodes:
                 self._free = asyncio.Semaphore(self.capacity - 1)
                 self._placed.add(agent)
@@ -214,6 +220,28 @@ class Session:
             parent.stop = StopReason.BUDGET
             parent.failed(error)
 
+    async def sparing(
+        self, root: Agent, share: float, amounts: Mapping[str, float], work: Coroutine[Any, Any, T]
+    ) -> T | None:
+        """Do the root's work in all but a reserve of what the episode may use. The reserve is its account afterwards.
+
+        The reserve has the amounts of the budgets that `amounts` names, and a share of the tokens and the seconds. When
+        the other seconds are over, the work ends with what it forked, and returns `None`.
+        """
+        tokens = self._account.left("tokens")
+        reserve = self._account.set_aside(tokens=ceil(share * tokens) if tokens < inf else 0, **amounts)
+        allowed = self.limits.episode_seconds
+        seconds = None if allowed is None else max(0.0, (allowed - self.clock()) * (1 - share))
+        try:
+            return await within(seconds, self.limits.grace, work)
+        except DeadlineMissed:
+            root.stop, root.cancel = StopReason.DEADLINE, CancelSource.LIMIT
+            return None
+        finally:
+            await root.rest()
+            await self._end(self._below(root), CancelSource.PARENT)
+            root.account = reserve
+
     async def cancel(self, parent: Agent, key: str, source: CancelSource = CancelSource.PARENT) -> None:
         """End a fork before it is done; joining it then gives an empty result with status CANCELLED."""
         fork = self._forks[parent.id][key]
@@ -274,6 +302,7 @@ class Session:
 
         Its own forks end with it.
         """
+        tell_waits(child.waited)
         try:
             await self._place(child)
             child.started()

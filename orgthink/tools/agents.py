@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, Literal, Protocol
 
-from orgthink.episode import Status, StopReason
+from orgthink.episode import Problem, Status, StopReason
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
@@ -91,7 +91,8 @@ class AgentTool:
         return new_agent(self.name, arguments, desk)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        text = await agent.complete()
+        problem = _problem_of(arguments, desk)
+        text = await agent.complete_within(lambda share: desk.prompt(self.name, problem, share))
         if agent.stop is not StopReason.DONE:
             return None
         return await self.finish(agent, text, desk, self.brief)
@@ -99,9 +100,14 @@ class AgentTool:
 
 def new_agent(name: str, arguments: Mapping[str, Any], desk: Desk) -> Agent:
     """An agent for a subtask, or for the whole problem if none is named."""
-    subtask, model = arguments.get("subtask", ""), arguments.get("model_id", "")
-    problem = replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
-    return desk.session.agent(name, desk.prompt(name, problem), model=desk.models.get(model))
+    model = desk.models.get(arguments.get("model_id", ""))
+    return desk.session.agent(name, desk.prompt(name, _problem_of(arguments, desk)), model=model)
+
+
+def _problem_of(arguments: Mapping[str, Any], desk: Desk) -> Problem:
+    """What an agent is asked: the subtask, or the whole problem if none is named."""
+    subtask = arguments.get("subtask", "")
+    return replace(desk.problem, text=subtask, data={}) if subtask else desk.problem
 
 
 async def reply_text(agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:

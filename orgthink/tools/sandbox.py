@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import IO
 
+from orgthink.concurrency import place
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
@@ -74,7 +75,7 @@ class Bubblewrap:
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
         output = bytearray()
-        async with await self._places.get():
+        async with place(await self._places.get()):
             deadline = asyncio.get_running_loop().time() + self.seconds
             process = self._start(code)
             try:

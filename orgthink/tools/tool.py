@@ -24,6 +24,14 @@ from orgthink.tools.schema import Parameters
 _log = logging.getLogger(__name__)
 
 
+class Prompt(Protocol):
+    """Makes prompts."""
+
+    def __call__(self, template: str, problem: Problem, share: float = 1.0, /) -> tuple[Message, ...]:
+        """The prompt of a template for a problem, with a share of the history if that is too long for a model."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """What a call may know of the episode it is made in."""
@@ -32,7 +40,7 @@ class Desk:
     """Which runs it."""
     problem: Problem
     """What the episode is about."""
-    prompt: Callable[[str, Problem], tuple[Message, ...]]
+    prompt: Prompt
     """The prompt of a template for a problem or subtask; it knows what has happened so far."""
     models: Mapping[str, str]
     """Names under which the session knows the models, by the ids that the manager calls them by."""

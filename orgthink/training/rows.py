@@ -87,7 +87,8 @@ def policy_rows(
     version: int | None = None,
 ) -> list[PolicyRow]:
     """One row for each trained trace with sampled tokens. For `version` and ValueError see `policy_row`."""
-    names, right = {"episode": episode.id, "group": episode.problem.id}, episode.grade and episode.grade.all_correct
+    names = {"episode": episode.id, "group": episode.problem.id}
+    right = episode.grade.all_correct if episode.grade is not None else None
     return [
         policy_row(trace, **names, advantage=advantage, version=version, positive=right)
         for trace in episode.traces
@@ -104,8 +105,8 @@ def policy_row(
     version: int | None = None,
     positive: bool | None = None,
 ) -> PolicyRow:
-    """The row of a trace. `episode` and `group` are the ids of its episode and its problem; `positive` is whether it was
-    rewarded as right.
+    """The row of a trace. `episode` and `group` are the ids of its episode and its problem. `positive` is whether it
+    was rewarded as right.
 
     `version` is the version of the sampler's newest weights; ages are relative to it, and 0 without it. ValueError
     that names the trace if no row can be made:

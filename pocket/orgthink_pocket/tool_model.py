@@ -75,8 +75,9 @@ POOL = {"pocket-mars": "arithmetic", "pocket": "countdown", "pocket-tools": "cod
 at countdown `pocket` is right far more often than `pocket-mars`, and writes three times as many tokens."""
 AGENT_TOKENS = 352
 """Most tokens of an agent of the pool; `pocket` finds no solution of a countdown later."""
-USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}}
-"""Settings of models that call tools, such that episodes fit the context of a pocket model."""
+USING: dict[str, Any] = {"rounds": 5, "response_tokens": 32, "suite": {"corpus": "ledger"}, "reserve": 0.0}
+"""Settings of models that call tools, such that episodes fit the context of a pocket model. They have not learned to
+answer before they are done, so nothing is kept for that."""
 MANAGING: dict[str, Any] = {**USING, "rounds": 12, "aliases": True, "brief": True, "echo": True}
 """Settings of managers, without their pool. With one call a round, the rounds suffice to call four agents, check their
 answers and call again."""

@@ -12,7 +12,7 @@ import pytest
 from loopback import MODEL, Exchange, Play, Server, answers, babbles, dies, hangs, loopback, says, sends
 
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.engines.engine import Chunk, Context, EngineError, EngineUnavailable, FinishReason
+from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Status, StopReason
 from orgthink.http import RetryPolicy
@@ -402,3 +402,37 @@ async def test_a_worker_that_never_ends_meets_its_deadline() -> None:
     assert right.returned == "2 + 2"
     assert episode.answer == "7"
     assert abandoned(server) == ["left"]
+
+
+TOO_MUCH = "This model's maximum context length is 100 tokens. However, you requested 130 tokens"
+
+
+def with_room_for(tokens: int):
+    """A server whose context has room for a reply of so many tokens."""
+
+    async def play(exchange):
+        fits = exchange.body["max_tokens"] <= tokens
+        await (says("two", finish="length", usage=1) if fits else answers(400, TOO_MUCH))(exchange)
+
+    return play
+
+
+async def test_a_request_that_exceeds_the_context_is_repeated_for_fewer_tokens() -> None:
+    async with loopback(*[with_room_for(20)] * 3) as server:
+        engine = await opened(server)
+        text, chunks = await read(engine, Sampling(80))
+        asked_for = [exchange.body["max_tokens"] for exchange in server.exchanges]
+        await engine.aclose()
+    assert (text, chunks[-1].finish, asked_for) == ("two ", FinishReason.LENGTH, [80, 40, 20])
+
+
+async def test_a_full_context_is_a_limit_after_the_first_turn_and_else_a_prompt_that_does_not_fit() -> None:
+    async with loopback(*[answers(400, TOO_MUCH)] * 6) as server:
+        engine = await opened(server)
+        with pytest.raises(ContextFull, match="maximum context length"):
+            await read(engine, Sampling(60))
+        context = asked(engine)
+        context.spans.extend([Span(Origin.SAMPLED, "a", 1), Span(Origin.INJECTED, "b", 1)])
+        chunks = [chunk async for chunk in engine.stream(context, Sampling(60))]
+        await engine.aclose()
+    assert chunks == [Chunk((), finish=FinishReason.LENGTH)]

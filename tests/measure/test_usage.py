@@ -10,7 +10,8 @@ from random_episodes import Program, episode_of, programs
 
 from orgthink.episode import CONTROLLER, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
 from orgthink.measure.latency import critical_path
-from orgthink.measure.usage import forks, sampled_tokens, usage
+from orgthink.measure.orchestration import cost
+from orgthink.measure.usage import forks, replies, sampled_tokens, usage
 
 
 def spans(*parts: tuple[Origin, int]) -> tuple[Span, ...]:
@@ -75,3 +76,16 @@ def test_no_steps_no_share() -> None:
 def test_shares_cover_the_critical_path(program: Program) -> None:
     episode = episode_of(program)
     assert sum(row.critical_steps for row in usage([episode])) == critical_path(episode)
+
+
+def test_every_reply_of_every_model_counts_one_the_managers_own_included() -> None:
+    """What code does is no reply; four thinkers of an ensemble are four."""
+    manager = Trace("manager", "manager", None, (), model="m", turns=3, cost=1.0)
+    tool = Trace("manager/1.1", "python", "manager", (), cost=0.0)
+    ensemble = Trace("manager/1.2", "ensemble_solver", "manager", (), cost=4.0)
+    thinkers = [
+        Trace(f"manager/1.2/{i}", "standard_reasoner", ensemble.agent, (), model="a", turns=1, cost=0.0)
+        for i in range(4)
+    ]
+    episode = replace(EPISODE, traces=(manager, tool, ensemble, *thinkers))
+    assert (replies(episode), cost(episode)) == (7, 5.0)

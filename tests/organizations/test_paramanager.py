@@ -75,7 +75,7 @@ def test_over_a_small_pool_calls_wait_for_a_place_and_cost_nothing_until_then():
     turns = [reply(*[ask()] * 4), *[SOLVED] * 4, *END]
     episode = play(turns, limits=Limits(capacity=3))
     assert [trace.start for trace in episode.traces[1:]] == [0, 0, 4, 4]
-    cut = play(turns[:3], limits=Limits(capacity=3, episode_seconds=2))
+    cut = play(turns[:3], Managed(reserve=0), Limits(capacity=3, episode_seconds=2))
     assert [trace.cost for trace in cut.traces] == [None, 1, 1, 0, 0]
 
 

@@ -34,7 +34,7 @@ from managed import (
 
 from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.scripted import ScriptedEngine, Turn, pieces
-from orgthink.episode import Episode, FormatError, Origin, Problem, Sampling, Status, StopReason
+from orgthink.episode import Episode, Exhausted, FormatError, Origin, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec, engine_failed, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
@@ -140,21 +140,29 @@ def test_an_engine_that_fails_the_manager_breaks_the_episode():
 
 def test_a_budget_of_cost_ends_the_rounds_when_it_is_spent():
     turns = [reply(ask(), ask()), SOLVED, SOLVED]
-    episode = play(turns, limits=Limits(9, Budget(cost=2)))
+    episode = play(turns, Managed(reserve=0), Limits(9, Budget(cost=2)))
     assert [r.status for r in told(episode)] == [OK, OK]
     assert (cost(episode), episode.answer, episode.stop) == (2, None, StopReason.BUDGET)
     assert kinds(episode) == [FormatError.TRUNCATED]
-    enough = play([reply(ask(), ask()), SOLVED, SOLVED, *END], limits=Limits(9, Budget(cost=2.5)))
+    enough = play([reply(ask(), ask()), SOLVED, SOLVED, *END], Managed(reserve=0), Limits(9, Budget(cost=2.5)))
     assert (cost(enough), enough.answer) == (3, "7")
+
+
+def test_calls_of_a_round_that_together_cost_more_than_is_left_are_not_all_made():
+    turns = [reply(ask(), ask(), program("print 4")), SOLVED, ANSWER]
+    episode = play(turns, limits=Limits(9, Budget(cost=2)))
+    assert [(r.status, r.value) for r in told(episode)] == [
+        (OK, SOLVED.says), (EXEC_ERR, "budget exhausted: cost"), (OK, "4"),
+    ]  # fmt: skip
+    assert (cost(episode), episode.answer, episode.stop) == (2, "7", StopReason.BUDGET), "the last unit was kept"
 
 
 def test_a_budget_of_tokens_cuts_the_manager():
     whole = play([reply(program("print 3")), *END])
     for tokens in range(1, whole.root.steps):
-        episode = run_virtual(
-            attempt(Managed(), PROBLEM, Backing(ScriptedEngine([reply(program("print 3")), *END]), Sampling(1000)),
-                    limits=Limits(9, Budget(tokens=tokens)))
-        )  # fmt: skip
+        engine = ScriptedEngine([reply(program("print 3")), *END])
+        limits = Limits(9, Budget(tokens=tokens))
+        episode = run_virtual(attempt(Managed(reserve=0), PROBLEM, Backing(engine, Sampling(1000)), limits=limits))
         assert episode.stop is StopReason.BUDGET and episode.root.steps == tokens
         assert FormatError.TRUNCATED in kinds(episode)
     assert play([reply(program("print 3")), *END], limits=Limits(9, Budget(tokens=whole.root.steps))).answer == "7"
@@ -162,9 +170,12 @@ def test_a_budget_of_tokens_cuts_the_manager():
 
 def test_a_budget_of_turns_is_the_episodes():
     turns = [reply(ask(), program("print 4")), SOLVED, *END]
-    one = play(turns[:1], limits=Limits(9, Budget(turns=1)))
+    one = play(turns[:1], Managed(reserve=0), Limits(9, Budget(turns=1)))
     assert [(r.status, r.value) for r in told(one)] == [(EXEC_ERR, "budget exhausted: turns"), (OK, "4")]
     assert (one.stop, one.answer) == (StopReason.BUDGET, None)
+    two = play([turns[0], ANSWER], limits=Limits(9, Budget(turns=2)))
+    assert told(two) == told(one) and (two.stop, two.answer) == (StopReason.BUDGET, "7")
+    assert two.root.exhausted == Exhausted("turns", 1, 2), "the second turn was kept"
     assert play(turns, limits=Limits(9, Budget(turns=4))).answer == "7"
 
 
@@ -192,12 +203,23 @@ def test_a_summarizer_answers_for_a_manager_that_has_spent_its_tokens():
     assert '"value": "3"' in prompt and "so it may be" in prompt
 
 
-def test_without_budget_for_a_summarizer_there_is_no_answer():
+@pytest.mark.parametrize("budget", [Budget(forks=0), Budget(depth=0)])
+def test_where_nobody_may_be_forked_the_manager_writes_in_place_of_the_summarizer(budget: Budget):
     managed = Managed("paper", synthesis="summarizer")
-    episode = play([reply(program("print 4"), when=""), reply(("final_answer", {}), when="Rounds left")], managed,
-                   Limits(9, Budget(forks=1)))  # fmt: skip
-    assert told(episode) == (Response("python", OK, "4"),)
-    assert (episode.answer, episode.stop, episode.error) == (None, StopReason.BUDGET, "budget exhausted: forks")
+    turns = [reply(ask(), when=""), reply(("final_answer", {}), when="Rounds left"),
+             Turn("<ANSWER>7</ANSWER>", when="The rounds are over")]  # fmt: skip
+    episode = play(turns, managed, Limits(9, budget))
+    assert [r.status for r in told(episode)] == [EXEC_ERR]
+    assert (episode.answer, episode.stop, len(episode.traces)) == ("7", StopReason.DONE, 1)
+
+
+def test_a_fork_is_kept_for_the_summarizer():
+    managed = Managed("paper", synthesis="summarizer")
+    turns = [reply(program("print 3"), program("print 4"), when=""), reply(("final_answer", {}), when="Rounds left"),
+             Turn("<ANSWER>7</ANSWER>", when="conversation_history")]  # fmt: skip
+    episode = play(turns, managed, Limits(9, Budget(forks=2)))
+    assert [(r.status, r.value) for r in told(episode)] == [(OK, "3"), (EXEC_ERR, "budget exhausted: forks")]
+    assert (episode.answer, episode.traces[-1].role) == ("7", "summarizer")
 
 
 # Models

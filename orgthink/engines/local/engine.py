@@ -24,7 +24,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, FinishReason
 from orgthink.engines.local.batch import DecodeBatch, Request, Token
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.stops import StopTokens
@@ -115,6 +115,11 @@ class LocalEngine(TokenIds):
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     @property
+    def max_context(self) -> int:
+        """Tokens that the model reads."""
+        return self._config.max_position_embeddings
+
+    @property
     def steps(self) -> int:
         """Decoding steps of the whole batch."""
         return self._batch.steps
@@ -181,7 +186,7 @@ class LocalEngine(TokenIds):
         if not ids:
             raise EngineError("the prompt is empty")
         if len(ids) >= limit:
-            raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {limit}")
+            raise ContextFull(f"the prompt of {len(ids)} tokens does not fit the model's context of {limit}")
         if max(ids) >= size:
             raise EngineError(f"the prompt has an id {max(ids)}, but the model knows only {size}")
         if sampling.stop not in self._stops:

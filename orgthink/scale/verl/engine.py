@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, FinishReason
 from orgthink.engines.seeds import advance_seed
 from orgthink.engines.stops import StopFinder
 from orgthink.engines.tokenizer import PieceStream, TokenIds, Tokenizer
@@ -40,11 +40,15 @@ class VerlEngine(TokenIds):
         self.model = name
         self._client, self._tokenizer, self._context, self._stretch = client, tokenizer, context, stretch
 
+    @property
+    def max_context(self) -> int:
+        return self._context
+
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         ids, sampled, request = context.token_ids, 0, uuid4().hex
         free_tokens = self._context - len(ids)
         if free_tokens <= 0 and len(context.spans) == 1:
-            raise EngineError(f"the prompt of {len(ids)} tokens does not fit the model's context of {self._context}")
+            raise ContextFull(f"the prompt of {len(ids)} tokens does not fit the model's context of {self._context}")
         most = min(sampling.max_tokens, free_tokens)
         pieces, stops = self._tokenizer.pieces(context), StopFinder(sampling.stop)
         while sampled < most:

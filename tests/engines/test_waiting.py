@@ -1,0 +1,102 @@
+"""The bound on streams to a server: who waits for a place is not late, and the record says how long it waited."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+
+from orgthink.concurrency import place
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.measure.usage import usage
+from orgthink.runtime.agent import Agent, Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.budget import Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.runtime.session import Session
+
+CALLS, SECONDS, DEADLINE = 256, 2.0, 6.0
+ANSWER = 'data: {"choices":[{"index":0,"finish_reason":"stop","delta":{"content":"7"}}]}\n\ndata: [DONE]\n\n'
+
+
+async def served(request: httpx2.Request) -> httpx2.Response:
+    """A server that answers each call in two seconds, however many there are."""
+    await asyncio.sleep(SECONDS)
+    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=ANSWER)
+
+
+def engine(streams: int) -> EndpointEngine:
+    found = EndpointEngine("http://server", concurrency=streams)
+    found._server._client = httpx2.AsyncClient(transport=httpx2.MockTransport(served))
+    return found
+
+
+@dataclass(frozen=True)
+class Fan:
+    """Many agents at once, each asked by a tool that has the deadline of a call as well."""
+
+    seconds: float | None = DEADLINE
+    name: str = "fan"
+    roles = ("agent",)
+
+    async def run(self, problem: Problem, session: Session) -> str | None:
+        root = session.controller()
+
+        async def asked(tool: Agent) -> str | None:
+            return (await session.call(tool, "a", session.agent("agent", ()), say, seconds=self.seconds)).text
+
+        for i in range(CALLS):
+            session.fork(root, str(i), session.code("tool"), asked, seconds=self.seconds)
+        return "".join([(await session.join(root, str(i))).text for i in range(CALLS)])
+
+
+async def say(agent: Agent) -> str:
+    return await agent.complete()
+
+
+def fanned(streams: int, organization: Fan, limits: Limits) -> Episode:
+    problem = Problem("p", "t", "q")
+    return run_virtual(attempt(organization, problem, Backing(engine(streams), Sampling(9)), limits=limits))
+
+
+@pytest.mark.parametrize("streams", [1, 7, 64, 256, 1000])
+@pytest.mark.parametrize("whose", ["call", "agent", "episode"])
+def test_a_deadline_does_not_run_while_a_call_waits_for_the_clients_own_bound(streams: int, whose: str):
+    limits = {"call": Limits(CALLS), "agent": Limits(CALLS, agent_seconds=DEADLINE)}.get(
+        whose, Limits(CALLS, episode_seconds=DEADLINE)
+    )
+    episode = fanned(streams, Fan(DEADLINE if whose == "call" else None), limits)
+    assert episode.stop is StopReason.DONE and episode.answer == "7" * CALLS
+    assert {trace.status for trace in episode.traces} == {Status.OK}
+    agents = [trace for trace in episode.traces if trace.role == "agent"]
+    waves = -(-CALLS // streams)
+    assert episode.seconds == pytest.approx(SECONDS * waves)
+    assert max(trace.queued for trace in agents) == pytest.approx(SECONDS * (waves - 1))
+    assert all(trace.end - trace.start == pytest.approx(trace.queued + SECONDS) for trace in agents)
+    rows = {row.role: row.queued for row in usage([episode])}
+    assert rows["tool"] == rows["controller"] == 0 and rows["agent"] == pytest.approx(sum(t.queued for t in agents))
+
+
+def test_a_server_that_is_late_itself_is_late():
+    episode = fanned(64, Fan(SECONDS - 0.5), Limits(CALLS))
+    assert {trace.status for trace in episode.traces if trace.role == "tool"} == {Status.TIMEOUT}
+
+
+def test_who_is_cancelled_while_it_waits_takes_no_place():
+    async def run() -> None:
+        places = asyncio.Semaphore(1)
+
+        async def hold(seconds: float) -> None:
+            async with place(places):
+                await asyncio.sleep(seconds)
+
+        first, second = asyncio.create_task(hold(5)), asyncio.create_task(hold(5))
+        await asyncio.sleep(1)
+        second.cancel()
+        await first
+        assert not places.locked() and second.cancelled()
+
+    run_virtual(run())

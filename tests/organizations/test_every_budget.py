@@ -1,0 +1,138 @@
+"""Whatever a budget or a deadline cuts, in every organization: the episode ends with a status, what was found is used,
+and nothing is sampled after its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from managed import LONG_AFTER, Managed, ask, program, reply
+from terse import TERSE
+
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
+from orgthink.evaluation import engine_failed
+from orgthink.measure.orchestration import executed
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.majority_vote import MajorityVote
+from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.self_refine import SelfRefine
+from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.clock import run_virtual
+from orgthink.store import dump, load
+
+PROBLEM = Problem("p", "sums", "sum 3 + 4")
+KINDS = ("tokens", "turns", "cost", "forks", "depth", "agent_tokens", "agent_seconds", "episode_seconds")
+ANSWER = "so <ANSWER> 7 </ANSWER>"
+
+
+class Model(ScriptedEngine):
+    """Plays every role, for ever."""
+
+    def _next(self, text: str) -> Turn:
+        if text.startswith("manager") and not text.endswith("final"):
+            return reply(ask(subtask="add"), program("print 7"), ask("critical_reviewer"), seconds=0.25)
+        if text.startswith("organizer"):
+            forked = "<JOIN-1>" in text
+            return Turn(ANSWER if forked else "o <FORK-1> add </FORK-1> o <JOIN-1>", seconds=0.25)
+        if text.startswith("worker"):
+            return Turn("w w <RETURN> 7 </RETURN>")
+        if text.startswith("verifier"):
+            return Turn("correctness wrong")
+        return Turn(ANSWER)
+
+
+ORGANIZATIONS: dict[str, Organization] = {
+    "sequential": Sequential(TERSE),
+    "parallel": Parallel(TERSE),
+    "majority-vote": MajorityVote(TERSE, samples=4),
+    "self-refine": SelfRefine(TERSE),
+    "verifier_corrector": VerifierCorrector(TERSE),
+    "asyncthink": AsyncThink(TERSE),
+    "paramanager": Managed(rounds=4, reserve=0.4),
+    "summarized": Managed(rounds=4, reserve=0.4, synthesis="summarizer"),
+}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Limits with one budget."""
+
+    kind: str
+    limit: int
+
+    @property
+    def limits(self) -> Limits:
+        if self.kind in ("agent_tokens", "agent_seconds", "episode_seconds"):
+            return Limits(capacity=3, **{self.kind: self.limit})  # type: ignore[arg-type]
+        return Limits(capacity=3, budget=Budget(**{self.kind: self.limit}))  # type: ignore[arg-type]
+
+
+def played(organization: Organization, cut: Cut) -> tuple[Episode, Model]:
+    engine = Model([])
+
+    async def run() -> Episode:
+        episode = await attempt(organization, PROBLEM, Backing(engine, Sampling(1000)), limits=cut.limits)
+        await asyncio.sleep(LONG_AFTER)
+        return episode
+
+    return run_virtual(run()), engine
+
+
+@pytest.mark.parametrize("name", ORGANIZATIONS)
+@settings(max_examples=60)
+@given(cut=st.builds(Cut, st.sampled_from(KINDS), st.integers(0, 16) | st.integers(0, 60)))
+def test_whatever_runs_out_what_was_found_is_used_and_the_episode_is_over(name: str, cut: Cut):
+    episode, engine = played(ORGANIZATIONS[name], cut)
+    assert all(time <= episode.seconds for time, _ in engine.sampled), "a token was sampled after the end"
+    assert load(dump(episode)) == episode
+    assert episode.stop in (StopReason.DONE, StopReason.BUDGET, StopReason.DEADLINE) and not engine_failed(episode)
+    if found(episode) and enough(name, cut):
+        assert episode.answer == "7"
+
+
+@pytest.mark.parametrize("name", ["paramanager", "summarized"])
+@pytest.mark.parametrize(
+    ("kind", "limit", "stop"),
+    [
+        ("tokens", 60, StopReason.BUDGET),
+        ("turns", 4, StopReason.BUDGET),
+        ("cost", 3, StopReason.BUDGET),
+        ("forks", 3, StopReason.DONE),
+        ("depth", 0, StopReason.DONE),
+        ("agent_tokens", 60, StopReason.BUDGET),
+        ("episode_seconds", 20, StopReason.DEADLINE),
+    ],
+)
+def test_a_manager_answers_from_what_it_found_when_a_budget_cuts_its_rounds(
+    name: str, kind: str, limit: int, stop: StopReason
+):
+    episode, _ = played(ORGANIZATIONS[name], Cut(kind, limit))
+    assert found(episode) and (episode.answer, episode.stop) == ("7", stop)
+    if stop is StopReason.BUDGET:
+        assert episode.root.exhausted is not None
+        used, allowed = episode.root.exhausted.value, episode.root.exhausted.limit
+        assert episode.root.exhausted.budget in (kind, "tokens") and used <= allowed == limit
+        assert used < allowed or (name, kind) == ("summarized", "agent_tokens"), "the rest was kept"
+
+
+def found(episode: Episode) -> bool:
+    """Whether anybody came to a result that the organization could use."""
+    if executed(episode):
+        return any(trace.status is Status.OK for trace in executed(episode))
+    answers = (trace.returned for trace in episode.traces[1:] if trace.role in ("thinker", "solver", "corrector"))
+    return any(text is not None and text in ("7", ANSWER) for text in answers)
+
+
+def enough(name: str, cut: Cut) -> bool:
+    """Whether the reserve of this budget is enough to write the answer: five tokens in five seconds."""
+    if name not in ("paramanager", "summarized"):
+        return True
+    return cut.kind in ("turns", "cost", "forks", "depth") or cut.limit * 0.4 >= 5
