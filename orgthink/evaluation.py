@@ -118,6 +118,16 @@ class Calling(Protocol):
         ...
 
 
+@runtime_checkable
+class Forking(Protocol):
+    """An organization whose agents need places for their forks while they decode themselves."""
+
+    @property
+    def least_capacity(self) -> int:
+        """c below which nothing could be forked."""
+        ...
+
+
 def measures_of(organization: Organization) -> Mapping[str, Measure]:
     """The measures that the organization adds; empty if it adds none."""
     return organization.measures if isinstance(organization, Measured) else {}
@@ -144,6 +154,17 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
     for role in roles:
         if role not in known:
             raise UserError(f"no organization here has a role {role!r}: their roles are {', '.join(known)}")
+
+
+def require_places(organizations: Iterable[Organization], capacity: int) -> None:
+    """UserError for an organization that could not fork at this capacity."""
+    for organization in organizations:
+        least = organization.least_capacity if isinstance(organization, Forking) else 1
+        if 1 <= capacity < least:
+            raise UserError(
+                f"{organization.name} forks, and --capacity {capacity} has no place beside its organizer: "
+                f"--capacity {least} or more"
+            )
 
 
 @runtime_checkable

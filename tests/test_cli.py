@@ -23,6 +23,7 @@ from small import SMALL as SMALL_TASK
 from small_recipes import RECIPE
 from terse import STYLE, TERSE
 
+import orgthink.api
 import orgthink.engines.opening
 from orgthink import engines, registry
 from orgthink.cli import main
@@ -429,6 +430,32 @@ def test_a_model_is_used_as_it_was_made_for(toy):
     assert backed(Eval(model=model, organizations=("asyncthink",)).plan()) == {"worker": ("toy-async", 80)}
 
 
+def test_a_model_has_the_capacity_and_the_tokens_that_it_was_trained_with(toy):
+    """Those of one model hold for the whole table; two that differ are asked about; options win."""
+    four = str(made_for(Path("four"), SHIPPED | {"capacity": 4, "max_tokens": 40, "renew": True}))
+    three = str(made_for(Path("three"), SHIPPED | {"capacity": 3}))
+
+    def limits(**options) -> tuple[int, int, int | None]:
+        plan = Eval(organizations=("a=asyncthink", "b=asyncthink"), **options).plan()
+        return plan.limits.capacity, plan.sampling.max_tokens, plan.limits.agent_tokens
+
+    assert limits() == (2, 512, 512)
+    assert limits(model=four) == limits(models=(f"b={four}",)) == (4, 40, None)
+    assert limits(model=four, models=(f"b={three}",), capacity=5) == (5, 40, None)
+    assert limits(model=four, capacity=2, max_tokens=50) == (2, 50, 50)
+    with pytest.raises(UserError, match=r"four with 4, .*three with 3.*: say --capacity"):
+        limits(model=four, models=(f"b={three}",))
+
+
+def test_a_single_problem_is_solved_with_what_the_model_was_trained_with(toy):
+    engine = toy(lambda text: " word" * 50)
+    four = str(made_for(Path("four"), SHIPPED | {"capacity": 4, "max_tokens": 6}))
+    assert main(["run", "--model", four, "--organization", "parallel"]) == 0
+    assert engine.requests == 4
+    episode = orgthink.api.solve("what?", "parallel", model=four)
+    assert (episode.capacity, {trace.steps for trace in episode.traces if trace.model}) == (4, {6})
+
+
 def test_options_win_over_what_a_model_was_made_for(toy):
     model = str(made_for(Path("manager"), MANAGER))
     options = {
@@ -494,6 +521,8 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(toy, monkeypatch: pyte
         ({"organizations": {"paramanager": {"rounds": "many"}}}, "settings of paramanager: rounds: "),
         ({"organizations": {"paramanager": {"rounds": 0}}}, "rounds is 0"),
         ({"organizations": []}, "organizations: "),
+        ({"capacity": 0}, "capacity is 0"),
+        ({"max_tokens": -1}, "the budget is -1 tokens"),
         ({"roles": {"worker": "toy"}}, "roles.worker: "),
         ({"roles": {"worker": {"model": "toy"}}}, "roles.worker.max_tokens: "),
         ({"roles": {"worker": {"model": "tooy", "max_tokens": 5}}}, "unknown model 'tooy': did you mean toy?"),
@@ -601,6 +630,10 @@ def _whole(run: Path) -> None:
         ("eval --temperature nan", "temperature is nan"),
         ("run --temperature inf", "temperature is inf"),
         ("run --deadline nan", "episode_seconds is nan"),
+        ("run --deadline 0", "--deadline 0: an episode needs some seconds"),
+        ("eval --deadline 0", "--deadline 0: an episode needs some seconds"),
+        ("run --capacity 1", "asyncthink forks, and --capacity 1 has no place beside its organizer: --capacity 2"),
+        ("eval --capacity 1", "asyncthink forks, and --capacity 1 has no place"),
         ("eval --n 0", "n is 0"),
         ("eval --samples 0", "samples is 0"),
         ("eval --concurrency 0", "concurrency is 0"),
@@ -709,7 +742,7 @@ def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytes
     [
         (_foreign, "config.json was written by another program"),
         (_unreadable, "config.json cannot be read"),
-        (_newer, "schema version 7: this orgthink reads up to version 2"),
+        (_newer, "schema version 7: this orgthink reads up to version 3"),
         (_corrupt, "episodes.jsonl, line 2: not an episode"),
         (_train, "run holds a run of kind train, not eval"),
         (shutil.rmtree, "no run folder at run"),

@@ -17,7 +17,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import organization_settings, partner_models
+from orgthink.presets import Allowance, allowance, organization_settings, partner_models
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -40,10 +40,11 @@ class Options:
     OPENAI_API_KEY is sent along."""
     tokenizer: str | None = None
     """Model folder whose tokenizer lets token ids go to the server and come back."""
-    capacity: int = 2
-    """c: agents that may be at work at once, the organizer included."""
-    max_tokens: int = 512
-    """Tokens that each agent may sample."""
+    capacity: int | None = None
+    """c: agents that may be at work at once, the organizer included; without it what the model was trained with, or
+    2."""
+    max_tokens: int | None = None
+    """Tokens that each agent may sample; without it what the model was trained with, or 512."""
     renew: bool = False
     """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns."""
     temperature: float = 1.0
@@ -75,8 +76,13 @@ class Options:
         found = SERVED.fullmatch(model)
         return engine_spec(*found.groups()) if found else engine_spec(model, self.url)
 
-    def sampling(self) -> Sampling:
-        sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed)
+    def allowance(self, organizations: Mapping[str, OrganizationSpec]) -> Allowance:
+        """Capacity and tokens: those of the options, else what the models were trained with."""
+        given = {"capacity": self.capacity, "max_tokens": self.max_tokens, "renew": self.renew}
+        return allowance(organizations, self.spec(), **given)
+
+    def sampling(self, organizations: Mapping[str, OrganizationSpec]) -> Sampling:
+        sampling = Sampling(self.allowance(organizations).max_tokens, self.temperature, seed=self.seed)
         with user_input():
             require_sampling(sampling)
         return sampling
@@ -105,20 +111,17 @@ class Options:
             if role not in engines:
                 engines[role] = engine_spec(partner.model)
             settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
-        roles = dict.fromkeys((*engines, *settings))
-        return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}
+        roles, shared = dict.fromkeys((*engines, *settings)), self.sampling(organizations)
+        return {
+            role: RoleSpec(engines.get(role) or self.spec(), _drawn(role, shared, settings[role])) for role in roles
+        }
 
-    def _drawn(self, role: str, settings: Mapping[str, Any]) -> Sampling:
-        """The sampling of a role: everybody's, but for its own settings."""
-        sampling = typed(Sampling, {**asdict(self.sampling()), **settings}, f"--sampling {role}")
+    def limits(self, organizations: Mapping[str, OrganizationSpec]) -> Limits:
+        if self.deadline == 0:
+            raise UserError("--deadline 0: an episode needs some seconds; without the option it has no deadline")
+        allowance = self.allowance(organizations)
         with user_input():
-            require_sampling(sampling)
-        return sampling
-
-    def limits(self) -> Limits:
-        with user_input():
-            tokens = None if self.renew else self.max_tokens
-            return Limits(self.capacity, Budget(depth=self.depth), tokens, self.deadline)
+            return Limits(allowance.capacity, Budget(depth=self.depth), allowance.agent_tokens, self.deadline)
 
     def organize(
         self, named: tuple[str, ...], own: Mapping[str, EngineSpec] | None = None
@@ -162,6 +165,14 @@ class Options:
         for one in labels:
             if setting in _known(classes[one]):
                 settings[one][setting] = json.loads(value) if value.startswith(("{", "[")) else value
+
+
+def _drawn(role: str, shared: Sampling, settings: Mapping[str, Any]) -> Sampling:
+    """The sampling of a role: everybody's, but for its own settings."""
+    sampling = typed(Sampling, {**asdict(shared), **settings}, f"--sampling {role}")
+    with user_input():
+        require_sampling(sampling)
+    return sampling
 
 
 def _known(name: str) -> list[str]:

@@ -23,6 +23,9 @@ from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons import tools as tool_lessons
 
+REVIEWED = {"organizations": {"verifier_corrector": {"passes": 1, "rounds": 4}}}
+"""What orgthink.json of models in the roles of MarsRL says beside the prompt style."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pocket:
@@ -65,7 +68,8 @@ class Roles(FromModel):
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
         model = open_trainable(model_folder(self.model), **self.how)
-        course = Course(model, rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+        write_folder = partial(pocket.write_folder, made_for=REVIEWED)
+        course = Course(model, rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
 
 

@@ -85,8 +85,11 @@ Lessons = Literal["tools", "manager"]
 """The taught role: a model that uses tools itself, or a manager."""
 
 MADE_FOR: dict[Lessons, dict[str, Any]] = {
-    "tools": {"organizations": {"tool-use": USING}},
+    "tools": {"max_tokens": 256, "renew": True, "organizations": {"tool-use": USING}},
     "manager": {
+        "capacity": 9,
+        "max_tokens": 128,
+        "renew": True,
         "organizations": {"paramanager": {"pool": POOL, **MANAGING}},
         "roles": {name: {"model": name, "max_tokens": AGENT_TOKENS} for name in POOL},
     },
