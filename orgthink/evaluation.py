@@ -20,6 +20,7 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
+from orgthink.settings import require_known
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
@@ -50,6 +51,10 @@ class OrganizationSpec:
         known = {setting.name: None for setting in fields(cls)}  # type: ignore[arg-type]  # organizations are dataclasses
         for setting in self.settings:
             pick(f"setting of {label}", setting, known)
+        try:
+            require_known(cls, self.settings)
+        except UserError as error:
+            raise UserError(f"settings of {label}: {error}") from None
         return typed(cls, {**self.settings, "name": label}, f"settings of {label}")
 
 

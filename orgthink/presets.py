@@ -13,6 +13,7 @@ from orgthink.evaluation import OrganizationSpec, require_places, require_sampli
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import style_named
 from orgthink.runtime.budget import Limits
+from orgthink.settings import require_known
 from orgthink.store import typed
 
 CAPACITY, MAX_TOKENS = 2, 512
@@ -68,6 +69,7 @@ def preset_of(spec: EngineSpec) -> Preset:
     """The preset of a model; the default without an orgthink.json. UserError if the file is invalid."""
     preset = typed(Preset, spec.preset_values, f"orgthink.json of {spec.model}")
     try:
+        require_known(Preset, spec.preset_values)
         Limits(CAPACITY if preset.capacity is None else preset.capacity)
         require_sampling(Sampling(MAX_TOKENS if preset.max_tokens is None else preset.max_tokens))
         style_named(preset.prompts)

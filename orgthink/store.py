@@ -396,8 +396,8 @@ def _first(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    place, message = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

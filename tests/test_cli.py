@@ -188,6 +188,36 @@ def test_settings_go_to_the_organizations_by_label(toy):
     assert {plain.prompts, kind.prompts, sequential.prompts} == {"terse"}
 
 
+def test_a_setting_below_a_setting_has_a_path(toy):
+    model = str(made_for(Path("manager"), MANAGER))
+    plan = Eval(
+        model=model,
+        organizations=("a=paramanager", "b=paramanager"),
+        set=("suite.topk=3", "b.faults.rate=0.5", "faults.seed=4"),
+    ).plan()
+    first, second = (how.named(label) for label, how in plan.organizations.items())
+    assert (first.suite.topk, first.suite.corpus) == (3, PRICES), "the rest is the model's preset"
+    assert [(one.faults.rate, one.faults.seed) for one in (first, second)] == [(0.0, 4), (0.5, 4)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"suite": {"corpu": "x"}}, "suite has no 'corpu': did you mean corpus?"),
+        ({"faults": {"rat": 0.1}}, "faults has no 'rat': did you mean rate?"),
+        ({"tags": {"cal": "x"}}, "tags has no 'cal'"),
+    ],
+)
+def test_a_typo_inside_a_setting_is_refused_wherever_it_is_set(settings: dict, says: str, toy):
+    with pytest.raises(UserError, match=re.escape(says)):
+        orgthink.api.evaluate("countdown-small", ["paramanager"], settings={"paramanager": settings}, n=1)
+    model = str(made_for(Path("mine"), SHIPPED | {"organizations": {"paramanager": settings}}))
+    with pytest.raises(UserError, match=re.escape(says)):
+        Eval(model=model, organizations=("paramanager",)).plan()
+    with pytest.raises(UserError, match="has no 'capcity': did you mean capacity"):
+        Eval(model=str(made_for(Path("mine"), SHIPPED | {"capcity": 3}))).plan()
+
+
 def test_roles_have_models_of_their_own(toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "small").mkdir()
     opened: dict[str, RuleEngine] = {}
@@ -644,6 +674,14 @@ def _whole(run: Path) -> None:
         ("eval --set sequential.overflow=queue", "unknown setting 'overflow'"),
         ("eval --set asynkthink.overflow=queue", "unknown organization 'asynkthink': did you mean asyncthink?"),
         ("eval --set overflow=wait", "settings of asyncthink: overflow: "),
+        ("eval --set dialect.jion=x", "--set dialect.jion=x: dialect has no 'jion': did you mean join?"),
+        ('eval --set dialect={"jion":"x"}', "dialect has no 'jion': did you mean join?"),
+        ('eval --set dialect={"join"', '--set dialect={"join": that is not JSON; write it as {"rate": 0.1}'),
+        (
+            'eval --organizations paramanager --set faults={"rat":0.1}',
+            "faults has no 'rat': did you mean rate?",
+        ),
+        ("eval --organizations paramanager --set rounds=0", "settings of paramanager: rounds is 0"),
         ("eval --set tolerant", "--set tolerant: write [LABEL.]SETTING=VALUE"),
         ("run --organization sequential --set tolerant=true", "unknown setting 'tolerant'"),
         ("eval --roles worker", "--roles worker: write ROLE=MODEL"),

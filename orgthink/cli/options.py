@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections import defaultdict
@@ -18,6 +17,7 @@ from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.presets import Allowance, allowance, organization_settings, partner_models
+from orgthink.recipes.adjust import put
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -55,8 +55,8 @@ class Options:
     """Prompt style: `paper`, one of an installed package, or a TOML file; without it the style that the model was made
     for."""
     set: Annotated[tuple[str, ...], arg(metavar="[LABEL.]SETTING=VALUE")] = ()
-    """Settings of the organizations, such as overflow=queue or asyncthink.tolerant=true; without a label of all that
-    have it."""
+    """Settings of the organizations, such as overflow=queue, suite.corpus=FOLDER or asyncthink.tolerant=true; without a
+    label of all that have it."""
     roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL[@URL]")] = ()
     """Other models for some roles, such as worker=FOLDER or coder=NAME@https://SERVER/v1; those of the server of --url,
     if they name none."""
@@ -156,15 +156,19 @@ class Options:
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")
-        label, dot, setting = place.rpartition(".")
-        if dot:
-            pick("organization", label, classes)
-        labels = [label] if dot else list(classes)
-        known = {name: None for one in labels for name in _known(classes[one])}
+        named = [label for label in classes if place.startswith(f"{label}.")]
+        path = place.removeprefix(f"{named[0]}.") if named else place
+        known = {name: None for one in named or classes for name in _known(classes[one])}
+        setting, dot, _ = path.partition(".")
+        if dot and setting not in known and not named:
+            pick("organization", place.rpartition(".")[0], classes)
         pick("setting", setting, known)
-        for one in labels:
+        for one in named or classes:
             if setting in _known(classes[one]):
-                settings[one][setting] = json.loads(value) if value.startswith(("{", "[")) else value
+                try:
+                    put(settings[one], ORGANIZATIONS[classes[one]], f"{path}={value}")
+                except UserError as error:
+                    raise UserError(f"--set {given}: {error}") from None
 
 
 def _drawn(role: str, shared: Sampling, settings: Mapping[str, Any]) -> Sampling:
