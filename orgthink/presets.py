@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from orgthink.engines import EngineSpec
+from orgthink.engines import MODELS, EngineSpec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import OrganizationSpec, require_places, require_sampling
@@ -36,6 +36,8 @@ class Preset:
 
     prompts: str = "paper"
     """Prompt style."""
+    tasks: tuple[str, ...] = ()
+    """The only tasks that it knows; none named: it reads any text."""
     capacity: int | None = None
     """c that it was trained with; `None` where that is not known."""
     max_tokens: int | None = None
@@ -109,13 +111,29 @@ def allowance(
     return found
 
 
+def style_here(spec: EngineSpec) -> str | None:
+    """The prompt style of the model here that a server's model is named after, an installed one or a folder; `None`
+    without one, for the default style, and if a tokenizer's folder tells the style."""
+    if spec.url is None or spec.tokenizer is not None or not spec.model:
+        return None
+    installed = spec.model.rstrip("/").rpartition("/")[2]
+    style = EngineSpec(installed if installed in tuple(MODELS) else spec.model).prompts
+    return None if style == Preset().prompts else style
+
+
 def organization_settings(
     name: str, spec: EngineSpec, settings: Mapping[str, Any] | None = None, prompts: str | None = None
 ) -> dict[str, Any]:
     """Settings of an organization on a model: the given ones, then those of the model's preset.
 
-    The prompt style is `prompts`, else the model's. UserError for an unknown organization or style.
+    The prompt style is `prompts`, else the model's. UserError for an unknown organization or style, and for a server's
+    model whose style is not known.
     """
+    if prompts is None and "prompts" not in (settings or {}) and (style := style_here(spec)) is not None:
+        raise UserError(
+            f"a server does not tell the prompt style of {spec.model}, and the model of that name here has {style}: "
+            f"say --prompts {style}, or --tokenizer with its folder"
+        )
     preset = preset_of(spec)
     preset_settings = preset.organizations.get(name, {})
     style = prompts or preset_settings.get("prompts", preset.prompts)

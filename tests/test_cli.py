@@ -416,6 +416,49 @@ def test_run_takes_a_problem_in_the_users_words(toy, capsys: pytest.CaptureFixtu
     assert " right, " not in out
 
 
+def test_a_question_to_a_model_that_knows_only_its_tasks_gets_a_note(toy, capsys: pytest.CaptureFixture[str]):
+    model = str(made_for(Path("mini"), SHIPPED | {"tasks": ["countdown-small"]}))
+    assert main(["run", "countdown 3 4 5 = 12", "--model", model]) == 0
+    line = complaint(capsys)
+    assert "mini knows only its own tasks (countdown-small)" in line and "--url" in line and "--task count" in line
+    assert main(["run", "--task", "countdown-small", "--model", model]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_a_server_that_is_not_used_is_named(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
+    assert main(["run"]) == 0
+    assert "toy is used and not the server of OPENAI_BASE_URL" in complaint(capsys)
+    assert main(["run", "--model", "toy"]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_the_style_of_a_model_on_a_server_is_asked_for(toy, capsys: pytest.CaptureFixture[str]):
+    """The server only tells a name: that of an installed model, or the folder that was given to vLLM."""
+    made_for(Path("mine"), {"prompts": "terse"})
+    for name in ("toy", "models/toy", "mine"):
+        argv = ["run", "countdown 3 4 5 = 12", "--url", "http://there/v1", "--model", name]
+        assert main(argv) == 2
+        assert f"prompt style of {name}" in (line := complaint(capsys)) and "--prompts terse" in line
+        assert main([*argv, "--prompts", "paper"]) == main([*argv, "--tokenizer", "toy"]) == 0
+    capsys.readouterr()
+    assert main(["run", "countdown 3 4 5 = 12", "--url", "http://there/v1", "--model", "qwen"]) == 0
+    toy(countdown).model = "toy"
+    assert main(["run", "countdown 3 4 5 = 12", "--url", "http://there/v1"]) == 0
+    assert complaint(capsys).endswith("toy lies here with prompt style terse and gets paper: say --prompts terse")
+    with pytest.raises(UserError, match="prompt style of toy"):
+        orgthink.api.solve("what?", model="toy", url="http://there/v1")
+
+
+def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        raise EngineError("the server answered 500")
+
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    assert main(["run"]) == 1
+    assert complaint(capsys) == "orgthink: the server answered 500"
+
+
 def test_run_reports_a_failed_engine(toy, capsys: pytest.CaptureFixture[str]):
     toy(failing)
     assert main(["run"]) == 1

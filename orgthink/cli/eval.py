@@ -10,7 +10,8 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.options import Options, pair, warn
+from orgthink.cli.notes import ignored_server, note, pools, unlike_its_style
+from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, written
 from orgthink.cli.table import conditions, print_table
@@ -63,7 +64,10 @@ class Eval(Options):
     def __call__(self) -> int:
         if self.resume is None:
             resolved = resolve(self.plan())
-            warn(resolved.organizations.values(), resolved.plan.limits.capacity)
+            note(
+                ignored_server(resolved.plan.engine, self.model),
+                *pools(resolved.organizations.values(), resolved.plan.limits.capacity),
+            )
             return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task)))
         folder = resumed(self)
         return asyncio.run(conduct(resolve(folder.settings("eval", Evaluation)), folder))
@@ -115,7 +119,10 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         if len(episodes) == len(resolved.planned) and not any(map(engine_failed, episodes)):
             return report(resolved, target, episodes)
     async with Engines() as engines:
+        unnamed = resolved.plan.engine.model is None
         resolved = await resolved.opened(engines)
+        if unnamed:
+            note(unlike_its_style(resolved.plan.engine, resolved.organizations.values()))
         if isinstance(target, Path):
             target = RunFolder.create(target, "eval", resolved.plan, overwrite=overwrite)
         folder = target

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -14,11 +13,10 @@ from tyro.conf import arg
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
+from orgthink.evaluation import OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.presets import Allowance, allowance, organization_settings, partner_models
 from orgthink.recipes.adjust import put
-from orgthink.runtime.attempt import Organization
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
 
@@ -183,13 +181,6 @@ def _known(name: str) -> list[str]:
     """Settings of an organization in the registry."""
     cls = ORGANIZATIONS[name]
     return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
-
-
-def warn(organizations: Iterable[Organization], capacity: int) -> None:
-    """Say on stderr whose agents will wait for each other."""
-    for organization in organizations:
-        if line := pool_warning(organization, capacity):
-            print(f"orgthink: {line}", file=sys.stderr)
 
 
 def pair(given: str, option: str, form: str) -> tuple[str, str]:

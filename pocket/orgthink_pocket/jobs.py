@@ -23,7 +23,10 @@ from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons import tools as tool_lessons
 
-REVIEWED = {"organizations": {"verifier_corrector": {"passes": 1, "rounds": 4}}}
+REVIEWED = {
+    "tasks": ["arithmetic-mini", "countdown-mini-single"],
+    "organizations": {"verifier_corrector": {"passes": 1, "rounds": 4}},
+}
 """What orgthink.json of models in the roles of MarsRL says beside the prompt style."""
 
 

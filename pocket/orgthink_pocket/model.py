@@ -76,11 +76,15 @@ CONFIG = Qwen3Config(
 """Head size 32 is the smallest that vLLM decodes."""
 
 
+MADE_FOR = {"tasks": ["countdown-mini", "countdown-mini-single"]}
+"""Entries of orgthink.json beside the prompt style."""
+
+
 def write_folder(
     folder: Path,
     config: Qwen3Config = CONFIG,
     tokenizer: Tokenizer | None = None,
-    made_for: Mapping[str, object] | None = None,
+    made_for: Mapping[str, object] = MADE_FOR,
 ) -> None:
     """Write a model folder without the weights. The words of a larger tokenizer must begin with this vocabulary.
 
@@ -93,7 +97,7 @@ def write_folder(
     special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})
-    _write(folder / "orgthink.json", {"prompts": "pocket", **(made_for or {})})
+    _write(folder / "orgthink.json", {"prompts": "pocket", **made_for})
 
 
 def _write(file: Path, content: dict[str, object]) -> None:

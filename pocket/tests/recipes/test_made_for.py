@@ -17,6 +17,7 @@ from orgthink.evaluation import Evaluation
 from orgthink.presets import preset_of
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
+from orgthink.tasks import task_named
 from orgthink.training.models import copy_companions
 
 TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
@@ -57,6 +58,12 @@ def test_the_shipped_models_say_what_their_recipe_trains_with(model: str, recipe
     }
     for name, settings in made_for.get("organizations", {}).items():
         assert settings.items() <= said.organizations[name].items()
+
+
+@pytest.mark.parametrize("folder", sorted(MODELS.iterdir()), ids=lambda folder: folder.name)
+def test_the_shipped_models_name_the_tasks_that_they_know(folder: Path) -> None:
+    tasks = preset_of(EngineSpec(str(folder))).tasks
+    assert tasks and [task_named(name).name for name in tasks] == list(tasks)
 
 
 def test_before_and_after_are_compared_within_what_was_trained() -> None:
