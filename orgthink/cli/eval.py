@@ -10,7 +10,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.notes import ignored_server, note, pools, unlike_its_style
+from orgthink.cli.notes import all_problems, ignored_server, note, pools, unlike_its_style
 from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, written
@@ -49,7 +49,7 @@ class Eval(Options):
     models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
     """Models of their own for some organizations, by label: to compare models in one table."""
     n: int = 100
-    """How many different problems."""
+    """How many different problems; all if the task has fewer."""
     split: Split = "test"
     """`test` problems are held out from training."""
     samples: int = 1
@@ -65,6 +65,7 @@ class Eval(Options):
         if self.resume is None:
             resolved = resolve(self.plan())
             note(
+                all_problems(resolved.plan),
                 ignored_server(resolved.plan.engine, self.model),
                 *pools(resolved.organizations.values(), resolved.plan.limits.capacity),
             )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from orgthink.engines import EngineSpec
-from orgthink.evaluation import pool_warning
+from orgthink.evaluation import Evaluation, pool_warning
 from orgthink.presets import preset_of, style_here
 from orgthink.runtime.attempt import Organization
 
@@ -16,6 +16,13 @@ def note(*lines: str | None) -> None:
     """Print those that there are."""
     for line in filter(None, lines):
         print(f"orgthink: {line}", file=sys.stderr)
+
+
+def all_problems(plan: Evaluation) -> str | None:
+    """That a task has fewer problems than were asked for."""
+    if plan.wanted is None:
+        return None
+    return f"{plan.task} has {plan.n} different {plan.split} problems, not {plan.wanted}: all of them"
 
 
 def pools(organizations: Iterable[Organization], capacity: int) -> list[str | None]:
