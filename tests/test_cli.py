@@ -856,6 +856,50 @@ def test_a_folder_with_another_run_is_left_alone(run: Path, toy, capsys: pytest.
     assert {path: path.read_bytes() for path in run.iterdir()} == before
 
 
+def test_the_version(capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"orgthink {orgthink.__version__}\n"
+
+
+RETURNS = """
+from dataclasses import dataclass
+from orgthink.runtime.result import Result
+
+@dataclass(frozen=True)
+class Mine:
+    name: str = "mine"
+    roles = ()
+    async def run(self, problem, session):
+        return Result("7")
+"""
+
+
+def test_an_organization_that_returns_no_text_is_one_line(toy, capsys: pytest.CaptureFixture[str]):
+    Path("mine.py").write_text(RETURNS)
+    for argv in (["run", "--organization", "mine.py:Mine"], ["eval", "--organizations", "mine.py:Mine", "--n", "1"]):
+        assert main(argv) == 2
+        assert complaint(capsys).endswith(
+            "run() returned a Result, whose text is its .text: it must return the text of the answer, or None"
+        )
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"])
+def test_a_broken_file_of_a_model_is_named_by_its_path(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("torch")
+    model = tiny_model(tmp_path / "model", "bytes")
+    for text in ("{", "[]"):
+        (model / file).write_text(text)
+        assert main(["run", "7?", "--model", str(model)]) == 2
+        assert f"{model / file}" in complaint(capsys)
+
+
+def test_a_file_that_cannot_be_written_is_named_by_its_path(tmp_path: Path, run: Path, capsys):
+    assert main(["view", str(run), "--out", "nowhere/page.html"]) == 2
+    assert complaint(capsys) == "orgthink: nowhere/page.html: No such file or directory"
+
+
 def test_no_server_at_the_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     argv = [
         "eval",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.threads import set_threads
+from orgthink.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.errors import Failure, UserError
 
+    if argv[:1] == ["--version"]:
+        print(f"orgthink {__version__}")
+        return 0
     try:
         return _verb(argv)()
     except (UserError, EngineUnavailable) as error:
