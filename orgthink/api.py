@@ -20,7 +20,7 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_sampling_noise, resolve
 from orgthink.evaluation import evaluate as evaluate_plan
-from orgthink.presets import organization_settings, partner_models
+from orgthink.presets import allowance, organization_settings, partner_models
 from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.attempt import Organization, attempt
@@ -78,8 +78,8 @@ async def asolve(
     roles: Roles | None = None,
     settings: Mapping[str, Any] | None = None,
     prompts: str | None = None,
-    capacity: int = 2,
-    max_tokens: int = 512,
+    capacity: int | None = None,
+    max_tokens: int | None = None,
     temperature: float = 1.0,
     seed: int = 0,
     limits: Limits | None = None,
@@ -88,7 +88,8 @@ async def asolve(
     """One attempt of an organization at a problem; graded if the problem belongs to a task.
 
     `model`, `url` and `tokenizer` are the options of `orgthink run`; an open engine is used and stays open. `settings`
-    are fields of the organization. `limits` replace `capacity` and `max_tokens`. UserError for bad input;
+    are fields of the organization. Without `capacity` and `max_tokens` they are what the model was trained with, or 2
+    and 512; `limits` replace the capacity and the budget. UserError for bad input;
     EngineUnavailable without a server. A later failure is recorded in the episode.
     """
     if isinstance(problem, str):
@@ -103,9 +104,10 @@ async def asolve(
         specs, organization = {named.label: named}, named.named(named.label)
     else:
         specs = {}
-    sampling = Sampling(max_tokens, temperature, seed=seed)
+    found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
+    sampling = Sampling(found.max_tokens, temperature, seed=seed)
     others = _roles(specs, spec, roles, sampling)
-    limits = limits or Limits(capacity, Budget(), max_tokens)
+    limits = limits or Limits(found.capacity, Budget(), found.agent_tokens)
     require_sampling_noise(organization, sampling, limits.capacity, others)
     async with Engines(given) as engines:
         own = Backing(await engines.get(spec), sampling)
@@ -128,8 +130,8 @@ async def aevaluate(
     n: int = 100,
     samples: int = 1,
     split: Split = "test",
-    capacity: int = 2,
-    max_tokens: int = 512,
+    capacity: int | None = None,
+    max_tokens: int | None = None,
     temperature: float = 1.0,
     seed: int = 0,
     limits: Limits | None = None,
@@ -146,7 +148,8 @@ async def aevaluate(
     given = settings or {}
     named = [OrganizationSpec(one, organization_settings(one, spec, given.get(one), prompts)) for one in organizations]
     specs = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
-    sampling = Sampling(max_tokens, temperature, seed=seed)
+    found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
+    sampling = Sampling(found.max_tokens, temperature, seed=seed)
     plan = Evaluation(
         task=name,
         organizations=specs,
@@ -154,7 +157,7 @@ async def aevaluate(
         engine=spec,
         sampling=sampling,
         roles=_roles(specs, spec, roles, sampling),
-        limits=limits or Limits(capacity, Budget(), max_tokens),
+        limits=limits or Limits(found.capacity, Budget(), found.agent_tokens),
         split=split,
         seed=seed,
         samples=samples,

@@ -73,7 +73,7 @@ def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     if name in table:
         return table[name]
     near = get_close_matches(name, table, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(table))}"
+    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(table))}" if table else "there is none"
     raise UserError(f"unknown {kind} {name!r}: {hint}")
 
 

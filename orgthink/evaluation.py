@@ -20,6 +20,7 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
+from orgthink.settings import require_known
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Split, Task
@@ -50,6 +51,10 @@ class OrganizationSpec:
         known = {setting.name: None for setting in fields(cls)}  # type: ignore[arg-type]  # organizations are dataclasses
         for setting in self.settings:
             pick(f"setting of {label}", setting, known)
+        try:
+            require_known(cls, self.settings)
+        except UserError as error:
+            raise UserError(f"settings of {label}: {error}") from None
         return typed(cls, {**self.settings, "name": label}, f"settings of {label}")
 
 
@@ -89,6 +94,8 @@ class Evaluation:
     """Attempts of each organization at each problem."""
     concurrency: int = 64
     """Episodes that run at once; it affects only the running time."""
+    wanted: int | None = None
+    """Number of problems that was asked for, if the task has fewer: then `n` is all of them."""
 
     def __post_init__(self) -> None:
         if not self.organizations:
@@ -118,6 +125,16 @@ class Calling(Protocol):
         ...
 
 
+@runtime_checkable
+class Forking(Protocol):
+    """An organization whose agents need places for their forks while they decode themselves."""
+
+    @property
+    def least_capacity(self) -> int:
+        """c below which nothing could be forked."""
+        ...
+
+
 def measures_of(organization: Organization) -> Mapping[str, Measure]:
     """The measures that the organization adds; empty if it adds none."""
     return organization.measures if isinstance(organization, Measured) else {}
@@ -144,6 +161,17 @@ def require_roles(organizations: Iterable[Organization], roles: Iterable[str]) -
     for role in roles:
         if role not in known:
             raise UserError(f"no organization here has a role {role!r}: their roles are {', '.join(known)}")
+
+
+def require_places(organizations: Iterable[Organization], capacity: int) -> None:
+    """UserError for an organization that could not fork at this capacity."""
+    for organization in organizations:
+        least = organization.least_capacity if isinstance(organization, Forking) else 1
+        if 1 <= capacity < least:
+            raise UserError(
+                f"{organization.name} forks, and --capacity {capacity} has no place beside its organizer: "
+                f"--capacity {least} or more"
+            )
 
 
 @runtime_checkable
@@ -239,33 +267,47 @@ class Resolved:
 
 
 def resolve(plan: Evaluation) -> Resolved:
-    """Look up everything that a plan names. UserError for an unknown name, a useless vote or too few problems."""
+    """Look up everything that a plan names. UserError for an unknown name, a useless vote or a task without problems.
+
+    A task with fewer problems than the plan asks for gives all it has, and the resolved plan says so.
+    """
     organizations = {label: spec.named(label) for label, spec in plan.organizations.items()}
     require_roles(organizations.values(), plan.roles)
     for organization in organizations.values():
         require_sampling_noise(organization, plan.sampling, plan.limits.capacity, plan.roles)
+    problems = up_to(plan.task, plan.split, plan.seed, plan.n)
+    if len(problems) < plan.n:
+        plan = replace(plan, n=len(problems), wanted=plan.n)
     planned = [
         PlannedEpisode(organization, problem, sample)
-        for problem in distinct(plan.task, plan.split, plan.seed, plan.n)
+        for problem in problems
         for organization in organizations.values()
         for sample in range(plan.samples)
     ]
     return Resolved(plan, task_named(plan.task), organizations, {each.id: each for each in planned})
 
 
-@lru_cache(maxsize=4)
 def distinct(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
     """The first n different problems of a task's stream; UserError if it has fewer."""
+    found = up_to(name, split, seed, n)
+    if len(found) < n:
+        raise UserError(f"{name} has only {len(found)} different {split} problems, not {n}")
+    return found
+
+
+@lru_cache(maxsize=4)
+def up_to(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
+    """The first n different problems of a task's stream, or all if it has fewer. UserError if it has none."""
     found: dict[str, Problem] = {}
     repeats = 0
     for problem in task_named(name).problems(split, seed):
         repeats = repeats + 1 if problem.id in found else 0
         found.setdefault(problem.id, problem)
-        if len(found) == n:
-            return tuple(found.values())
-        if repeats == MOST_REPEATS:
+        if len(found) == n or repeats == MOST_REPEATS:
             break
-    raise UserError(f"{name} has only {len(found)} different {split} problems, not {n}")
+    if not found:
+        raise UserError(f"{name} has no {split} problems")
+    return tuple(found.values())
 
 
 def grade(episode: Episode, task: Task) -> Episode:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import random
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +25,12 @@ from orgthink.errors import Failure
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+REPORT_EVERY = 30.0
+"""Seconds between two lines about requests that are repeated."""
+
+_TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL | re.IGNORECASE)
+"""What is no text in an HTML page; its title says the same as its heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,8 @@ class HttpResponse(NamedTuple):
     """Content."""
     retry_after: float | None = None
     """Seconds until the server accepts the request again, by its Retry-After header."""
+    location: str | None = None
+    """Where a redirect points to."""
 
     @property
     def text(self) -> str:
@@ -71,8 +80,13 @@ class HttpResponse(NamedTuple):
 
     @property
     def busy(self) -> bool:
-        """Whether the status means that the same request may succeed later."""
-        return self.status in (408, 429) or self.status >= 500
+        """Whether the status means that the same request may succeed soon. A spent quota is not refilled soon."""
+        return (self.status in (408, 429) or self.status >= 500) and not self.without_quota
+
+    @property
+    def without_quota(self) -> bool:
+        """Whether the account behind the key may not send more."""
+        return self.status == 402 or (self.status == 429 and "insufficient_quota" in self.text)
 
 
 class Refused(Exception):
@@ -112,6 +126,7 @@ class HttpClient:
         """The URL without secrets, for messages."""
         self.retries = 0
         """Repeated attempts."""
+        self._reported_retries, self._next_report = 0, 0.0
         self._what, self._key, self._retry_policy = what, key, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
@@ -132,6 +147,9 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close the connections; running requests fail."""
         await self._client.aclose()
+        if self.retries > self._reported_retries:
+            log.warning("%s: %d requests were repeated", self.name, self.retries)
+            self._reported_retries = self.retries
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncIterator[httpx2.Response]:
@@ -185,9 +203,15 @@ class HttpClient:
             if delay is None:
                 raise failure
             self.retries += 1
-            log.warning("%s (attempt %d of %d); again in %.1f s", failure, number, self._retry_policy.attempts, delay)
+            self._report(failure)
             await asyncio.sleep(delay)
         raise AssertionError
+
+    def _report(self, failure: Failure) -> None:
+        """Say why requests are repeated and how many, now and then: hundreds may fail for one reason."""
+        if time.monotonic() >= self._next_report:
+            log.warning("%s; trying again (%d repeated so far)", failure, self.retries)
+            self._next_report, self._reported_retries = time.monotonic() + REPORT_EVERY, self.retries
 
     def refused(self, reply: HttpResponse) -> Failure | Refused:
         """The exception for a response with a status other than 200."""
@@ -196,7 +220,14 @@ class HttpClient:
 
     def answered(self, reply: HttpResponse) -> str:
         """The message for a status other than 200."""
-        return f"{self.name} answered {reply.status}: {self.complaint(reply)}"
+        if reply.location is not None and 300 <= reply.status < 400:
+            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location}"
+        if reply.without_quota:
+            return f"{self.name} has no quota left for this key: {self.complaint(reply)}"
+        message = f"{self.name} answered {reply.status}: {self.complaint(reply)}"
+        if reply.busy and (reply.retry_after or 0.0) > self._retry_policy.longest_delay:
+            message += f"; it takes no requests for {reply.retry_after:.0f} s"
+        return message
 
     def complaint(self, reply: HttpResponse) -> str:
         """The error message of the server, on one line, without the key, which some servers repeat."""
@@ -238,7 +269,10 @@ async def read(response: httpx2.Response, most_bytes: int | None = None) -> Http
         body += part
         if most_bytes is not None and len(body) > most_bytes:
             raise TooLarge(f"an answer of more than {most_bytes} bytes")
-    return HttpResponse(response.status_code, bytes(body), retry_after(response.headers.get("retry-after")))
+    headers = response.headers
+    return HttpResponse(
+        response.status_code, bytes(body), retry_after(headers.get("retry-after")), headers.get("location")
+    )
 
 
 def retry_after(header: str | None) -> float | None:
@@ -246,13 +280,13 @@ def retry_after(header: str | None) -> float | None:
     if header is None:
         return None
     try:
-        return max(0.0, float(header))
+        seconds = float(header)
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None
+        try:
+            seconds = parsedate_to_datetime(header).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return None if seconds != seconds else max(0.0, seconds)
 
 
 def complaint(body: str) -> str:
@@ -262,7 +296,7 @@ def complaint(body: str) -> str:
         found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
         body = found.get("message") or json.dumps(found) if isinstance(found, dict) else str(found)
     except (ValueError, AttributeError, RecursionError):
-        pass
+        body = _TAGS.sub(" ", body)  # the page of a proxy
     return " ".join(body.split())[:300] or "nothing"
 
 

@@ -6,12 +6,18 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from orgthink.engines import EngineSpec
+from orgthink.engines import MODELS, EngineSpec
+from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
-from orgthink.evaluation import OrganizationSpec
+from orgthink.evaluation import OrganizationSpec, require_places, require_sampling
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import style_named
+from orgthink.runtime.budget import Limits
+from orgthink.settings import require_known
 from orgthink.store import typed
+
+CAPACITY, MAX_TOKENS = 2, 512
+"""Of a run whose models do not say what they were trained with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +36,89 @@ class Preset:
 
     prompts: str = "paper"
     """Prompt style."""
+    tasks: tuple[str, ...] = ()
+    """The only tasks that it knows; none named: it reads any text."""
+    capacity: int | None = None
+    """c that it was trained with; `None` where that is not known."""
+    max_tokens: int | None = None
+    """Tokens of each agent that it was trained with; `None` where that is not known."""
+    renew: bool = False
+    """Whether these are the tokens of a segment, renewed at each Join."""
     organizations: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Settings by organization."""
     roles: dict[str, Partner] = field(default_factory=dict)
     """Models of other roles, for organizations with these roles."""
 
 
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many agents may decode at once, and how many tokens each may sample."""
+
+    capacity: int = CAPACITY
+    """c, the organizer included."""
+    max_tokens: int = MAX_TOKENS
+    """Tokens of each agent."""
+    renew: bool = False
+    """Whether they are renewed at each Join."""
+
+    @property
+    def agent_tokens(self) -> int | None:
+        """Limit of an agent's tokens over all its segments."""
+        return None if self.renew else self.max_tokens
+
+
 def preset_of(spec: EngineSpec) -> Preset:
     """The preset of a model; the default without an orgthink.json. UserError if the file is invalid."""
     preset = typed(Preset, spec.preset_values, f"orgthink.json of {spec.model}")
     try:
+        require_known(Preset, spec.preset_values)
+        Limits(CAPACITY if preset.capacity is None else preset.capacity)
+        require_sampling(Sampling(MAX_TOKENS if preset.max_tokens is None else preset.max_tokens))
         style_named(preset.prompts)
         for name, settings in preset.organizations.items():
             for one in fields(OrganizationSpec(name, settings).named(name)):  # type: ignore[arg-type]  # a dataclass
                 if one.name in settings and "runs commands" in one.metadata:
                     raise UserError(f"{one.name} of {name} runs commands: only who starts a run may name them")
-    except UserError as error:
+    except ValueError as error:
         raise UserError(f"orgthink.json of {spec.model}: {error}") from error
     return preset
+
+
+def allowance(
+    organizations: Mapping[str, OrganizationSpec],
+    default: EngineSpec,
+    *,
+    capacity: int | None = None,
+    max_tokens: int | None = None,
+    renew: bool = False,
+) -> Allowance:
+    """The given values, else those that the organizations' models were trained with, else those of `Allowance`.
+
+    All organizations of a table have the same, so UserError if two models were trained with different ones.
+    """
+    specs = [how.engine or default for how in organizations.values()] or [default]
+    models = {spec.model: preset_of(spec) for spec in specs}
+    if capacity is None:
+        capacity = _agreed("--capacity", {name: preset.capacity for name, preset in models.items()})
+    if max_tokens is None:
+        known = {name: preset for name, preset in models.items() if preset.max_tokens is not None}
+        max_tokens = _agreed("--max-tokens", {name: preset.max_tokens for name, preset in known.items()})
+        renew = renew or any(preset.renew for preset in known.values())
+    found = Allowance(
+        CAPACITY if capacity is None else capacity, MAX_TOKENS if max_tokens is None else max_tokens, renew
+    )
+    require_places((how.named(label) for label, how in organizations.items()), found.capacity)
+    return found
+
+
+def style_here(spec: EngineSpec) -> str | None:
+    """The prompt style of the model here that a server's model is named after, an installed one or a folder; `None`
+    without one, for the default style, and if a tokenizer's folder tells the style."""
+    if spec.url is None or spec.tokenizer is not None or not spec.model:
+        return None
+    installed = spec.model.rstrip("/").rpartition("/")[2]
+    style = EngineSpec(installed if installed in tuple(MODELS) else spec.model).prompts
+    return None if style == Preset().prompts else style
 
 
 def organization_settings(
@@ -55,8 +126,14 @@ def organization_settings(
 ) -> dict[str, Any]:
     """Settings of an organization on a model: the given ones, then those of the model's preset.
 
-    The prompt style is `prompts`, else the model's. UserError for an unknown organization or style.
+    The prompt style is `prompts`, else the model's. UserError for an unknown organization or style, and for a server's
+    model whose style is not known.
     """
+    if prompts is None and "prompts" not in (settings or {}) and (style := style_here(spec)) is not None:
+        raise UserError(
+            f"a server does not tell the prompt style of {spec.model}, and the model of that name here has {style}: "
+            f"say --prompts {style}, or --tokenizer with its folder"
+        )
     preset = preset_of(spec)
     preset_settings = preset.organizations.get(name, {})
     style = prompts or preset_settings.get("prompts", preset.prompts)
@@ -79,3 +156,12 @@ def partner_models(
             if found.setdefault(role, presets[role]) != presets[role] and role not in named:
                 raise UserError(f"the models here were made for different models of {role}: say --roles {role}=MODEL")
     return found
+
+
+def _agreed(option: str, trained: Mapping[str | None, int | None]) -> int | None:
+    """What all models that say it were trained with; UserError if they differ."""
+    known = {name: value for name, value in trained.items() if value is not None}
+    if len(set(known.values())) > 1:
+        each = ", ".join(f"{name} with {value}" for name, value in known.items())
+        raise UserError(f"the models here were trained with different values of {option} ({each}): say {option}")
+    return next(iter(known.values()), None)

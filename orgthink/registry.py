@@ -13,6 +13,7 @@ a model or a run folder from somebody else, may not contain references (`registe
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -84,6 +85,12 @@ def _absolute(name: str) -> str:
     if file.endswith((".py", ".toml")) and os.path.isfile(file):  # False for an impossible path
         return f"{Path(file).resolve()}{name[len(file) :]}"
     return name
+
+
+def without_files(name: str) -> str:
+    """A task's name with the objects of its references and without the files of its problems: `countdown+Dice`."""
+    parts = (_REFERENCE.match(part) or part for part in name.partition("#")[0].split("+"))
+    return "+".join(part.partition(":")[0] if isinstance(part, str) else part["name"] for part in parts)
 
 
 @contextmanager
@@ -187,7 +194,8 @@ class Registry(Mapping[str, T], Generic[T]):
             why = f"{type(error).__name__}: {error}{_place(error)}"
             raise UserError(f"{self.kind} {name} cannot be loaded: {why}") from error
         if not hasattr(found, attribute):
-            pick(f"{self.kind} in {module}", attribute, {each: None for each in vars(found) if each[0] != "_"})
+            own = [each for each in _defined(found) if self._fits(getattr(found, each, None))]
+            pick(f"{self.kind} in {module}", attribute, dict.fromkeys(own or _defined(found)))
         thing = getattr(found, attribute)
         if not self._fits(thing):
             raise UserError(f"{self.kind} {name} is none: it must be {self._form}")
@@ -208,6 +216,18 @@ def _place(error: BaseException) -> str:
     """File and line of the import that failed. The message of a SyntaxError already contains them."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
     return f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines and not isinstance(error, SyntaxError) else ""
+
+
+def _defined(module: ModuleType) -> list[str]:
+    """Public names that the source of a module defines, not those that it imports."""
+    tree = ast.parse(Path(module.__file__ or os.devnull).read_text(encoding="utf-8"))
+    found: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node.name)
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        found += [target.id for target in targets if isinstance(target, ast.Name)]
+    return [name for name in found if name[0] != "_"]
 
 
 @cache

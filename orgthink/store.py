@@ -38,7 +38,7 @@ from orgthink.episode import (
 )
 from orgthink.errors import UserError, pick
 from orgthink.provenance import provenance
-from orgthink.registry import Registry, absolute
+from orgthink.registry import Registry, absolute, without_files
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -206,7 +206,7 @@ class Journal:
 
 def dated(name: str) -> Path:
     """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time."""
-    whole = name.partition(":")[0].replace("/", "-")  # a part of a task has a `/`
+    whole = without_files(name).replace("/", "-")  # a part of a task has a `/`
     return Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
@@ -321,9 +321,9 @@ def write_whole(file: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(file)
-    except OSError:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 class _EpisodeLine(NamedTuple):
@@ -403,8 +403,8 @@ def _first(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    place, message = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

@@ -36,6 +36,17 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
                 yield _json(line, f"{file}, row {number}")
 
 
+def json_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file. UserError that names the file if it holds none; OSError if there is no such file."""
+    try:
+        values = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{file} holds no JSON object")
+    return values
+
+
 def parquet_bytes(rows: Sequence[Mapping[str, Any]], file: Path, types: Mapping[str, str] | None = None) -> bytes:
     """The bytes of a parquet table for `file`. `types` maps each column to pyarrow's name of its type; by default both
     are inferred from the rows.

@@ -23,6 +23,7 @@ from small import SMALL as SMALL_TASK
 from small_recipes import RECIPE
 from terse import STYLE, TERSE
 
+import orgthink.api
 import orgthink.engines.opening
 from orgthink import engines, registry
 from orgthink.cli import main
@@ -185,6 +186,36 @@ def test_settings_go_to_the_organizations_by_label(toy):
     assert (kind.name, kind.overflow, kind.tolerant) == ("kind", "queue", True)
     assert (sequential.dialect.join, plain.dialect.join) == ("<WAIT{}>", DIALECT.join)
     assert {plain.prompts, kind.prompts, sequential.prompts} == {"terse"}
+
+
+def test_a_setting_below_a_setting_has_a_path(toy):
+    model = str(made_for(Path("manager"), MANAGER))
+    plan = Eval(
+        model=model,
+        organizations=("a=paramanager", "b=paramanager"),
+        set=("suite.topk=3", "b.faults.rate=0.5", "faults.seed=4"),
+    ).plan()
+    first, second = (how.named(label) for label, how in plan.organizations.items())
+    assert (first.suite.topk, first.suite.corpus) == (3, PRICES), "the rest is the model's preset"
+    assert [(one.faults.rate, one.faults.seed) for one in (first, second)] == [(0.0, 4), (0.5, 4)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"suite": {"corpu": "x"}}, "suite has no 'corpu': did you mean corpus?"),
+        ({"faults": {"rat": 0.1}}, "faults has no 'rat': did you mean rate?"),
+        ({"tags": {"cal": "x"}}, "tags has no 'cal'"),
+    ],
+)
+def test_a_typo_inside_a_setting_is_refused_wherever_it_is_set(settings: dict, says: str, toy):
+    with pytest.raises(UserError, match=re.escape(says)):
+        orgthink.api.evaluate("countdown-small", ["paramanager"], settings={"paramanager": settings}, n=1)
+    model = str(made_for(Path("mine"), SHIPPED | {"organizations": {"paramanager": settings}}))
+    with pytest.raises(UserError, match=re.escape(says)):
+        Eval(model=model, organizations=("paramanager",)).plan()
+    with pytest.raises(UserError, match="has no 'capcity': did you mean capacity"):
+        Eval(model=str(made_for(Path("mine"), SHIPPED | {"capcity": 3}))).plan()
 
 
 def test_roles_have_models_of_their_own(toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -387,6 +418,49 @@ def test_run_takes_a_problem_in_the_users_words(toy, capsys: pytest.CaptureFixtu
     assert " right, " not in out
 
 
+def test_a_question_to_a_model_that_knows_only_its_tasks_gets_a_note(toy, capsys: pytest.CaptureFixture[str]):
+    model = str(made_for(Path("mini"), SHIPPED | {"tasks": ["countdown-small"]}))
+    assert main(["run", "countdown 3 4 5 = 12", "--model", model]) == 0
+    line = complaint(capsys)
+    assert "mini knows only its own tasks (countdown-small)" in line and "--url" in line and "--task count" in line
+    assert main(["run", "--task", "countdown-small", "--model", model]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_a_server_that_is_not_used_is_named(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
+    assert main(["run"]) == 0
+    assert "toy is used and not the server of OPENAI_BASE_URL" in complaint(capsys)
+    assert main(["run", "--model", "toy"]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_the_style_of_a_model_on_a_server_is_asked_for(toy, capsys: pytest.CaptureFixture[str]):
+    """The server only tells a name: that of an installed model, or the folder that was given to vLLM."""
+    made_for(Path("mine"), {"prompts": "terse"})
+    for name in ("toy", "models/toy", "mine"):
+        argv = ["run", "countdown 3 4 5 = 12", "--url", "http://there/v1", "--model", name]
+        assert main(argv) == 2
+        assert f"prompt style of {name}" in (line := complaint(capsys)) and "--prompts terse" in line
+        assert main([*argv, "--prompts", "paper"]) == main([*argv, "--tokenizer", "toy"]) == 0
+    capsys.readouterr()
+    assert main(["run", "countdown 3 4 5 = 12", "--url", "http://there/v1", "--model", "qwen"]) == 0
+    toy(countdown).model = "toy"
+    assert main(["run", "countdown 3 4 5 = 12", "--url", "http://there/v1"]) == 0
+    assert complaint(capsys).endswith("toy lies here with prompt style terse and gets paper: say --prompts terse")
+    with pytest.raises(UserError, match="prompt style of toy"):
+        orgthink.api.solve("what?", model="toy", url="http://there/v1")
+
+
+def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        raise EngineError("the server answered 500")
+
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    assert main(["run"]) == 1
+    assert complaint(capsys) == "orgthink: the server answered 500"
+
+
 def test_run_reports_a_failed_engine(toy, capsys: pytest.CaptureFixture[str]):
     toy(failing)
     assert main(["run"]) == 1
@@ -429,6 +503,32 @@ def test_a_model_is_used_as_it_was_made_for(toy):
     assert backed(plan) == {"mars": ("toy-mars", 100), "tools": ("toy-tools", 90)}
     assert backed(Eval(model=model, organizations=("sequential",)).plan()) == {}, "nobody here has such a role"
     assert backed(Eval(model=model, organizations=("asyncthink",)).plan()) == {"worker": ("toy-async", 80)}
+
+
+def test_a_model_has_the_capacity_and_the_tokens_that_it_was_trained_with(toy):
+    """Those of one model hold for the whole table; two that differ are asked about; options win."""
+    four = str(made_for(Path("four"), SHIPPED | {"capacity": 4, "max_tokens": 40, "renew": True}))
+    three = str(made_for(Path("three"), SHIPPED | {"capacity": 3}))
+
+    def limits(**options) -> tuple[int, int, int | None]:
+        plan = Eval(organizations=("a=asyncthink", "b=asyncthink"), **options).plan()
+        return plan.limits.capacity, plan.sampling.max_tokens, plan.limits.agent_tokens
+
+    assert limits() == (2, 512, 512)
+    assert limits(model=four) == limits(models=(f"b={four}",)) == (4, 40, None)
+    assert limits(model=four, models=(f"b={three}",), capacity=5) == (5, 40, None)
+    assert limits(model=four, capacity=2, max_tokens=50) == (2, 50, 50)
+    with pytest.raises(UserError, match=r"four with 4, .*three with 3.*: say --capacity"):
+        limits(model=four, models=(f"b={three}",))
+
+
+def test_a_single_problem_is_solved_with_what_the_model_was_trained_with(toy):
+    engine = toy(lambda text: " word" * 50)
+    four = str(made_for(Path("four"), SHIPPED | {"capacity": 4, "max_tokens": 6}))
+    assert main(["run", "--model", four, "--organization", "parallel"]) == 0
+    assert engine.requests == 4
+    episode = orgthink.api.solve("what?", "parallel", model=four)
+    assert (episode.capacity, {trace.steps for trace in episode.traces if trace.model}) == (4, {6})
 
 
 def test_options_win_over_what_a_model_was_made_for(toy):
@@ -496,6 +596,8 @@ def test_a_run_folder_remembers_what_a_model_was_made_for(toy, monkeypatch: pyte
         ({"organizations": {"paramanager": {"rounds": "many"}}}, "settings of paramanager: rounds: "),
         ({"organizations": {"paramanager": {"rounds": 0}}}, "rounds is 0"),
         ({"organizations": []}, "organizations: "),
+        ({"capacity": 0}, "capacity is 0"),
+        ({"max_tokens": -1}, "the budget is -1 tokens"),
         ({"roles": {"worker": "toy"}}, "roles.worker: "),
         ({"roles": {"worker": {"model": "toy"}}}, "roles.worker.max_tokens: "),
         ({"roles": {"worker": {"model": "tooy", "max_tokens": 5}}}, "unknown model 'tooy': did you mean toy?"),
@@ -603,6 +705,10 @@ def _whole(run: Path) -> None:
         ("eval --temperature nan", "temperature is nan"),
         ("run --temperature inf", "temperature is inf"),
         ("run --deadline nan", "episode_seconds is nan"),
+        ("run --deadline 0", "--deadline 0: an episode needs some seconds"),
+        ("eval --deadline 0", "--deadline 0: an episode needs some seconds"),
+        ("run --capacity 1", "asyncthink forks, and --capacity 1 has no place beside its organizer: --capacity 2"),
+        ("eval --capacity 1", "asyncthink forks, and --capacity 1 has no place"),
         ("eval --n 0", "n is 0"),
         ("eval --samples 0", "samples is 0"),
         ("eval --concurrency 0", "concurrency is 0"),
@@ -613,6 +719,14 @@ def _whole(run: Path) -> None:
         ("eval --set sequential.overflow=queue", "unknown setting 'overflow'"),
         ("eval --set asynkthink.overflow=queue", "unknown organization 'asynkthink': did you mean asyncthink?"),
         ("eval --set overflow=wait", "settings of asyncthink: overflow: "),
+        ("eval --set dialect.jion=x", "--set dialect.jion=x: dialect has no 'jion': did you mean join?"),
+        ('eval --set dialect={"jion":"x"}', "dialect has no 'jion': did you mean join?"),
+        ('eval --set dialect={"join"', '--set dialect={"join": that is not JSON; write it as {"rate": 0.1}'),
+        (
+            'eval --organizations paramanager --set faults={"rat":0.1}',
+            "faults has no 'rat': did you mean rate?",
+        ),
+        ("eval --organizations paramanager --set rounds=0", "settings of paramanager: rounds is 0"),
         ("eval --set tolerant", "--set tolerant: write [LABEL.]SETTING=VALUE"),
         ("run --organization sequential --set tolerant=true", "unknown setting 'tolerant'"),
         ("eval --roles worker", "--roles worker: write ROLE=MODEL"),
@@ -711,7 +825,7 @@ def test_a_dry_run_without_the_users_model_says_so(tmp_path: Path, capsys: pytes
     [
         (_foreign, "config.json was written by another program"),
         (_unreadable, "config.json cannot be read"),
-        (_newer, "schema version 7: this orgthink reads up to version 2"),
+        (_newer, "schema version 7: this orgthink reads up to version 3"),
         (_corrupt, "episodes.jsonl, line 2: not an episode"),
         (_train, "run holds a run of kind train, not eval"),
         (shutil.rmtree, "no run folder at run"),
@@ -742,6 +856,50 @@ def test_a_folder_with_another_run_is_left_alone(run: Path, toy, capsys: pytest.
     assert "models is not empty and not a run folder" in complaint(capsys)
     assert not engine.closed, "a model was opened before the folder was looked at"
     assert {path: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"orgthink {orgthink.__version__}\n"
+
+
+RETURNS = """
+from dataclasses import dataclass
+from orgthink.runtime.result import Result
+
+@dataclass(frozen=True)
+class Mine:
+    name: str = "mine"
+    roles = ()
+    async def run(self, problem, session):
+        return Result("7")
+"""
+
+
+def test_an_organization_that_returns_no_text_is_one_line(toy, capsys: pytest.CaptureFixture[str]):
+    Path("mine.py").write_text(RETURNS)
+    for argv in (["run", "--organization", "mine.py:Mine"], ["eval", "--organizations", "mine.py:Mine", "--n", "1"]):
+        assert main(argv) == 2
+        assert complaint(capsys).endswith(
+            "run() returned a Result, whose text is its .text: it must return the text of the answer, or None"
+        )
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"])
+def test_a_broken_file_of_a_model_is_named_by_its_path(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("torch")
+    model = tiny_model(tmp_path / "model", "bytes")
+    for text in ("{", "[]"):
+        (model / file).write_text(text)
+        assert main(["run", "7?", "--model", str(model)]) == 2
+        assert f"{model / file}" in complaint(capsys)
+
+
+def test_a_file_that_cannot_be_written_is_named_by_its_path(tmp_path: Path, run: Path, capsys):
+    assert main(["view", str(run), "--out", "nowhere/page.html"]) == 2
+    assert complaint(capsys) == "orgthink: nowhere/page.html: No such file or directory"
 
 
 def test_no_server_at_the_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -15,6 +15,7 @@ from rule_engine import RuleEngine, countdown, failing
 from small import TASK, TASK_OF_THREE
 from terse import TERSE
 
+from orgthink.cli.table import conditions
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import EngineError, EngineUnavailable
 from orgthink.engines.opening import Engines
@@ -29,6 +30,7 @@ from orgthink.evaluation import (
     failed_agents,
     failure_message,
     resolve,
+    up_to,
 )
 from orgthink.evaluation import evaluate as evaluate_resolved
 from orgthink.measure.summary import summarise
@@ -356,7 +358,7 @@ def test_a_plan_survives_its_config(tmp_path: Path):
 def test_problems_are_different_and_always_the_same():
     problems = distinct(TASK, "test", 3, 200)
     assert len({p.id for p in problems}) == 200
-    distinct.cache_clear()
+    up_to.cache_clear()
     assert distinct(TASK, "test", 3, 200) == problems
     assert distinct(TASK, "test", 3, 50) == problems[:50]
 
@@ -364,6 +366,16 @@ def test_problems_are_different_and_always_the_same():
 def test_a_task_with_too_few_problems_says_so():
     with pytest.raises(UserError, match="only 3 different"):
         distinct(TASK_OF_THREE, "test", 0, 4)
+    assert len(up_to(TASK_OF_THREE, "test", 0, 4)) == 3
+
+
+def test_an_evaluation_of_more_problems_than_there_are_has_all(tmp_path: Path):
+    found = resolve(plan(task=TASK_OF_THREE, n=50))
+    assert (found.plan.n, found.plan.wanted, len(found.planned)) == (3, 50, 3 * len(found.organizations))
+    folder = RunFolder.create(tmp_path / "run", "eval", found.plan)
+    assert "3 test problems" in (line := conditions(folder)["problems"]) and "50 were asked for" in line
+    again = resolve(folder.settings("eval", Evaluation))
+    assert (again.plan, again.planned.keys()) == (found.plan, found.planned.keys())
 
 
 def _after(times: int, then: Callable[[], object]) -> Callable[[], None]:

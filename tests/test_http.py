@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from email.utils import formatdate
 
 import pytest
 
 from orgthink.errors import ToolError
-from orgthink.http import HttpClient, HttpResponse, RetryPolicy, complaint, retry_after, server_url
+from orgthink.http import HttpClient, HttpResponse, Refused, RetryPolicy, complaint, retry_after, server_url
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:
     assert retry_after(None) is None
     assert retry_after("7") == 7.0
     assert retry_after("soon") is None
+    assert retry_after("nan") is None
+    assert retry_after("Mon, 01 Jan 2020 00:00:00 +9999999999") is None, "no such time zone"
     assert retry_after(formatdate(time.time() - 60, usegmt=True)) == 0.0
     assert retry_after(formatdate(time.time() + 60, usegmt=True)) == pytest.approx(60, abs=2)
 
@@ -47,7 +51,8 @@ def test_the_query_of_a_url_is_sent_and_not_shown() -> None:
     [
         ('{"error": {"message": "too\\nlong"}}', "too long"),
         ('{"detail": "no such path"}', "no such path"),
-        ("<html>", "<html>"),
+        ("<html><title>502 Bad</title><body><h1>502 Bad</h1>\n<hr>nginx</body>", "502 Bad nginx"),
+        ("a < b", "a < b"),
         ("", "nothing"),
         ("[" * 100_000, "[" * 300),
     ],
@@ -56,3 +61,46 @@ def test_complaints_are_one_line(body: str, said: str) -> None:
     assert complaint(body) == said
     server = HttpClient(server_url("http://host"), failure=ToolError, key="[[[")
     assert "[[[" not in server.answered(HttpResponse(500, body.encode()))
+
+
+@pytest.mark.parametrize(
+    ("reply", "message", "is_busy"),
+    [
+        (HttpResponse(429, b"slow down", 3600.0), "answered 429: slow down; it takes no requests for 3600 s", True),
+        (HttpResponse(429, b"slow down", 2.0), "answered 429: slow down", True),
+        (
+            HttpResponse(429, b'{"error": {"message": "pay first", "code": "insufficient_quota"}}'),
+            "has no quota left for this key: pay first",
+            False,
+        ),
+        (HttpResponse(402, b"pay first"), "has no quota left for this key: pay first", False),
+        (
+            HttpResponse(301, b"", None, "https://new/v1/models"),
+            "has moved (status 301): name the URL that it points to, https://new/v1/models",
+            False,
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_do(reply: HttpResponse, message: str, is_busy: bool) -> None:
+    server = HttpClient(server_url("http://host"), failure=ToolError)
+    assert server.answered(reply) == f"http://host {message}"
+    assert reply.busy is is_busy
+
+
+async def test_hundreds_of_retries_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    tries = Counter[int]()
+
+    async with HttpClient(
+        server_url("http://host"), failure=ToolError, retry_policy=RetryPolicy(attempts=9, first_delay=0.0)
+    ) as server:
+
+        async def attempt(call: int) -> None:
+            tries[call] += 1
+            if tries[call] < 4:
+                raise Refused(ToolError("http://host answered 503: busy"), None)
+
+        await asyncio.gather(*(server.persist(lambda call=call: attempt(call)) for call in range(100)))
+    assert [record.getMessage() for record in caplog.records] == [
+        "http://host answered 503: busy; trying again (1 repeated so far)",
+        "http://host: 300 requests were repeated",
+    ]

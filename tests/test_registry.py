@@ -14,7 +14,15 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.registry import Registry, absolute, is_reference, references, registered_only, split_reference
+from orgthink.registry import (
+    Registry,
+    absolute,
+    is_reference,
+    references,
+    registered_only,
+    split_reference,
+    without_files,
+)
 from orgthink.rewards import REWARDS
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.store import RunFolder
@@ -75,6 +83,7 @@ def test_nothing_is_loaded_before_it_is_asked_for(installed):
         ("zzz", "unknown number 'zzz': one of largest, one, text"),
         ("text", "number text is none: it must be a number"),
         ("mine.py:FUOR", "unknown number in {here}/mine.py 'FUOR': did you mean FOUR?"),
+        ("mine.py:Zzz", "unknown number in {here}/mine.py 'Zzz': one of FIVE, FOUR"),
         ("none.py:FOUR", "number none.py:FOUR cannot be loaded: FileNotFoundError: there is no file none.py"),
         ("os.nothing:X", "number os.nothing:X cannot be loaded: ModuleNotFoundError"),
         ("bad.py:X", "number {here}/bad.py:X cannot be loaded: ZeroDivisionError: no ({here}/bad.py, line 3)"),
@@ -84,7 +93,7 @@ def test_nothing_is_loaded_before_it_is_asked_for(installed):
 )  # fmt: skip
 def test_what_cannot_be_is_one_line(name: str, words: str, installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     installed("first", "ONE = 1\nTEXT = 'one'\n", one="ONE", text="TEXT")
-    (tmp_path / "mine.py").write_text("FOUR = 4\n")
+    (tmp_path / "mine.py").write_text("from sys import maxsize\nFOUR = 4\nFIVE: int = 5\nNAME = 'six'\n")
     (tmp_path / "bad.py").write_text("def f():\n    raise ZeroDivisionError('no')\nX = f()\n")
     (tmp_path / "torn.py").write_text("X = 1\nY = (\n")
     (tmp_path / "quits.py").write_text("raise SystemExit(3)\n")
@@ -256,10 +265,28 @@ def test_tools_are_named_as_they_name_themselves(tmp_path: Path, monkeypatch: py
 # The list of names
 
 
-def test_everything_that_has_a_name_is_listed(capsys: pytest.CaptureFixture[str]):
+def test_everything_that_has_a_name_is_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["list", "organizations"]) == 0
     said = capsys.readouterr().out
     assert all(f"  {name} " in said for name in ORGANIZATIONS)
     assert "Think to the end, then answer.  [orgthink]" in said
+    assert max(map(len, said.splitlines())) <= 80
     assert main(["list", "organisations"]) == 2
     assert "did you mean organizations?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "short"),
+    [
+        ("countdown", "countdown"),
+        ("math:a/rows.jsonl", "math"),
+        ("sudoku+math:a/rows.jsonl#exact", "sudoku+math"),
+        ("/a/b/mine.py:Dice", "Dice"),
+        ("sudoku+b/mine.py:Dice", "sudoku+Dice"),
+        ("mine.py:Reader:a/rows.jsonl#grade.py:ours", "Reader"),
+        ("package.module:Dice", "Dice"),
+    ],
+)
+def test_a_run_is_called_after_its_task_and_not_after_files(task: str, short: str):
+    assert without_files(task) == short

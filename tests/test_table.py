@@ -53,6 +53,13 @@ def test_the_caption_tells_the_unit_of_costs(episodes, told: bool, capsys: pytes
     assert ("; cost in units." in caption) == told
 
 
+def test_attempts_without_a_grade_are_shown_as_soon_as_there_are_any() -> None:
+    failed = replace(ALONE, id="p|alone|1", sample=1, grade=None)
+    rows = rows_of(ALONE, failed, UNKNOWN)
+    assert [rows[name]["graded / n"] for name in ("alone", "unknown")] == ["1 / 2", "1 / 1"]
+    assert rows_of(ALONE, UNKNOWN)["alone"]["n"] == "1"
+
+
 HEADER, ROWS = (
     ["organization", "n", "all correct %", "critical path"],
     [["sequential", "60", "2 [0, 9]", "122 [119, 126]"], ["asyncthink", "60", "68 [56, 79]", "175 [168, 182]"]],

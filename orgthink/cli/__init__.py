@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.threads import set_threads
+from orgthink.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,12 +21,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
-    from orgthink.errors import UserError
+    from orgthink.errors import Failure, UserError
 
+    if argv[:1] == ["--version"]:
+        print(f"orgthink {__version__}")
+        return 0
     try:
         return _verb(argv)()
     except (UserError, EngineUnavailable) as error:
         return _complain(str(error))
+    except Failure as error:  # the outside world, on the way
+        _complain(str(error))
+        return 1
     except OSError as error:
         what = error.strerror or str(error)
         return _complain(f"{error.filename}: {what}" if error.filename else what)

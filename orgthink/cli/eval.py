@@ -10,7 +10,8 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.options import Options, pair, warn
+from orgthink.cli.notes import all_problems, ignored_server, note, pools, unlike_its_style
+from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
 from orgthink.cli.resuming import exit_code, interruptible, resumed, written
 from orgthink.cli.table import conditions, print_table
@@ -48,7 +49,7 @@ class Eval(Options):
     models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
     """Models of their own for some organizations, by label: to compare models in one table."""
     n: int = 100
-    """How many different problems."""
+    """How many different problems; all if the task has fewer."""
     split: Split = "test"
     """`test` problems are held out from training."""
     samples: int = 1
@@ -63,7 +64,11 @@ class Eval(Options):
     def __call__(self) -> int:
         if self.resume is None:
             resolved = resolve(self.plan())
-            warn(resolved.organizations.values(), resolved.plan.limits.capacity)
+            note(
+                all_problems(resolved.plan),
+                ignored_server(resolved.plan.engine, self.model),
+                *pools(resolved.organizations.values(), resolved.plan.limits.capacity),
+            )
             return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task)))
         folder = resumed(self)
         return asyncio.run(conduct(resolve(folder.settings("eval", Evaluation)), folder))
@@ -82,9 +87,9 @@ class Eval(Options):
                 organizations=organizations,
                 n=self.n,
                 engine=self.spec(),
-                sampling=self.sampling(),
+                sampling=self.sampling(organizations),
                 roles=self.backed(organizations),
-                limits=self.limits(),
+                limits=self.limits(organizations),
                 split=self.split,
                 seed=self.seed,
                 samples=self.samples,
@@ -115,7 +120,10 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
         if len(episodes) == len(resolved.planned) and not any(map(engine_failed, episodes)):
             return report(resolved, target, episodes)
     async with Engines() as engines:
+        unnamed = resolved.plan.engine.model is None
         resolved = await resolved.opened(engines)
+        if unnamed:
+            note(unlike_its_style(resolved.plan.engine, resolved.organizations.values()))
         if isinstance(target, Path):
             target = RunFolder.create(target, "eval", resolved.plan, overwrite=overwrite)
         folder = target

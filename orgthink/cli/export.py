@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import distinct
+from orgthink.evaluation import up_to
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
 
@@ -35,8 +35,10 @@ class ExportProblems:
 
         if self.n < 1:
             raise UserError(f"--n {self.n}: it must be at least 1")
-        write(distinct(self.task, self.split, self.seed, self.n), self.split, self.out)
-        print(f"{self.n} problems are in {self.out}")
+        problems = up_to(self.task, self.split, self.seed, self.n)
+        write(problems, self.split, self.out)
+        every = f" (all that there are, not {self.n})" if len(problems) < self.n else ""
+        print(f"{len(problems)} problems are in {self.out}{every}")
         return 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -47,12 +49,15 @@ class List:
 
     def __call__(self) -> int:
         kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}
+        columns = shutil.get_terminal_size((80, 24)).columns
         for kind, where in kinds.items():
             print(f"{kind} ({_registry(where).group})")
             found = list(_lines(where))
             width = max((len(name) for name, _ in found), default=0)
             for name, summary in found:
-                print(f"  {name:<{width}}  {summary}")
+                first, rest = f"  {name:<{width}}  ", " " * min(width + 4, columns // 2)
+                wrapped = textwrap.wrap(f"{first}{summary}", columns, subsequent_indent=rest, break_on_hyphens=False)
+                print("\n".join(wrapped))
         return 0
 
 

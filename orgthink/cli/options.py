@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -15,10 +13,10 @@ from tyro.conf import arg
 from orgthink.engines import STREAMS, EngineSpec, engine_spec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
-from orgthink.evaluation import OrganizationSpec, RoleSpec, pool_warning, require_roles, require_sampling
+from orgthink.evaluation import OrganizationSpec, RoleSpec, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import organization_settings, partner_models
-from orgthink.runtime.attempt import Organization
+from orgthink.presets import Allowance, allowance, organization_settings, partner_models
+from orgthink.recipes.adjust import put
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
 
@@ -42,10 +40,11 @@ class Options:
     """Model folder whose tokenizer lets token ids go to the server and come back."""
     streams: int = STREAMS
     """Requests that each server gets at once; others wait, and their deadlines with them."""
-    capacity: int = 2
-    """c: agents that may be at work at once, the organizer included."""
-    max_tokens: int = 512
-    """Tokens that each agent may sample."""
+    capacity: int | None = None
+    """c: agents that may be at work at once, the organizer included; without it what the model was trained with, or
+    2."""
+    max_tokens: int | None = None
+    """Tokens that each agent may sample; without it what the model was trained with, or 512."""
     renew: bool = False
     """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns."""
     temperature: float = 1.0
@@ -56,8 +55,8 @@ class Options:
     """Prompt style: `paper`, one of an installed package, or a TOML file; without it the style that the model was made
     for."""
     set: Annotated[tuple[str, ...], arg(metavar="[LABEL.]SETTING=VALUE")] = ()
-    """Settings of the organizations, such as overflow=queue or asyncthink.tolerant=true; without a label of all that
-    have it."""
+    """Settings of the organizations, such as overflow=queue, suite.corpus=FOLDER or asyncthink.tolerant=true; without a
+    label of all that have it."""
     roles: Annotated[tuple[str, ...], arg(metavar="ROLE=MODEL[@URL]")] = ()
     """Other models for some roles, such as worker=FOLDER or coder=NAME@https://SERVER/v1; those of the server of --url,
     if they name none."""
@@ -78,8 +77,13 @@ class Options:
         model, url = found.groups() if found else (model, self.url)
         return engine_spec(model, url, streams=self.streams)
 
-    def sampling(self) -> Sampling:
-        sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed)
+    def allowance(self, organizations: Mapping[str, OrganizationSpec]) -> Allowance:
+        """Capacity and tokens: those of the options, else what the models were trained with."""
+        given = {"capacity": self.capacity, "max_tokens": self.max_tokens, "renew": self.renew}
+        return allowance(organizations, self.spec(), **given)
+
+    def sampling(self, organizations: Mapping[str, OrganizationSpec]) -> Sampling:
+        sampling = Sampling(self.allowance(organizations).max_tokens, self.temperature, seed=self.seed)
         with user_input():
             require_sampling(sampling)
         return sampling
@@ -108,20 +112,17 @@ class Options:
             if role not in engines:
                 engines[role] = engine_spec(partner.model)
             settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
-        roles = dict.fromkeys((*engines, *settings))
-        return {role: RoleSpec(engines.get(role) or self.spec(), self._drawn(role, settings[role])) for role in roles}
+        roles, shared = dict.fromkeys((*engines, *settings)), self.sampling(organizations)
+        return {
+            role: RoleSpec(engines.get(role) or self.spec(), _drawn(role, shared, settings[role])) for role in roles
+        }
 
-    def _drawn(self, role: str, settings: Mapping[str, Any]) -> Sampling:
-        """The sampling of a role: everybody's, but for its own settings."""
-        sampling = typed(Sampling, {**asdict(self.sampling()), **settings}, f"--sampling {role}")
+    def limits(self, organizations: Mapping[str, OrganizationSpec]) -> Limits:
+        if self.deadline == 0:
+            raise UserError("--deadline 0: an episode needs some seconds; without the option it has no deadline")
+        allowance = self.allowance(organizations)
         with user_input():
-            require_sampling(sampling)
-        return sampling
-
-    def limits(self) -> Limits:
-        with user_input():
-            tokens = None if self.renew else self.max_tokens
-            return Limits(self.capacity, Budget(depth=self.depth), tokens, self.deadline)
+            return Limits(allowance.capacity, Budget(depth=self.depth), allowance.agent_tokens, self.deadline)
 
     def organize(
         self, named: tuple[str, ...], own: Mapping[str, EngineSpec] | None = None
@@ -156,28 +157,33 @@ class Options:
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")
-        label, dot, setting = place.rpartition(".")
-        if dot:
-            pick("organization", label, classes)
-        labels = [label] if dot else list(classes)
-        known = {name: None for one in labels for name in _known(classes[one])}
+        named = [label for label in classes if place.startswith(f"{label}.")]
+        path = place.removeprefix(f"{named[0]}.") if named else place
+        known = {name: None for one in named or classes for name in _known(classes[one])}
+        setting, dot, _ = path.partition(".")
+        if dot and setting not in known and not named:
+            pick("organization", place.rpartition(".")[0], classes)
         pick("setting", setting, known)
-        for one in labels:
+        for one in named or classes:
             if setting in _known(classes[one]):
-                settings[one][setting] = json.loads(value) if value.startswith(("{", "[")) else value
+                try:
+                    put(settings[one], ORGANIZATIONS[classes[one]], f"{path}={value}")
+                except UserError as error:
+                    raise UserError(f"--set {given}: {error}") from None
+
+
+def _drawn(role: str, shared: Sampling, settings: Mapping[str, Any]) -> Sampling:
+    """The sampling of a role: everybody's, but for its own settings."""
+    sampling = typed(Sampling, {**asdict(shared), **settings}, f"--sampling {role}")
+    with user_input():
+        require_sampling(sampling)
+    return sampling
 
 
 def _known(name: str) -> list[str]:
     """Settings of an organization in the registry."""
     cls = ORGANIZATIONS[name]
     return [field.name for field in fields(cls) if field.name != "name"]  # type: ignore[arg-type]  # all are dataclasses
-
-
-def warn(organizations: Iterable[Organization], capacity: int) -> None:
-    """Say on stderr whose agents will wait for each other."""
-    for organization in organizations:
-        if line := pool_warning(organization, capacity):
-            print(f"orgthink: {line}", file=sys.stderr)
 
 
 def pair(given: str, option: str, form: str) -> tuple[str, str]:

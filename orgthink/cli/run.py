@@ -10,7 +10,8 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from orgthink.cli.lanes import lanes
-from orgthink.cli.options import Options, warn
+from orgthink.cli.notes import ignored_server, note, only_its_tasks, pools, unlike_its_style
+from orgthink.cli.options import Options
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
@@ -45,12 +46,16 @@ class RunCommand(Options):
         spec = self.spec()
         organized = self.organize((self.organization,))
         ((label, how),) = organized.items()
-        organization, problem, sampling, limits = how.named(label), self.find(), self.sampling(), self.limits()
+        organization, problem = how.named(label), self.find()
+        sampling, limits = self.sampling(organized), self.limits(organized)
         others = self.backed(organized)
         require_sampling_noise(organization, sampling, limits.capacity, others)
-        warn([organization], limits.capacity)
+        note(ignored_server(spec, self.model), *pools([organization], limits.capacity))
+        note(only_its_tasks(spec) if problem.task == FREE else None)
         async with Engines() as engines:
             own = Backing(await engines.get(spec), sampling)
+            if spec.model is None:
+                note(unlike_its_style(await engines.named(spec), [organization]))
             roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
             return tell(await watched(organization, problem, own, roles, limits))
 

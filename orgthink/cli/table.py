@@ -63,9 +63,10 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     failing = [kind for kind in _ERRORS if any(_some(row, kind) for row in summary.values())]
     most = max((len(row["at_least"]) for row in summary.values()), default=1)
     partly = [f"≥ {a}" for a in range(1, most)]
+    ungraded = any(row["ungraded"] for row in summary.values())
     header = [
         "organization",
-        "n",
+        "graded / n" if ungraded else "n",
         "all correct %",
         *(f"pass@{k} %" for k in several),
         *solver,
@@ -92,7 +93,8 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
         numbers += [_show(row.get("measures", {}).get(name, _NONE), 1, 2) for name in own]
         rates = [_show(row[key], 100, 0) for key in ("format_error_rate", "truncated_rate")]
         rates += [_show(row.get("error_kinds", {}).get(kind, _NONE), 100, 0) for kind in failing]
-        rows.append([name, str(row["n"]), *(_show(share, 100, 0) for share in shares), *numbers, *rates])
+        attempts = f"{row['n'] - row['ungraded']} / {row['n']}" if ungraded else str(row["n"])
+        rows.append([name, attempts, *(_show(share, 100, 0) for share in shares), *numbers, *rates])
     return header, rows
 
 
@@ -103,8 +105,9 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         return made
     plan = folder.settings("eval", Evaluation)
     budget = "an agent" if plan.limits.agent_tokens is not None else "a segment, renewed at each join"
+    every = "" if plan.wanted is None else f" (all that there are, {plan.wanted} were asked for)"
     found = {
-        "problems": f"{plan.n} {plan.split} problems of {plan.task}",
+        "problems": f"{plan.n} {plan.split} problems of {plan.task}{every}",
         "seed": str(plan.seed),
         "samples": str(plan.samples),
         "model": str(plan.engine.model),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +15,7 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
+from orgthink.tabular import json_object
 from orgthink.training.batches import POOL
 from orgthink.training.models import LoraSettings, copy_companions, open_trainable
 from orgthink.training.rows import Row
@@ -38,7 +38,7 @@ def sft_course(
     with user_input():
         tokenizer = Tokenizer(model_folder)
     rows = rows_of(read_pairs(rows_file), tokenizer, end_of_text(tokenizer, model_folder))
-    longest = json.loads((model_folder / "config.json").read_text()).get("max_position_embeddings")
+    longest = json_object(model_folder / "config.json").get("max_position_embeddings")
     for number, row in enumerate(rows, 1):
         if not any(row.trained):
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")

@@ -9,7 +9,6 @@ NAME            with a URL: the server's model of that name
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, require_at_least, user_input
 from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
+from orgthink.tabular import json_object
 
 MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
 """Folders of the models that installed packages ship, by name."""
@@ -76,12 +76,7 @@ class EngineSpec:
         file = None if self.folder is None else self.folder / "orgthink.json"
         if file is None or not file.is_file():
             return {}
-        try:
-            values = json.loads(file.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{file} cannot be read: {error}") from error
-        if not isinstance(values, dict):
-            raise UserError(f'{file} holds no JSON object, such as {{"prompts": "paper"}}')
+        values = json_object(file)
         if code := next(references(values), None):
             raise UserError(f"{file} names code, {code}: a model may name what is installed, and nothing else")
         return values

@@ -62,9 +62,8 @@ class EndpointEngine:
         """Whether the server can keep a stop text in its output. Other servers get no stop texts."""
         self._fields = wire.SupportedFields()
         try:
-            base = server_url(url)
             self._server = HttpClient(
-                base if base.path.strip("/") else base.copy_with(path="/v1"),
+                _base(server_url(url)),
                 failure=EngineError,
                 unreachable=EngineUnavailable,
                 refusal=self._refusal,
@@ -276,6 +275,8 @@ class EndpointEngine:
 
     def _refusal(self, reply: HttpResponse) -> EngineError:
         message = self._server.complaint(reply)
+        if reply.without_quota or 300 <= reply.status < 400:
+            return EngineUnavailable(self._server.answered(reply))
         match reply.status:
             case 401 | 403 if self._key:
                 return EngineUnavailable(f"{self.url} refuses the API key: {message}")
@@ -293,6 +294,15 @@ class EndpointEngine:
 
     def _offer(self) -> str:
         return ", ".join(self.models) or "it does not say which it has"
+
+
+def _base(url: httpx2.URL) -> httpx2.URL:
+    """The URL that paths are added to. The URL of a whole request, as providers print it, is understood too."""
+    path = url.path.rstrip("/")
+    for request in (f"/{mode.path}" for mode in (Mode.CHAT, Mode.COMPLETIONS)):
+        if path.endswith(request):
+            return url.copy_with(path=path.removesuffix(request) or "/")
+    return url.copy_with(path=path or "/v1")
 
 
 async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:

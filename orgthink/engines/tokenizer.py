@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import tokenizers
 from tokenizers.decoders import DecodeStream
 
 from orgthink.episode import Message, Origin, Span
+from orgthink.tabular import json_object
 
 if TYPE_CHECKING:
     from orgthink.engines.engine import Context
@@ -220,4 +220,4 @@ def _eos_ids(folder: Path) -> frozenset[int]:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text()) if file.is_file() else {}
+    return json_object(file) if file.is_file() else {}

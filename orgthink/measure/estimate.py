@@ -66,7 +66,11 @@ def proportion(values: Values) -> Estimate:
 
 
 def average(values: Values) -> Estimate:
-    """Mean of a quantity, with the t-interval of the problems' means; a single problem has no interval."""
+    """Mean of a quantity, with the t-interval of the problems' means; a single problem has no interval.
+
+    Where no value is negative, neither is the interval: a t-interval over few problems does not know that a number of
+    steps cannot be.
+    """
     means, n = _means(values)
     if not means:
         return Estimate(None, None, None, 0)
@@ -74,7 +78,8 @@ def average(values: Values) -> Estimate:
     if problems == 1:
         return Estimate(mean, None, None, n)
     half = _student(problems - 1) * stdev(means.values()) / sqrt(problems)
-    return Estimate(mean, mean - half, mean + half, n)
+    low = mean - half
+    return Estimate(mean, max(0.0, low) if min(means.values()) >= 0 else low, mean + half, n)
 
 
 def difference(first: Values, second: Values, seed: int = 0) -> Estimate:

@@ -37,6 +37,11 @@ class AsyncThink:
 
     roles = ("organizer", "worker")
 
+    @property
+    def least_capacity(self) -> int:
+        """Below it every Fork is a format error that ends the episode."""
+        return 1 if self.tolerant or self.overflow == "queue" else 2
+
     async def run(self, problem: Problem, session: Session) -> str | None:
         organizer = session.agent("organizer", self._prompt("organizer", problem, session))
         answer = await self._act(organizer, organizer_scanner(self.dialect), problem, session)

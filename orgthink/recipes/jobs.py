@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.tabular import json_object
 from orgthink.training.embedded import embedded
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.schedule import Chains
@@ -227,8 +228,8 @@ class Mars(Reinforced):
 def context_of(folder: Path) -> int | None:
     """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
     try:
-        return json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
-    except (OSError, ValueError, AttributeError) as error:
+        return json_object(folder / "config.json").get("max_position_embeddings")
+    except OSError as error:
         raise UserError(f"{folder / 'config.json'} cannot be read: {error}") from error
 
 

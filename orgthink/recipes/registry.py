@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.errors import UserError
-from orgthink.recipes.adjust import lacks, put
+from orgthink.recipes.adjust import put
 from orgthink.recipes.jobs import Job, Report
 from orgthink.registry import Registry
+from orgthink.settings import lacks
 from orgthink.store import RunFolder, class_by_kind, plain, typed
 
 JOBS: Registry[type[Job]] = Registry(

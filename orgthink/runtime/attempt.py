@@ -7,10 +7,11 @@ from typing import Protocol
 
 from orgthink.concurrency import first_error
 from orgthink.episode import CancelSource, Episode, Problem, StopReason, episode_id
-from orgthink.errors import ErrorKind, Failure
+from orgthink.errors import ErrorKind, Failure, UserError
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.budget import BudgetExhausted, Limits
 from orgthink.runtime.deadline import DeadlineMissed, within
+from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 
 
@@ -69,7 +70,13 @@ class _End:
 async def _run(organization: Organization, session: Session, end: _End) -> None:
     try:
         with first_error():  # a bug in a forked task is raised as itself
-            end.answer = await session.run(lambda: organization.run(session.problem, session))
+            answer = await session.run(lambda: organization.run(session.problem, session))
+        if not isinstance(answer, str | None):
+            what = f"a {type(answer).__name__}" + (", whose text is its .text" if isinstance(answer, Result) else "")
+            raise UserError(
+                f"{organization.name}: run() returned {what}: it must return the text of the answer, or None"
+            )
+        end.answer = answer
     except (Failure, BudgetExhausted) as error:
         end.stop = StopReason.ERROR if isinstance(error, Failure) else StopReason.BUDGET
         end.error, end.error_kind = str(error), error.kind

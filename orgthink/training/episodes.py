@@ -20,6 +20,8 @@ from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import RoleSpec, engine_failed, failure_message, grade, measures_of, tags_of
 from orgthink.measure.accuracy import all_correct
+from orgthink.organizations import ORGANIZATIONS
+from orgthink.organizations.prompts import STYLES
 from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
@@ -80,6 +82,19 @@ class RlSettings(Optimization):
     @property
     def frozen(self) -> Mapping[str, RoleSpec]:
         return self.rollout.models
+
+    @property
+    def made_for(self) -> Mapping[str, Any]:
+        plan, name, organization = self.rollout, self.rollout.organization.organization, self.rollout.made
+        style, rounds = getattr(organization, "prompts", None), getattr(organization, "rounds", None)
+        return {
+            # What is not installed, such as a file of the user's, may be gone when the model is used.
+            **({"prompts": style} if style in tuple(STYLES) else {}),
+            **({"capacity": plan.limits.capacity} if plan.limits.capacity > 1 else {}),
+            "max_tokens": plan.max_tokens,
+            "renew": plan.limits.agent_tokens is None,
+            **({"organizations": {name: {"rounds": rounds}}} if rounds and name in tuple(ORGANIZATIONS) else {}),
+        }
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
         rewards, organization = {episode.id: self.reward(episode) for episode in episodes}, self.rollout.made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,3 +320,15 @@ def copy_companions(source: Path, folder: Path) -> None:
     for file in source.iterdir():
         if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
             shutil.copy(file, folder / file.name)
+
+
+def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
+    """Put entries into the orgthink.json of a model folder; those of an organization join what it says of it."""
+    if not entries:
+        return
+    file = folder / "orgthink.json"
+    known = json.loads(file.read_bytes()) if file.is_file() else {}
+    organizations = known.get("organizations", {})
+    own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
+    made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}
+    file.write_text(json.dumps(made, indent=2) + "\n")

@@ -33,6 +33,7 @@ from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import Mastered, mask_mastered
+from orgthink.training.models import say_made_for
 from orgthink.training.pausable_loop import StandstillLoop, standstill
 from orgthink.training.policy_loss import PolicyLoss, weighted
 from orgthink.training.rows import PolicyRow
@@ -172,6 +173,11 @@ class Optimization(ABC):
         """Frozen models beside the policy, by their names in the recipe."""
         return {}
 
+    @property
+    def made_for(self) -> Mapping[str, Any]:
+        """Entries of the trained model's orgthink.json: how it was trained, and so how it is evaluated by default."""
+        return {}
+
     @abstractmethod
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
         """Metrics that are a function of a step's episodes. Stored episodes give the same metrics."""
@@ -216,6 +222,7 @@ def train_policy(
         def save(folder: Path) -> None:
             backend.save(folder)
             source.save(folder)
+            say_made_for(folder / "model", settings.made_for)
 
         async def remaining_steps() -> Path:
             nonlocal step, folder

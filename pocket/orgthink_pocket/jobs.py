@@ -23,6 +23,12 @@ from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons import tools as tool_lessons
 
+REVIEWED = {
+    "tasks": ["arithmetic-mini", "countdown-mini-single"],
+    "organizations": {**pocket.ORGANIZING, "verifier_corrector": {"passes": 1, "rounds": 4, "attempts": 1}},
+}
+"""What orgthink.json of models in the roles of MarsRL says beside the prompt style."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pocket:
@@ -65,7 +71,7 @@ class Roles(FromModel):
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
         start = model_folder(self.model)
-        write_folder = partial(pocket.write_folder, config=Qwen3Config.load(start))
+        write_folder = partial(pocket.write_folder, config=Qwen3Config.load(start), made_for=REVIEWED)
         course = Course(open_trainable(start, **self.how), rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
 

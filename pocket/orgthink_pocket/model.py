@@ -83,16 +83,19 @@ ORGANIZING: dict[str, dict[str, Any]] = {
 }
 """Settings of organizations with which the models were trained."""
 
+MADE_FOR = {"tasks": ["countdown-mini", "countdown-mini-single"], "organizations": ORGANIZING}
+"""Entries of orgthink.json beside the prompt style."""
+
 
 def write_folder(
     folder: Path,
     config: Qwen3Config = CONFIG,
     tokenizer: Tokenizer | None = None,
-    made_for: Mapping[str, object] | None = None,
+    made_for: Mapping[str, object] = MADE_FOR,
 ) -> None:
     """Write a model folder without the weights. The words of a larger tokenizer must begin with this vocabulary.
 
-    `made_for` are entries of its orgthink.json beside the prompt style; by default how it organizes.
+    `made_for` are entries of its orgthink.json beside the prompt style.
     """
     folder.mkdir(parents=True, exist_ok=True)
     words = vocabulary()
@@ -101,7 +104,7 @@ def write_folder(
     special = {"eos_token": EOS, "pad_token": PAD, "unk_token": UNK}
     _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **special})
     _write(folder / "generation_config.json", {"eos_token_id": words.index(EOS), "pad_token_id": words.index(PAD)})
-    _write(folder / "orgthink.json", {"prompts": "pocket", **(made_for or {"organizations": ORGANIZING})})
+    _write(folder / "orgthink.json", {"prompts": "pocket", **made_for})
 
 
 def _write(file: Path, content: dict[str, object]) -> None:

@@ -85,9 +85,16 @@ answers and call again."""
 Lessons = Literal["tools", "manager"]
 """The taught role: a model that uses tools itself, or a manager."""
 
+TASKS = ["arithmetic-mini", "countdown-mini-single", "countdown-mini-four", "ledger-mini"]
+"""What all models that call tools know."""
+
 MADE_FOR: dict[Lessons, dict[str, Any]] = {
-    "tools": {"organizations": {"tool-use": USING}},
+    "tools": {"tasks": TASKS, "max_tokens": 256, "renew": True, "organizations": {"tool-use": USING}},
     "manager": {
+        "tasks": TASKS,
+        "capacity": 9,
+        "max_tokens": 128,
+        "renew": True,
         "organizations": {"paramanager": {"pool": POOL, **MANAGING}},
         "roles": {name: {"model": name, "max_tokens": AGENT_TOKENS} for name in POOL},
     },

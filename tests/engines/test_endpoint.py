@@ -125,6 +125,34 @@ async def test_a_server_that_asks_for_too_long_is_not_waited_for() -> None:
         await engine.aclose()
 
 
+async def test_a_spent_quota_is_not_asked_again() -> None:
+    """No request will do until somebody pays: the engine is gone."""
+
+    async def refuses(exchange: Exchange) -> None:
+        await exchange.reply(429, {"error": {"message": "pay first", "code": "insufficient_quota"}})
+
+    async with loopback(refuses) as server:
+        engine = await opened(server)
+        with pytest.raises(EngineUnavailable, match="no quota left for this key: pay first"):
+            await read(engine)
+        await engine.aclose()
+    assert engine.retries == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "base"),
+    [
+        ("http://host", "http://host/v1"),
+        ("http://host/v1/", "http://host/v1"),
+        ("http://host/v1/chat/completions", "http://host/v1"),
+        ("http://host/v1/completions/", "http://host/v1"),
+        ("http://host/chat/completions?version=7", "http://host"),
+    ],
+)
+def test_the_url_of_a_whole_request_is_understood(given: str, base: str) -> None:
+    assert EndpointEngine(given).url == base
+
+
 async def cuts(exchange: Exchange) -> None:
     exchange.cut()
 

@@ -40,6 +40,11 @@ def test_t_interval() -> None:
     assert many.high == pytest.approx(0.5 + 2.0796 * (0.25 * 22 / 21) ** 0.5 / 22**0.5, abs=1e-4)
 
 
+def test_the_interval_of_what_is_never_negative_is_not_negative() -> None:
+    assert average(one_each([0.0, 0.0, 9.0])).low == 0
+    assert average(one_each([-1.0, 0.0, 9.0])).low < 0
+
+
 @pytest.mark.parametrize("freedom", [*range(1, 41), 60, 200])
 def test_the_quantiles_of_student_are_right_to_a_thousandth(freedom: int) -> None:
     """The density is integrated once more; what lies within ± t is 95 %, for a t that is 0.001 off at most."""

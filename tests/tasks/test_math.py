@@ -14,6 +14,7 @@ from models import tiny_model
 from orgthink.cli import main
 from orgthink.episode import Problem
 from orgthink.errors import UserError
+from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.math_answer import canonical, final, is_same
@@ -90,8 +91,11 @@ def test_it_is_evaluated_from_the_command_line(tmp_path, capsys):
     episodes = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
     assert [episode["problem"]["task"] for episode in episodes] == ["math", "math"]
     assert all(episode["grade"]["required"] == 1 for episode in episodes)
-    assert main(["eval", *wanted, "--model", str(model), "--n", "6", "--out", str(tmp_path / "more")]) == 2
-    assert "only 5 different" in capsys.readouterr().err
+    assert main(["eval", *wanted, "--model", str(model), "--n", "6", "--out", str(tmp_path / "more")]) == 0
+    out, err = capsys.readouterr()
+    assert "has 5 different test problems, not 6: all of them" in err
+    assert "5 test problems" in (said := " ".join(out.split())) and "(all that there are, 6 were asked for)" in said
+    assert len(list(RunFolder.open(tmp_path / "more").episodes())) == 5
 
 
 RIGHT = [

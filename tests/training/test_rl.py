@@ -44,7 +44,7 @@ from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.episodes import Episodes, RlSettings, grouped, require_version, whole_groups
-from orgthink.training.models import ADAPTER, LoraSettings
+from orgthink.training.models import ADAPTER, LoraSettings, say_made_for
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rl import minibatches, require_ratios, train_policy
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
@@ -284,6 +284,19 @@ def test_a_step_measures_what_it_says_and_a_run_repeats_to_the_bit(tmp_path):
         "trained_tokens": sum(map(sampled_tokens, episodes)),
     }
     assert {name: raw[0][name] for name in expected} == pytest.approx(expected)
+
+
+def test_a_trained_model_says_what_it_was_trained_with(tmp_path):
+    """Capacity and tokens of the rollouts; a style that lies in a file of the user's is not named."""
+    trained(tmp_path / "run", replace(SETTINGS, steps=1))
+    (folder,) = checkpoint.saved(tmp_path / "run")
+    said = json.loads((folder / "model" / "orgthink.json").read_text())
+    assert said == {"capacity": 3, "max_tokens": 24, "renew": False}
+    say_made_for(folder / "model", {"max_tokens": 5, "organizations": {"paramanager": {"rounds": 2}}})
+    say_made_for(folder / "model", {"organizations": {"paramanager": {"calls": 3}}})
+    said = json.loads((folder / "model" / "orgthink.json").read_text())
+    assert (said["capacity"], said["max_tokens"]) == (3, 5)
+    assert said["organizations"] == {"paramanager": {"rounds": 2, "calls": 3}}
 
 
 def test_the_number_of_updates_does_not_depend_on_forks(tmp_path):

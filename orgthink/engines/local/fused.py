@@ -181,7 +181,7 @@ def sample(hidden_NC, head_VC, temperature_N, seeds_N, counts_N):
         total = np.float32(0)
         for v in range(size):
             total += chances_V[v]
-        chosen = likeliest
+        token = likeliest
         if not greedy:
             x = seeds_N[n] + (counts_N[n] + np.uint64(1)) * _GAMMA
             x = (x ^ (x >> np.uint64(30))) * _FIRST
@@ -193,11 +193,11 @@ def sample(hidden_NC, head_VC, temperature_N, seeds_N, counts_N):
             rest = (x >> np.uint64(11)) * 2.0**-53 * mass
             for v in range(size):
                 if chances_V[v] > 0:
-                    chosen = v
+                    token = v
                 rest -= chances_V[v]
                 if rest < 0:
                     break
-        ids_N[n], logprobs_N[n] = chosen, np.log(chances_V[chosen] / total)
+        ids_N[n], logprobs_N[n] = token, np.log(chances_V[token] / total)
     return ids_N, logprobs_N
 
 

@@ -18,6 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from orgthink.tabular import json_object
+
 # Shapes: B batch, T tokens, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
 
 
@@ -40,7 +42,7 @@ class Qwen3Config:
     @classmethod
     def load(cls, folder: Path) -> Qwen3Config:
         """Read `config.json`; ValueError if it describes another architecture."""
-        raw = json.loads((folder / "config.json").read_text())
+        raw = json_object(folder / "config.json")
         if raw.get("architectures") != ["Qwen3ForCausalLM"] or raw.get("use_sliding_window"):
             raise ValueError(f"{folder} holds {raw.get('architectures')}: the local engine runs dense Qwen3 models")
         rope = raw.get("rope_parameters") or raw

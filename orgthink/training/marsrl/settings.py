@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
-from orgthink.organizations.prompts import prompt, style_named
+from orgthink.organizations.prompts import STYLES, prompt, style_named
 from orgthink.rewards import ROLE_REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.store import class_by_kind
@@ -50,6 +50,11 @@ class MarsSettings(Optimization):
     @property
     def temperature(self) -> float:
         return self.rollout.temperature
+
+    @property
+    def made_for(self) -> Mapping[str, Any]:
+        style = {"prompts": self.rollout.prompts} if self.rollout.prompts in tuple(STYLES) else {}
+        return {**style, "max_tokens": self.rollout.max_tokens}
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
         rules = Rules(self.rollout, task_named(self.rollout.task), self.reward, self.seed)

@@ -12,9 +12,12 @@ from orgthink_pocket.recipes import managed
 from orgthink_pocket.shipped import MODELS
 
 from orgthink.cli.eval import Eval
+from orgthink.engines import EngineSpec
 from orgthink.evaluation import Evaluation
+from orgthink.presets import preset_of
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
+from orgthink.tasks import task_named
 from orgthink.training.models import copy_companions
 
 TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
@@ -22,10 +25,7 @@ TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
 
 def plan(folder: Path, organization: str) -> Evaluation:
     """What `orgthink eval` does with a model, without further flags."""
-    options = Eval(
-        task=TASK, organizations=(organization,), model=str(folder), capacity=9, renew=True, max_tokens=128, n=2
-    )
-    return options.plan()
+    return Eval(task=TASK, organizations=(organization,), model=str(folder), n=2).plan()
 
 
 def test_a_manager_is_evaluated_as_it_was_trained(tmp_path: Path) -> None:
@@ -38,7 +38,38 @@ def test_a_manager_is_evaluated_as_it_was_trained(tmp_path: Path) -> None:
     partners = {role: (spec.engine, spec.sampling.max_tokens) for role, spec in found.roles.items()}
     assert partners == {role: (spec.engine, spec.sampling.max_tokens) for role, spec in trained.models.items()}
     assert (found.sampling.max_tokens, found.limits.capacity) == (trained.max_tokens, trained.limits.capacity)
+    assert found.limits.agent_tokens is trained.limits.agent_tokens is None, "renewed at each Join"
     assert plan(tmp_path, "sequential").roles == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "recipe"),
+    [
+        ("pocket-async", "asyncthink-countdown-mini"),
+        ("pocket-sequential", "asyncthink-countdown-mini-sequential"),
+        ("pocket-mars", "marsrl-arithmetic-mini"),
+        ("pocket-manager", "paramanager-mini"),
+    ],
+)
+def test_the_shipped_models_say_what_their_recipe_trains_with(model: str, recipe: str) -> None:
+    said, made_for = preset_of(EngineSpec(model)), recipes.RECIPES[recipe].settings.made_for
+    assert {name: getattr(said, name) for name in made_for if name != "organizations"} == {
+        name: value for name, value in made_for.items() if name != "organizations"
+    }
+    for name, settings in made_for.get("organizations", {}).items():
+        assert settings.items() <= said.organizations[name].items()
+
+
+@pytest.mark.parametrize("folder", sorted(MODELS.iterdir()), ids=lambda folder: folder.name)
+def test_the_shipped_models_name_the_tasks_that_they_know(folder: Path) -> None:
+    tasks = preset_of(EngineSpec(str(folder))).tasks
+    assert tasks and [task_named(name).name for name in tasks] == list(tasks)
+
+
+def test_before_and_after_are_compared_within_what_was_trained() -> None:
+    """The README's command: only one of the two models says what it was trained with, and both are given it."""
+    found = Eval(organizations=("before=asyncthink", "after=asyncthink"), models=("after=pocket-async",)).plan()
+    assert (found.limits.capacity, found.limits.agent_tokens, found.sampling.max_tokens) == (4, 192, 192)
 
 
 @pytest.mark.parametrize("lessons", ["tools", "manager"])

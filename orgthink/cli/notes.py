@@ -1,0 +1,57 @@
+"""What a user should know before a run begins, one line each on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+from orgthink.engines import EngineSpec
+from orgthink.evaluation import Evaluation, pool_warning
+from orgthink.presets import preset_of, style_here
+from orgthink.runtime.attempt import Organization
+
+
+def note(*lines: str | None) -> None:
+    """Print those that there are."""
+    for line in filter(None, lines):
+        print(f"orgthink: {line}", file=sys.stderr)
+
+
+def all_problems(plan: Evaluation) -> str | None:
+    """That a task has fewer problems than were asked for."""
+    if plan.wanted is None:
+        return None
+    return f"{plan.task} has {plan.n} different {plan.split} problems, not {plan.wanted}: all of them"
+
+
+def pools(organizations: Iterable[Organization], capacity: int) -> list[str | None]:
+    """Whose agents will wait for each other."""
+    return [pool_warning(organization, capacity) for organization in organizations]
+
+
+def ignored_server(spec: EngineSpec, model: str | None) -> str | None:
+    """That the default model is meant where OPENAI_BASE_URL is set too."""
+    server = os.environ.get("OPENAI_BASE_URL")
+    if model is not None or spec.url is not None or not server:
+        return None
+    return f"no --model is named, so {spec.model} is used and not the server of OPENAI_BASE_URL: name its --model"
+
+
+def only_its_tasks(spec: EngineSpec) -> str | None:
+    """That a model cannot read a question in the user's words."""
+    tasks = preset_of(spec).tasks
+    if not tasks:
+        return None
+    return (
+        f"{spec.model} knows only its own tasks ({', '.join(tasks)}), no other question: name a real model with "
+        f"--model FOLDER or a server's --url, or take a problem of a task, as in --task {tasks[0]}"
+    )
+
+
+def unlike_its_style(spec: EngineSpec, organizations: Iterable[Organization]) -> str | None:
+    """That a server's model may have been trained with prompts other than the ones that it gets."""
+    style = style_here(spec)
+    if style is None or style in (used := {getattr(one, "prompts", style) for one in organizations}):
+        return None
+    return f"{spec.model} lies here with prompt style {style} and gets {', '.join(used)}: say --prompts {style}"
