@@ -8,17 +8,19 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 
 from orgthink.engines import native_calls, wire
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
-from orgthink.engines.tokenizer import Tokenizer
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
+
+if TYPE_CHECKING:
+    from orgthink.engines.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 

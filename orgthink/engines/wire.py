@@ -7,15 +7,17 @@ import logging
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orgthink.engines import native_calls
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.stops import StopFinder
-from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Sampling
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
+
+if TYPE_CHECKING:
+    from orgthink.engines.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
