@@ -34,8 +34,8 @@ def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]]
     mean = pairs.mean(0)
     if not mean[1]:
         return Estimate(None, None, None, len(pairs))
-    drawn = np.random.default_rng(seed).integers(len(pairs), size=(RESAMPLES, len(pairs)))
-    sums = pairs[drawn].sum(1)
+    resampled = np.random.default_rng(seed).integers(len(pairs), size=(RESAMPLES, len(pairs)))
+    sums = pairs[resampled].sum(1)
     if not sums[:, 1].all():
         return Estimate(float(mean[0] / mean[1]), None, None, len(pairs))
     low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

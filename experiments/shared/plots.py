@@ -30,9 +30,9 @@ def save(figures: Mapping[str, Callable[[Rows], Figure]], results: Mapping[str, 
     """Write NAME.svg for every figure from the rows with its name. `salt` determines the ids inside the files."""
     with plt.rc_context({**_STYLE, "svg.hashsalt": salt}):
         for name, figure in figures.items():
-            drawn = figure(results[name])
-            drawn.savefig(folder / f"{name}.svg", format="svg", metadata={"Date": None}, bbox_inches="tight")
-            plt.close(drawn)
+            picture = figure(results[name])
+            picture.savefig(folder / f"{name}.svg", format="svg", metadata={"Date": None}, bbox_inches="tight")
+            plt.close(picture)
 
 
 def curve(axes: Axes, steps: Sequence[float], values: Sequence[float], label: str, colour: str) -> None:

@@ -25,23 +25,6 @@ RETAINED = 2
 """Number of newest checkpoints that are kept."""
 
 
-def save(
-    run: Path,
-    step: int,
-    model: Trainable,
-    optimizer: torch.optim.Optimizer,
-    state: dict[str, Any],
-    write: Callable[[Path], None],
-) -> Path:
-    """Write the checkpoint of a step. `write` writes all files of the model folder except the weights."""
-
-    def fill(folder: Path) -> None:
-        write(folder / "model")
-        store(folder, model, optimizer)
-
-    return put(run, step, fill, state)
-
-
 def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any] | None = None) -> Path:
     """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`."""
     folder = run / "checkpoints" / f"step-{step:06d}"

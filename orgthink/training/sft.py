@@ -100,6 +100,11 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             step, cursor = state["step"], Cursor(**state["cursor"])
         journal.rewind(step)
         stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, settings.batch_rows)
+
+        def save(folder: Path) -> None:
+            course.write_folder(folder / "model")
+            checkpoint.store(folder, model, optimizer)
+
         while step < settings.steps:
             rows, cursor = next(stream)
             line = _step(course, optimizer, rows, settings, step)
@@ -107,8 +112,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             journal.log(**line)
             report(line)
             if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
-                state = {"cursor": asdict(cursor)}
-                folder = checkpoint.save(run.path, step, model, optimizer, state, course.write_folder)
+                folder = checkpoint.put(run.path, step, save, {"cursor": asdict(cursor)})
             if interrupted.is_set() and step < settings.steps:
                 raise KeyboardInterrupt
     return folder

@@ -148,7 +148,7 @@ def test_bad_folders_are_one_line(tmp_path):
     assert "no causal model" in refused(_with(base, tmp_path / "unknown", model_type="nothing", architectures=["No"]))
     assert "missing" in refused(_with(base, tmp_path / "deeper", num_hidden_layers=3))
     assert "unexpected" in refused(_with(base, tmp_path / "flatter", num_hidden_layers=1))
-    assert "not those of" in refused(_with(base, tmp_path / "wider", intermediate_size=64))
+    assert "do not match" in refused(_with(base, tmp_path / "wider", intermediate_size=64))
     assert "adapter" in refused(base, LoraSettings(rank=2, targets=("nothing",)))
     assert "logits" in refused(tiny(tmp_path / "capped", "Gemma2", head_dim=8, final_logit_softcapping=0.1))
     torn = _with(base, tmp_path / "torn")
