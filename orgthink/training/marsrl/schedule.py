@@ -173,7 +173,7 @@ class Chains:
                 finished += self._rules.judged(chain.episode, [group for group in new if group.broken is None])
                 broken += (f"{chain.episode.id} ({group.broken})" for group in new if group.broken is not None)
         if len(broken) > len(finished):
-            raise UserError(f"{len(broken)} groups broke, such as one of {broken[0]}: see to the sampler")
+            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}: check the sampler")
         return records, finished, len(broken)
 
     def _wait(self, chains: Sequence[Chain], trained: Sequence[FinishedGroup]) -> float | None:

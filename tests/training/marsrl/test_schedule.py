@@ -292,7 +292,7 @@ def test_an_output_that_the_engine_failed_breaks_its_group_and_no_other(settings
 
 
 def test_an_engine_that_fails_most_groups_ends_the_training_and_says_why(settings):
-    with pytest.raises(UserError, match=r"groups broke, such as .* \(out of memory\): see to the sampler"):
+    with pytest.raises(UserError, match=r"groups failed, such as .* \(out of memory\): check the sampler"):
         ticked(Chains(settings), failing(0.5), 12)
 
 
