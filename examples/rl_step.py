@@ -118,7 +118,7 @@ async def train(options: argparse.Namespace) -> None:
     model = open_trainable(Path(folder), None, torch.float32, "cpu")
     sampler = LocalEngine.open(Path(folder), slots=192, threaded=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
-    task, reward = task_named(options.task), AsyncThinkReward(weight=0.2, threshold=0.6)
+    task, reward = task_named(options.task), AsyncThinkReward(weight=0.2, threshold=0.6, count="joined")
     limits = Limits(capacity=options.capacity, agent_tokens=options.max_tokens)
     problems = task.problems("train", options.seed)
     try:

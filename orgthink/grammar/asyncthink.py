@@ -98,9 +98,11 @@ class Dialect:
             case Return(text):
                 return f"{self.returns[0]}{text}{self.returns[1]}"
 
-    def injection(self, key: str, returned: str) -> str:
-        """The text that a Join appends to the organizer's context."""
-        return f"{self.joined[0].format(key)} {returned} {self.joined[1].format(key)}"
+    def injection(self, key: str, returned: str, text: str = "") -> str:
+        """The text that a Join appends to what the organizer said. Its tags lack the hyphen if the Join's does."""
+        bare = self.join.replace("-{}", "{}").format(key)
+        before, after = (tag.replace("-{}", "{}") if text.rstrip().endswith(bare) else tag for tag in self.joined)
+        return f"{before.format(key)} {returned} {after.format(key)}"
 
 
 DIALECT = Dialect()

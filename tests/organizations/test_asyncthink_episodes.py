@@ -198,6 +198,7 @@ def test_a_style_of_a_file_needs_no_code(tmp_path: Path) -> None:
         Turn(ANSWER, when="O "),
         Turn(" <RETURN> none </RETURN>", when=f"W {COUNT.instruction} try 5"),
     ]
-    assert played(AsyncThink(prompts=str(file)), turns).grade is not None
+    episode = played(AsyncThink(prompts=str(file)), turns)
+    assert episode.grade is not None and "<JOIN1> none </JOIN1>" in episode.root.text, "closed as it was opened"
     with pytest.raises(UserError, match=r"mine\.toml has no template 'sequential'; it has organizer, worker"):
         prompt(str(file), "sequential", COUNT)

@@ -120,7 +120,7 @@ class Structure:
 
 
 def random_structure(rng: random.Random, capacity: int) -> Structure:
-    steps = tuple(random_plan(rng, capacity))
+    steps = (*random_plan(rng, capacity), Step("think"))
     thoughts = tuple(rng.randint(1, 30) for step in steps if step.action == "think")
     work = tuple((rng.randint(1, 40), rng.random() < 0.8) for step in steps if step.action == "fork")
     return Structure(steps, thoughts, work, capacity)
@@ -138,8 +138,8 @@ def joined_later(structure: Structure, rng: random.Random) -> Structure | None:
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_more_concurrency_that_reaches_the_answer_never_earns_less(capacity: int) -> None:
-    """1,000 random structures, with workers of whom a fifth return nothing: one that joins a worker later,
-    and so thinks beside it for longer, never earns less; and none that forks earns less than one that does not."""
+    """1,000 random structures over all c, a fifth of whose workers return nothing: an organizer that joins a worker
+    later, and so thinks beside it for longer, never earns less; and none that forks earns nothing."""
     rng = random.Random(capacity)
     compared = 0
     for _ in range(334):
@@ -153,4 +153,4 @@ def test_more_concurrency_that_reaches_the_answer_never_earns_less(capacity: int
             more = later.episode
             assert (concurrency(more, "workers") or 0) >= (concurrency(episode, "workers") or 0) - 1e-9
             assert concurrency_reward(more) >= earned - 1e-9
-    assert compared > 200
+    assert compared > 300
