@@ -56,8 +56,8 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
         "organization huang-yang": {"attempts": 1, "review": False, "completeness": False, "rigorous": False},
     },
 }
-"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a class
-that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
+"""Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a
+class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
 

@@ -1,4 +1,4 @@
-"""The pipeline of Huang & Yang (arXiv 2507.15855), from which MarsRL's reasoning system was made (section 2.1 of MarsRL).
+"""The pipeline of Huang & Yang (arXiv 2507.15855), from which MarsRL's reasoning system was made (its section 2.1).
 
     solution → improvement → completeness? → verification-1 → review-1 → correction-1 → completeness? → …
 
@@ -53,7 +53,7 @@ class HuangYang(VerifierCorrector):
         if not draft.whole or not self.completeness:
             return draft.whole
         reply = await ask(f"completeness-{key}", "completeness", draft.text)
-        return not (reply.whole and reply.text.strip(" .*\"\n").lower() == "no")
+        return not (reply.whole and reply.text.strip(' .*"\n').lower() == "no")
 
     async def _verify(self, ask: Ask, i: int, draft: Reply) -> Report:
         _, heading, detailed = draft.text.rpartition(DETAILED)

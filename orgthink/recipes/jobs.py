@@ -16,6 +16,7 @@ from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training.embedded import embedded
 from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, resolve_device, torch_dtype
@@ -220,7 +221,7 @@ class Mars(Reinforced):
     """How."""
 
     def source(self) -> Chains:
-        return Chains(self.settings)
+        return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:

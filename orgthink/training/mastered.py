@@ -26,7 +26,7 @@ class Mastered:
     probability: float = 0.99
     """τ: a token that was drawn with at least this probability is mastered."""
     of: Literal["sample", "step"] = "sample"
-    """Whose entropy is compared with the target: that of each output by itself, or of everything that a step sampled."""
+    """Whose entropy is compared with the target: each output's own, or that of everything that a step sampled."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "entropy")

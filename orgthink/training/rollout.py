@@ -142,6 +142,11 @@ class Groups:
         """Those whose groups have not been handed over."""
         return [group.problem for group in self._live]
 
+    @property
+    def complete(self) -> list[Group]:
+        """Those that are finished and have not been handed over."""
+        return [group for group in self._live if group.attempts.done()]
+
     def begin(self, problem: Problem, version: int, attempts: Coroutine[Any, Any, list[Episode]]) -> None:
         """Let one more group go on beside the others."""
         self._live.append(Group(problem, version, asyncio.create_task(attempts)))
@@ -150,7 +155,7 @@ class Groups:
         """Hand over as many groups as soon as they are finished; of more than that, the oldest. Raises what an attempt
         raises."""
         while True:
-            done = [group for group in self._live if group.attempts.done()]
+            done = self.complete
             for group in done:
                 group.attempts.result()
             if len(done) >= min(count, len(self._live)):

@@ -87,7 +87,8 @@ def policy_rows(
     version: int | None = None,
 ) -> list[PolicyRow]:
     """One row for each trained trace that sampled anything. Ages and ValueError as `policy_row` says."""
-    names, right = {"episode": episode.id, "group": episode.problem.id}, episode.grade and episode.grade.all_correct
+    names = {"episode": episode.id, "group": episode.problem.id}
+    right = None if episode.grade is None else episode.grade.all_correct
     return [
         policy_row(trace, **names, advantage=advantage, version=version, positive=right)
         for trace in episode.traces
