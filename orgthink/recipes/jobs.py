@@ -17,6 +17,7 @@ from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.training.embedded import embedded
 from orgthink.training.episodes import Episodes, RlSettings
+from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, resolve_device, torch_dtype
@@ -222,7 +223,7 @@ class Mars(Reinforced):
     """Settings of the training."""
 
     def source(self) -> Chains:
-        return Chains(self.settings)
+        return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)
 
 
 def context_of(folder: Path) -> int | None:

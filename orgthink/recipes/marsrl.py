@@ -12,9 +12,11 @@ from orgthink.training.policy_loss import PolicyLoss
 def paper() -> Mars:
     """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
 
-    Ours: the learning rate (missing in the text), steps, `live`, which tokens are mastered, and the bound of staleness,
-    which outputs of four segments do not reach. The paper also truncates its sampling (top-p, top-k); that biases the
-    importance ratio, so nothing truncates it here.
+    From UloRL, whose trainer it uses: the constant learning rate (missing in the text), the probability from which a
+    token is mastered, and POIS. Ours: steps, the target entropy, and `live`: as many outputs are under way as two steps
+    train on. The paper also truncates its sampling (top-p, top-k); that biases the importance ratio, so nothing
+    truncates it here. Weights change while an output is decoded, as between its segments; `rollout.schedule=pipeline`
+    has the steps of figure 3a instead.
     """
     rollout = MarsRollout(
         "math",
@@ -25,7 +27,8 @@ def paper() -> Mars:
         temperature=0.85,
         problems=128,
         group=8,
-        live=16_384,
+        schedule="queue",
+        live=2_048,
     )
     settings = MarsSettings(
         rollout,

@@ -145,6 +145,11 @@ class Groups:
         """Problems of the groups that `finished` has not returned yet."""
         return [group.problem for group in self._live]
 
+    @property
+    def complete(self) -> list[Group]:
+        """Those that are finished and have not been handed over."""
+        return [group for group in self._live if group.attempts.done()]
+
     def begin(self, problem: Problem, version: int, attempts: Coroutine[Any, Any, list[Episode]]) -> None:
         """Start one more group."""
         self._live.append(Group(problem, version, asyncio.create_task(attempts)))
@@ -155,7 +160,7 @@ class Groups:
         With fewer groups in progress, all are returned. Raises the exception of a failed attempt.
         """
         while True:
-            done = [group for group in self._live if group.attempts.done()]
+            done = self.complete
             for group in done:
                 group.attempts.result()
             if len(done) >= min(count, len(self._live)):

@@ -61,7 +61,7 @@ async def test_marsrl_teaches_the_system_to_beat_its_solver_and_both_to_beat_the
     found, n = {}, 100
     for model in ("pocket-roles", "pocket-mars"):
         engine = await open_engine(engine_spec(model))
-        system = VerifierCorrector(prompts="pocket", rounds=4)
+        system = VerifierCorrector(prompts="pocket", passes=1, rounds=4, attempts=1)
         episodes = await solve(engine, system, n, task=ARITHMETIC_MINI, tokens=128, temperature=1.0)
         await engine.aclose()
         solver = sum(solver_grade(episode).all_correct for episode in episodes)

@@ -154,7 +154,8 @@ def marsrl(model: Path, problems: Path, *more: str):
     """The paper's MarsRL with tiny numbers and short prompts; a drift that would hardly be seen ends it."""
     file = problems / "problems.jsonl"
     file.write_text("".join(json.dumps({"problem": n, "answer": n}) + "\n" for n in (7, 12, 5)))
-    small = ("problems=2", "group=2", "max_tokens=40", "segment=20", "max_input=512", f"prompts={TERSE}")
+    small = ("problems=2", "group=2", "max_tokens=40", "segment=20", "max_input=512", f"prompts={TERSE}",
+             "schedule=pipeline")  # fmt: skip
     plan = (f"rollout.{one}" for one in (*small, f"task=math:{file}"))
     given = (*plan, "learning_rate=1e-3", "drift=1e-4", "steps=12", *more)
     return adjusted(RECIPES["marsrl-qwen3"], {"model": str(model)}, given)

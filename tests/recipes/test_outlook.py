@@ -126,8 +126,12 @@ def test_what_a_model_cannot_read_is_said_before_a_run(with_model):
 
 
 def test_the_bounds_of_the_papers_recipe():
-    """128 problems enter a step; a chain takes 20 ticks at most, and is in its second stage or later in 19 of them."""
-    bounds = outlook(RECIPES["marsrl-qwen3"])["bounds"]
+    """A step of the queue trains on 128 groups. Of figure 3a, 128 problems enter a step; a chain takes 20 ticks at most,
+    and is in its second stage or later in 19 of them."""
+    queue = outlook(RECIPES["marsrl-qwen3"])["bounds"]
+    assert (queue["outputs_of_a_problem"], queue["outputs_a_step"], queue["context"]) == (72, 128 * 8, 98_304)
+    assert queue["sampled_tokens_a_step"] is queue["oldest_token_in_updates"] is None
+    bounds = outlook(adjusted(RECIPES["marsrl-qwen3"], {}, ["rollout.schedule=pipeline"]))["bounds"]
     assert bounds["outputs_of_a_problem"] == 8 + 4 * 16
     assert bounds["outputs_a_step"] == 128 * (8 + 19 * 16)
     assert bounds["sampled_tokens_a_step"] == bounds["outputs_a_step"] * 16_384

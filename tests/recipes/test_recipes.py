@@ -145,7 +145,7 @@ def test_settings_of_the_organization_that_was_just_named_can_be_set():
 def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
     given = ("mastered.entropy=0.2", "mastered.probability=0.9", f"rollout.organization.engine.model={TINY}")
     settings = looked_at(RECIPE, *given, capsys=capsys)
-    assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9}
+    assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9, "of": "sample"}
     assert settings["rollout"]["organization"]["engine"]["model"] == str(TINY)
     assert adjusted(MINE, {}, ["lora.rank=4"]).lora == LoraSettings(4)
     assert adjusted(MINE, {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)

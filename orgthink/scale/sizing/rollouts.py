@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -51,18 +52,19 @@ def _work_of_episodes(settings: RlSettings, context: int | None) -> Work:
 @work_of_rollouts.register
 def _work_of_chains(settings: MarsSettings, context: int | None) -> Work:
     """All possible outputs of a problem, each of full length after an input of full length. Live chains decode
-    concurrently, one segment of each output per step."""
+    concurrently, one segment of each output per step; a queue is taken for such a pipeline."""
+    settings = replace(settings, rollout=replace(settings.rollout, schedule="pipeline"))
     plan, bounds = settings.rollout, settings.bounds()
     attempts = plan.problems * plan.group
-    segments = bounds["oldest_token_in_updates"] + 1
+    segments = -(-plan.max_tokens // plan.segment_tokens)
     return Work(
         problems=plan.problems,
         group=plan.group,
-        agents=bounds["outputs_of_a_problem"] // plan.group,
-        concurrent=min(bounds["outputs_a_step"], plan.live) / attempts,
+        agents=(bounds["outputs_of_a_problem"] or 0) // plan.group,
+        concurrent=min(bounds["outputs_a_step"] or 0, plan.live) / attempts,
         prompt=plan.max_input,
         sampled=plan.max_tokens,
         chain=1 / segments,
-        longest=bounds["context"],
+        longest=bounds["context"] or 0,
         segments=segments,
     )

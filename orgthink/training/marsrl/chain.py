@@ -24,7 +24,7 @@ from orgthink.organizations.verifier_corrector import report_of, role_prompt
 from orgthink.rewards import RoleReward
 from orgthink.tasks.task import Task
 from orgthink.training.marsrl.choose import choose
-from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.rollout import MarsRollout, Schedule
 from orgthink.training.marsrl.streams import STREAMS, last_stage, role_of
 
 Outputs = Mapping[str, Trace]
@@ -92,14 +92,16 @@ def last_groups(traces: Iterable[Trace]) -> list[OutputGroup]:
     return [group for group in groups if group.stream == groups[-1].stream]
 
 
-def finished_in_step(episode: Episode) -> list[OutputGroup]:
-    """From the record of a training step, the groups that finished in that step: its weights sampled last for them.
+def finished_in_step(episode: Episode, schedule: Schedule = "pipeline") -> list[OutputGroup]:
+    """From the record of a training step, the groups that it trained on: its weights sampled last for them. Under the
+    queue a record has one such group, the last, whose weights may be older.
 
     The other outputs are there because inputs were made from them. Broken groups are left out.
     """
     assert episode.step is not None, f"{episode.id} is no episode of a training"
     groups = groups_of(episode.traces)
-    return [group for group in groups if group.version == episode.step - 1 and group.broken is None]
+    trained = groups[-1:] if schedule == "queue" else [g for g in groups if g.version == episode.step - 1]
+    return [group for group in trained if group.broken is None]
 
 
 def part_of(episode: Episode, groups: Iterable[OutputGroup]) -> Episode:
@@ -114,6 +116,21 @@ def part_of(episode: Episode, groups: Iterable[OutputGroup]) -> Episode:
     outputs = tuple(trace for place, trace in outputs_of(episode.traces).items() if place in wanted)
     edges = tuple(edge for edge in episode.root.edges if edge.key in wanted)
     return replace(episode, traces=(replace(episode.root, edges=edges), *outputs))
+
+
+def sources_of(episode: Episode, source: str) -> Episode:
+    """The episode with the output at a place alone, and those from which its input was made."""
+    return part_of(episode, [OutputGroup(source, ())])
+
+
+def merged(episode: Episode, other: Episode, order: Sequence[str]) -> Episode:
+    """A chain with one more group of its last stage, whose groups have these sources. They stand in that order,
+    whichever ended first: it decides what the next stage is made from."""
+    outputs = outputs_of(episode.traces) | outputs_of(other.traces)
+    ranks = {source: rank for rank, source in enumerate(order)}
+    ordered = sorted(outputs, key=lambda place: (place.count("."), ranks.get(source_of(place), -1)))
+    edges = tuple(dict.fromkeys([*episode.root.edges, *other.root.edges]))
+    return replace(other, traces=(replace(other.root, edges=edges), *(outputs[place] for place in ordered)))
 
 
 @dataclass(frozen=True, slots=True)

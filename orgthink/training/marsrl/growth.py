@@ -13,8 +13,11 @@ from orgthink.episode import Episode, Message, Problem, StopReason
 from orgthink.organizations.reply import visible_text
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session, Work
-from orgthink.training.marsrl.chain import GroupInput, Rules, groups_of, last_groups, outputs_of
+from orgthink.training.marsrl.chain import GroupInput, OutputGroup, Rules, groups_of, last_groups, outputs_of
 from orgthink.training.marsrl.streams import ROLES, STREAMS, role_of
+
+MARSRL = "marsrl"
+"""The name of the organization in the record."""
 
 Stage = dict[str, Agent]
 """The agents of a stage by their places."""
@@ -23,7 +26,7 @@ Stage = dict[str, Agent]
 @dataclass(frozen=True, slots=True)
 class Growth:
     """Decodes one segment of every unfinished output, and begins the next stage if that finishes the last one. With
-    whole trajectories it decodes everything, to the end of the chain."""
+    whole trajectories it decodes everything, to the end of the chain; with the queue one group, to the group's end."""
 
     rules: Rules
     """How chains grow."""
@@ -31,12 +34,21 @@ class Growth:
     """Whether an input is short enough."""
     record: Episode | None = None
     """The chain so far; `None` at its beginning."""
-    name: str = "marsrl"
+    group: GroupInput | None = None
+    """Under the queue, the input of the group; the record is of the outputs that it is made from."""
+    ended: Callable[[], None] = lambda: None
+    """Called at the end of each output of that group."""
+    name: str = MARSRL
 
     roles = ROLES
 
     async def run(self, problem: Problem, session: Session) -> None:
         root = session.controller(trace=self.record.root if self.record else None)
+        if self.group is not None:
+            for stage in self._restored(session, groups_of(self.record.traces) if self.record else []):
+                await _together(session, root, stage, self._segment)
+            await _together(session, root, self._begun(problem, session, [self.group]), self._to_the_end)
+            return
         for stage in self._recorded(problem, session):
             await _together(session, root, stage, self._segment)
         whole = self.rules.plan.schedule == "whole"
@@ -50,13 +62,18 @@ class Growth:
         """The stages of the record; a new chain has its first."""
         if self.record is None:
             return [self._begun(problem, session, [GroupInput(STREAMS[0])])]
-        traces, last = outputs_of(self.record.traces), last_groups(self.record.traces)
+        last = last_groups(self.record.traces)
+        before = self._restored(session, groups_of(self.record.traces)[: -len(last)])
+        inputs = [self.rules.input(problem, outputs_of(self.record.traces), group.source) for group in last]
+        return [*before, self._begun(problem, session, [one for one in inputs if one is not None])]
+
+    def _restored(self, session: Session, groups: Sequence[OutputGroup]) -> list[Stage]:
+        """The stages of finished groups."""
         stages: dict[str, Stage] = {}
-        for group in groups_of(self.record.traces)[: -len(last)]:
-            restored = {place: session.agent(traces[place].role, (), trace=traces[place]) for place in group.places}
+        for group in groups:
+            restored = {p: session.agent(t.role, (), trace=t) for p, t in outputs_of(group.outputs).items()}
             stages.setdefault(group.stream, {}).update(restored)
-        inputs = [self.rules.input(problem, traces, group.source) for group in last]
-        return [*stages.values(), self._begun(problem, session, [one for one in inputs if one is not None])]
+        return list(stages.values())
 
     def _begun(self, problem: Problem, session: Session, inputs: Sequence[GroupInput]) -> Stage:
         """The agents of a stage, each as far as its record goes."""
@@ -87,6 +104,16 @@ class Growth:
             if agent.stop is StopReason.LENGTH and short:  # the model's context is full
                 agent.stop = StopReason.BUDGET
         return visible_text(agent)
+
+    async def _to_the_end(self, agent: Agent) -> str | None:
+        """Decode all segments of an output."""
+        try:
+            text = await self._segment(agent)
+            while agent.stop is StopReason.LENGTH:
+                text = await self._segment(agent)
+            return text
+        finally:
+            self.ended()
 
 
 async def _pause(agent: Agent) -> None:

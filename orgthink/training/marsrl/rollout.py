@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from orgthink.errors import require_at_least
 from orgthink.training.marsrl.choose import Strategy
 from orgthink.training.marsrl.streams import ROLES, Role, last_stage
+
+Schedule = Literal["queue", "pipeline", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +25,25 @@ class MarsRollout:
     max_input: int = 512
     """Tokens of an input; longer ones are not handed on, and longer problems are passed over."""
     segment: int | None = None
-    """Tokens that are decoded at a tick of the pipeline; `None`: all of an output."""
+    """Tokens that are decoded at a tick of the pipeline, or by a request of the queue; `None`: all of an output."""
     temperature: float = 1.0
     """Of the sampling; nothing else truncates it, so importance ratios are unbiased."""
     problems: int = 8
-    """New problems a step."""
+    """New problems a step; under the queue, groups that a step trains on."""
     group: int = 8
     """G: outputs for one input."""
     take: int = 2
     """Outputs of an agent that the next one takes."""
     strategy: Strategy = "adaptive"
     """Which of them."""
-    schedule: Literal["pipeline", "whole"] = "pipeline"
-    """Whether groups are trained on as they finish, or chains when they have come to their end."""
+    schedule: Schedule = "pipeline"
+    """When outputs are decoded and trained on. `queue`: decoding goes on all the time, a group enters the training
+    queue as soon as it is complete, and a step trains on the first that are. `pipeline`: a step decodes one segment of
+    every output, and trains on the groups that are complete then (figure 3a). `whole`: chains come to their end
+    first."""
     live: int = 4096
-    """No problem is begun while as many outputs are under way: derived groups pile up."""
+    """No problem is begun while as many outputs are under way: derived groups pile up. The queue begins one as soon as
+    there are fewer."""
     roles: tuple[Role, ...] = ROLES
     """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
 
@@ -45,6 +51,8 @@ class MarsRollout:
         require_at_least(1, self, "max_tokens", "max_input", "problems", "take")
         if self.segment is not None and not 1 <= self.segment <= self.max_tokens:
             raise ValueError(f"segment is {self.segment}: it must be from 1 to max_tokens, {self.max_tokens}")
+        if self.schedule not in get_args(Schedule):
+            raise ValueError(f"schedule is {self.schedule!r}: it must be one of {', '.join(get_args(Schedule))}")
         if self.schedule == "whole" and self.segment is not None:
             raise ValueError("segment is of the pipeline: whole trajectories are decoded in one go")
         if self.group < 2:

@@ -1,8 +1,8 @@
-"""When chains advance and what is trained when (section 3.3 and figure 3a of MarsRL).
+"""When chains advance and what is trained when, tick by tick (section 3.3 and figure 3a of MarsRL).
 
 Pipeline: at each tick new problems enter, every output under way is decoded for one segment, and each group that is
 finished then is trained on at once; its chain goes on at the next tick. Whole trajectories: chains are grown to their
-end before anything of them is trained, the schedule that the pipeline is compared to.
+end before anything of them is trained, the schedule that the pipeline is compared to. `queue.py` has no ticks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -55,6 +55,8 @@ class Underway:
     """Chains so far, which is the place in the problems too."""
     chains: tuple[Episode, ...]
     """Those that have not ended."""
+    waiting: tuple[Episode, ...] = ()
+    """Groups of a queue that are complete and not trained on yet, each with the outputs it was made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,17 @@ class Chain:
     """Its last stage, and the outputs from which the inputs of that are made; `None` before its first segment."""
 
     @property
+    def record(self) -> Episode:
+        """The episode of a chain that has begun."""
+        assert self.episode is not None, f"chain {self.number} has not begun"
+        return self.episode
+
+    @property
+    def sources(self) -> set[str]:
+        """Those of the groups in the record."""
+        return {group.source for group in groups_of(self.record.traces)}
+
+    @property
     def live(self) -> int:
         """Outputs that are not finished."""
         traces = self.episode.traces if self.episode else ()
@@ -82,11 +95,14 @@ class Chain:
         groups = groups_of(self.episode.traces) if self.episode else []
         return {group.source: group for group in groups if group.finished}
 
+    def finished_since(self, before: Chain) -> list[OutputGroup]:
+        """The groups that are over, and were not before."""
+        return [group for source, group in self.finished.items() if source not in before.finished]
+
     @property
     def last_stage(self) -> Chain:
         """Without the outputs on which later stages do not depend."""
-        assert self.episode is not None
-        return replace(self, episode=part_of(self.episode, last_groups(self.episode.traces)))
+        return replace(self, episode=part_of(self.record, last_groups(self.record.traces)))
 
 
 class Chains:
@@ -101,6 +117,7 @@ class Chains:
         self._problems: Iterator[Problem] = self._rules.task.problems("train", seed)
         self._begun = 0
         self._chains: list[Chain] = []
+        self._waiting: tuple[Episode, ...] = ()
         self._since = time.monotonic()
 
     def working(self) -> AbstractAsyncContextManager[None]:
@@ -112,8 +129,29 @@ class Chains:
         clock.lap("problems")
         after = await asyncio.gather(*(self._grown(chain, sampler) for chain in before))
         clock.lap("rollout")
-        records, finished, broken = self._finished(before, after, step)
+        complete = [(chain, chain.finished_since(old)) for old, chain in zip(before, after, strict=True)]
         self._chains = [chain.last_stage for chain in after if chain.live]
+        live = sum(chain.live for chain in self._chains)
+        records = [(part_of(chain.record, groups), groups) for chain, groups in complete if groups]
+        return self._batch(records, step, live, lambda trained: self._wait(after, trained))
+
+    def _batch(
+        self,
+        complete: Sequence[tuple[Episode, Sequence[OutputGroup]]],
+        step: int,
+        live: int,
+        wait: Callable[[Sequence[FinishedGroup]], float | None],
+    ) -> Batch:
+        """What a step trains on: the groups that are complete, with their records. `live` outputs go on; `wait` is the
+        mean seconds from the end of an output to now.
+
+        UserError if the engine broke more than half of the groups.
+        """
+        records = [record.of_step(step + 1) for record, _ in complete]
+        broken = [f"{r.id} ({group.broken})" for r, groups in complete for group in groups if group.broken is not None]
+        finished = [one for r, gs in complete for one in self._rules.judged(r, [g for g in gs if g.broken is None])]
+        if len(broken) > len(finished):
+            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}: check the sampler")
         trained = [one for one in finished if role_of(one.group.stream) in self._plan.roles]
         random.Random(f"{self._seed}/{step}").shuffle(trained)  # so that no minibatch has but one stage
         with user_input():
@@ -122,10 +160,10 @@ class Chains:
             **rollout_metrics(finished),
             **ages(rows),
             "flat_groups": len(trained) - len({row.group for row in rows}),
-            "broken_groups": broken,
+            "broken_groups": len(broken),
             "chains": len(self._chains),
-            "live": sum(one.live for one in self._chains),
-            "wait": self._wait(after, trained),
+            "live": live,
+            "wait": wait(trained),
         }
         entropy = sampled_entropy(trace for one in finished for trace in one.group.outputs)
         return Batch(rows, metrics, entropy, records)
@@ -133,16 +171,16 @@ class Chains:
     def _new(self, sampler: Engine) -> list[Chain]:
         """Chains of new problems, as many as `live` allows."""
         free = self._plan.live - sum(chain.live for chain in self._chains)
-        wanted, passed_over, new = min(self._plan.problems, free // self._plan.group), 0, []
-        while wanted > len(new):
+        return [self._next(sampler) for _ in range(min(self._plan.problems, free // self._plan.group))]
+
+    def _next(self, sampler: Engine) -> Chain:
+        """The chain of the next problem that is short enough."""
+        for _ in range(MOST_REPEATS):
             chain = Chain(self._begun, next(self._problems), time.monotonic())
             self._begun += 1
             if self._fits(sampler, GroupInput(STREAMS[0]).messages(chain.problem, self._plan.prompts)):
-                new.append(chain)
-                passed_over = 0
-            elif (passed_over := passed_over + 1) == MOST_REPEATS:
-                raise UserError(f"{self._plan.task}: every problem is longer than {self._plan.max_input} tokens")
-        return new
+                return chain
+        raise UserError(f"{self._plan.task}: every problem is longer than {self._plan.max_input} tokens")
 
     def _fits(self, sampler: Engine, messages: tuple[Message, ...]) -> bool:
         """Whether an input is short enough."""
@@ -154,27 +192,6 @@ class Chains:
         policy, since = Backing(sampler, self._sampling), time.monotonic() - chain.began
         episode = await attempt(growth, chain.problem, policy, limits=self._limits, sample=chain.number, since=since)
         return replace(chain, episode=episode)
-
-    def _finished(
-        self, before: Sequence[Chain], after: Sequence[Chain], step: int
-    ) -> tuple[list[Episode], list[FinishedGroup], int]:
-        """The record of the groups that finished in this step, their outcomes, and how many the engine broke.
-
-        UserError if it broke more than half.
-        """
-        records: list[Episode] = []
-        finished: list[FinishedGroup] = []
-        broken: list[str] = []
-        for old, chain in zip(before, after, strict=True):
-            assert chain.episode is not None
-            new = [group for source, group in chain.finished.items() if source not in old.finished]
-            if new:
-                records.append(part_of(chain.episode, new).of_step(step + 1))
-                finished += self._rules.judged(chain.episode, [group for group in new if group.broken is None])
-                broken += (f"{chain.episode.id} ({group.broken})" for group in new if group.broken is not None)
-        if len(broken) > len(finished):
-            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}: check the sampler")
-        return records, finished, len(broken)
 
     def _wait(self, chains: Sequence[Chain], trained: Sequence[FinishedGroup]) -> float | None:
         """Mean seconds from the end of an output to now, when its training begins; only of outputs of this process."""
@@ -192,7 +209,7 @@ class Chains:
         file, style = folder / "chains.json", style_named(self._plan.prompts)
         underway = load_state(file, Underway, lambda data: as_episodes(data, style.verdicts))
         now = time.monotonic()
-        self._begun = underway.begun
+        self._begun, self._waiting = underway.begun, underway.waiting
         self._chains = [Chain(one.sample, one.problem, now - one.seconds, one) for one in underway.chains]
         self._problems = islice(self._rules.task.problems("train", self._seed), underway.begun, None)
 

@@ -57,12 +57,23 @@ class MarsSettings(Optimization):
         return {**style, "max_tokens": self.rollout.max_tokens}
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
-        rules = Rules(self.rollout, task_named(self.rollout.task), self.reward, self.seed)
-        return rollout_metrics([one for e in episodes for one in rules.judged(e, finished_in_step(e))])
+        plan = self.rollout
+        rules = Rules(plan, task_named(plan.task), self.reward, self.seed)
+        return rollout_metrics([one for e in episodes for one in rules.judged(e, finished_in_step(e, plan.schedule))])
 
-    def bounds(self) -> dict[str, int]:
+    def bounds(self) -> dict[str, int | None]:
+        """`None` where the queue has no bound."""
         plan, widths = self.rollout, self.rollout.widths
         segments = -(-plan.max_tokens // plan.segment_tokens)
+        if plan.schedule == "queue":
+            return {
+                "outputs_of_a_problem": plan.group * sum(widths),
+                "outputs_a_step": plan.problems * plan.group,
+                "sampled_tokens_a_step": None,
+                "oldest_token_in_updates": None,
+                "context": plan.max_input + plan.max_tokens,
+                "optimizer_steps_a_step": min(self.minibatches, plan.problems),
+            }
         entering = min(plan.problems, plan.live // plan.group)
         # A chain that is so many ticks old is at that stage at most: stages take a tick or more, one for each segment.
         under_way = sum(widths[min(age, len(widths) - 1)] for age in range(len(widths) * segments))
