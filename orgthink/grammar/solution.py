@@ -6,6 +6,7 @@ not count.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from orgthink.grammar.actions import Answer
@@ -16,6 +17,8 @@ THINK = "<think>"
 
 THOUGHT = "</think>"
 """Ends the thinking."""
+
+_BRACE = re.compile(r"\\f?boxed\s*\{|[{}]")
 
 
 def after_thinking(text: str, ended: bool) -> str:
@@ -28,6 +31,18 @@ def after_thinking(text: str, ended: bool) -> str:
     return solution.strip() if (mark and THINK not in solution) or (ended and THINK not in text) else ""
 
 
+def boxed(text: str) -> list[str]:
+    """The contents of the closed `\\boxed{}` in a text, in the order in which they begin."""
+    opened: list[int | None] = []
+    found: dict[int, str] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] != "}":
+            opened.append(brace.end() if len(brace[0]) > 1 else None)
+        elif opened and (start := opened.pop()) is not None:
+            found[start] = text[start : brace.start()]
+    return [found[start] for start in sorted(found)]
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A proposed solution."""
@@ -35,11 +50,11 @@ class Proposal:
     text: str
     """The text after the thinking."""
     answer: str | None
-    """The last answer in the text; `None` without one."""
+    """The last answer in the text, or what it boxed last; `None` without either."""
 
 
 def read_proposal(text: str, ended: bool) -> Proposal:
     """The proposal in the text of a solver or corrector; `ended` means that the text was not cut off."""
     solution = after_thinking(text, ended)
-    answers = [part.text.strip() for part in read(solution) if isinstance(part, Answer)]
+    answers = [part.text.strip() for part in read(solution) if isinstance(part, Answer)] or boxed(solution)
     return Proposal(solution, answers[-1] if answers else None)

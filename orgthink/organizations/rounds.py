@@ -7,7 +7,7 @@ its deadline ends with TIMEOUT; its siblings run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -51,8 +51,8 @@ class Rounds:
     """n_max: a round's further calls are not made."""
     seconds: float
     """Deadline of a call."""
-    tokens: int
-    """What comes back is cut after so many."""
+    cut: Callable[[str], str]
+    """Cuts what comes back."""
     faults: Faults
     """Calls that are made to fail."""
     echo: bool = False
@@ -146,7 +146,7 @@ class Rounds:
         text = result.text
         if not text and status is not CallStatus.OK:
             text = " ".join((result.error or result.status).split())[:_ERROR_CHARACTERS]
-        return Response(order.tool.name, status, self.manager.cut(text.strip(), self.tokens))
+        return Response(order.tool.name, status, self.cut(text.strip()))
 
 
 def _subtask(call: ToolCall | BadCall) -> str | None:

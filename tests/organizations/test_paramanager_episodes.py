@@ -40,7 +40,7 @@ from orgthink.evaluation import OrganizationSpec, engine_failed, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.organizations.prompts import Style
+from orgthink.organizations.prompts import Style, prompt, style_named
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -86,10 +86,10 @@ def test_a_summarizer_sees_the_whole_history_and_writes_the_answer():
     episode = play([], Managed("paper", synthesis="summarizer"), roles=engines)
     prompt = seen(episode, "manager/answer")
     assert episode.trace("manager/answer").model == "large" and episode.trace("manager/answer").role == "summarizer"
-    history = prompt.partition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
+    history = prompt.rpartition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
     for text in (made[0].says, made[1].says, '"value": "3"', "there is no tool"):
         assert text.strip() in history
-    assert PROBLEM.text in prompt.partition("<user_query>")[2]
+    assert PROBLEM.text in prompt.rpartition("<user_query>")[2]
     assert (episode.answer, cost(episode), len(rounds(episode))) == ("7", 1, 2)
     assert [trace.agent for trace in executed(episode)] == ["manager/1.1"], "the summarizer is no call"
 
@@ -296,6 +296,15 @@ def test_what_comes_back_is_cut_at_its_tokens():
     assert told(episode)[0].value.split() == ["o"] * 7
 
 
+def test_what_comes_back_loses_its_middle_where_characters_count():
+    """As verl cuts with its default, on both sides of 4096 characters."""
+    long = "a" * 3000 + "b" * 3000
+    (cut,) = told(one_round(program(f"print {long}"), response_characters=4096))
+    assert cut.value.startswith("a" * 2048) and cut.value.endswith("b" * 2048) and len(cut.value) < 4096 + 20
+    (whole,) = told(one_round(program(f"print {'a' * 4096}"), response_characters=4096, response_tokens=1))
+    assert whole.value == "a" * 4096
+
+
 def test_a_reviewer_sees_the_rounds_before_it_and_the_subtask():
     turns = [
         reply(program("print 3"), when=""),
@@ -306,10 +315,11 @@ def test_a_reviewer_sees_the_rounds_before_it_and_the_subtask():
     ]
     episode = play(turns, Managed("paper"))
     prompt = seen(episode, "manager/2.1")
-    history = prompt.partition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
+    history = prompt.rpartition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
     assert turns[0].says.strip() in history and '"value": "3"' in history and turns[1].says.strip() in history
-    assert '"value": "4"' not in history and PROBLEM.text not in prompt.partition("<user_query>")[2]
-    assert "Is 3 right?" in prompt.partition("<user_query>")[2]
+    assert '"value": "4"' not in history and history.startswith(f"Problem: {PROBLEM.text}\n")
+    assert PROBLEM.text not in prompt.rpartition("<user_query>")[2]
+    assert "Is 3 right?" in prompt.rpartition("<user_query>")[2]
     assert told(episode, 2)[0].value == "looks fine"
 
 
@@ -511,17 +521,37 @@ def test_calls_in_the_thoughts_of_a_manager_are_not_made():
     assert all(one.reply.well_formed for one in rounds(episode))
 
 
+def test_the_prompts_of_the_paper_style_have_a_system_turn_and_every_strategy_of_figure_10():
+    templates = style_named("paper").templates
+    agents = ("manager", "tool_use", "summarizer", "standard_reasoner", "critical_reviewer", "knowledge_searcher")
+    for name in (*agents, "code_reasoner"):
+        assert [turn.role for turn in prompt("paper", name, PROBLEM)] == ["system", "user"], name
+        assert PROBLEM.text in prompt("paper", name, PROBLEM)[1].content
+    manager = prompt("paper", "manager", PROBLEM)[0].content
+    for strategy in ("Several models:", "Several tools:", "Several wordings:", "An ensemble:", "Mixed review:"):
+        assert strategy in manager
+    for name in ("standard_reasoner", "summarizer", "final"):
+        assert r"\boxed{final answer}" in prompt("paper", name, PROBLEM)[0].content
+    assert templates["tool_use"] != templates["manager"] and "ensemble" not in str(templates["tool_use"])
+
+
+def test_one_model_with_tools_has_a_prompt_of_its_own_where_the_style_has_one():
+    turns = [reply(("final_answer", {}), when="You solve problems by your own reasoning"), Turn(r"\boxed{7}")]
+    assert play(turns, Using("paper")).answer == "7"
+    assert seen(play([DONE, ANSWER], Using()), "manager").startswith("manager"), "the style has no such template"
+
+
 def test_the_prompts_of_the_paper_style_end_an_episode_as_they_say():
     """Each prompt asks for the form that is read."""
     asked = [ask(), ask("critical_reviewer"), ask("knowledge_searcher"), ask("code_reasoner")]
     said = [
-        reply(*asked, when="You are in charge of a problem"),
-        Turn("steps <ANSWER>7</ANSWER>", when="Solve the problem by reasoning alone"),
-        Turn("<ANSWER>nothing</ANSWER>", when="You look for errors"),
-        Turn("<reasoning>r</reasoning>\n<query>\ncopper lyon\nsalt oslo\n</query>", when="with a search engine"),
-        Turn("<reasoning>r</reasoning>\n<code>\nprint 3\n</code>", when="with a Python program"),
+        reply(*asked, when="You lead a team"),
+        Turn("<reasoning>steps</reasoning> \\boxed{7}", when="You are the reasoner"),
+        Turn("<reasoning>r</reasoning> <ANSWER>nothing</ANSWER>", when="You are the critical reviewer"),
+        Turn("<reasoning>r</reasoning>\n<query>\ncopper lyon\nsalt oslo\n</query>", when="You are the searcher"),
+        Turn("<reasoning>r</reasoning>\n<code>\nprint 3\n</code>", when="You are the programmer"),
         reply(("final_answer", {}), when="Rounds left: 11"),
-        Turn("so <ANSWER>7</ANSWER>", when="The rounds are over"),
+        Turn("so \\boxed{7}", when="The rounds are over"),
     ]
     for brief in (False, True):
         episode = play(said, Managed("paper", brief=brief))
