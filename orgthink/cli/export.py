@@ -44,9 +44,7 @@ class ExportProblems:
             wanted = set(mixed(RunFolder.open(self.mixed).episodes()))
             problems = tuple(problem for problem in problems if problem.id in wanted)
             if not problems:
-                raise UserError(
-                    f"--mixed {self.mixed}: no problem of {self.task} has mixed outcomes there"
-                )
+                raise UserError(f"--mixed {self.mixed}: no problem of {self.task} has mixed outcomes there")
         write(problems, self.split, self.out)
         print(f"{len(problems)} problems are in {self.out}")
         return 0

@@ -17,7 +17,7 @@ from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, ManagerReply, 
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.result import Result
-from orgthink.tools.faults import INJECTED, Faults, injected
+from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool, status_of
 
 _NAME_CHARACTERS = 64
@@ -105,7 +105,7 @@ class Rounds:
             return Response(name, CallStatus.PARSE_ERR, str(error))
         fault = self.faults.of(f"{self.desk.problem.id}|{self.desk.session.sample}", key)
         if fault is CallStatus.PARSE_ERR:
-            return Response(name, fault, INJECTED)
+            return Response(name, fault, self.faults.refusal(call))
         return Order(key, tool, arguments, fault)
 
     def _known(self, name: str) -> Tool:
@@ -128,7 +128,9 @@ class Rounds:
 
         async def work(agent: Agent) -> Result | str | None:
             try:
-                return injected(fault) if fault else await tool.work(agent, order.arguments, self.desk)
+                if fault is not None:
+                    return await self.faults.result(fault, tool.name, order.key)
+                return await tool.work(agent, order.arguments, self.desk)
             finally:  # who spends its last unit beforehand could not decode any more
                 agent.spend(tool.cost)
 

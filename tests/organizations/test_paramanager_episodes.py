@@ -46,7 +46,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tools.faults import INJECTED, Faults
+from orgthink.tools.faults import MARK, Faults
 
 BARE = Style("bare", dict.fromkeys(("manager", "rounds", "final"), "{question}"))
 BARE_STYLE = f"{Path(__file__).resolve()}:BARE"
@@ -383,23 +383,38 @@ def test_other_tags_are_read_and_written():
 # Faults
 
 
-def faulty(rate: float, seed: int = 0, *, sample: int = 0, problem: Problem = PROBLEM) -> Episode:
+def faulty(rate: float, seed: int = 0, *, sample: int = 0, problem: Problem = PROBLEM, marked: bool = False) -> Episode:
     """Five rounds of four programs."""
     turns = [reply(*[program(f"print {i}") for i in range(4)])] * 5
-    return play([*turns, *END], Managed(faults=Faults(rate, seed)), sample=sample, problem=problem)
+    return play([*turns, *END], Managed(faults=Faults(rate, seed, marked)), sample=sample, problem=problem)
 
 
 def test_at_a_rate_of_one_every_call_fails_and_none_is_done():
-    episode = faulty(1.0)
+    episode = faulty(1.0, marked=True)
     made = statuses(episode)
     assert made[OK] == 0 and set(made) == {PARSE_ERR, EXEC_ERR, TIMEOUT} and made.total() == 20 and not ran
-    assert {r.value for one in rounds(episode) for r in one.responses} == {INJECTED}
+    assert {r.value for one in rounds(episode) for r in one.responses} == {MARK}
     assert Counter(t.status for t in episode.traces[1:]) == {
         Status.ERROR: made[EXEC_ERR],
         Status.TIMEOUT: made[TIMEOUT],
     }
-    assert {trace.error for trace in episode.traces[1:]} == {INJECTED} and not kinds(episode)
-    assert episode.answer == "7"
+    assert {trace.error for trace in episode.traces[1:]} == {MARK} and not kinds(episode)
+    assert episode.answer == "7" and episode.seconds == 0
+
+
+def test_faults_look_like_failures_of_real_tools():
+    """A timeout takes its time. What is told reads like the real thing; nothing says that it was injected."""
+    episode = faulty(1.0)
+    assert episode.answer == "7" and not ran and not kinds(episode)
+    late = {one.responses for one in rounds(episode) if any(r.status is TIMEOUT for r in one.responses)}
+    assert episode.seconds == len(late) * Managed().call_seconds, "the calls of a round time out at once"
+    real = {TIMEOUT: "timeout", EXEC_ERR: ("Traceback", "ended by", "the server"), PARSE_ERR: "not JSON"}
+    for response in (r for one in rounds(episode) for r in one.responses):
+        words = real[response.status]
+        assert any(word in response.value for word in ([words] if isinstance(words, str) else words)), response
+        assert "inject" not in response.value and "fault" not in response.value
+    lost = next(trace for trace in episode.traces if trace.status is Status.TIMEOUT)
+    assert lost.end - lost.start == Managed().call_seconds and lost.stop is StopReason.DEADLINE
 
 
 def test_injected_faults_are_the_same_ones_when_an_episode_is_repeated():
