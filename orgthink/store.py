@@ -48,10 +48,12 @@ T = TypeVar("T")
 READABLE = (1, 2, SCHEMA_VERSION)
 """Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
 
+_MANAGED = ("paramanager", "tool-use")
+
 FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
-    2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in ("paramanager", "tool-use")},
+    2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in _MANAGED},
     3: {
-        **{f"organization {name}": {"reserve": 0.0} for name in ("paramanager", "tool-use")},
+        **{f"organization {name}": {"reserve": 0.0, "faults": {"marked": True}} for name in _MANAGED},
         "reward asyncthink": {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True},
         "organization asyncthink": {"malformed": "error", "worker_context": "question"},
         "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},

@@ -88,7 +88,7 @@ class Setting:
         from orgthink_pocket.recipes import managed  # after the threads are set: it imports torch
 
         spec = managed(calls=self.calls, pool=runs.POOLS[self.pool])
-        return replace(spec, settings=spec.settings | {"faults": {"rate": self.faults}})
+        return replace(spec, settings=spec.settings | {"faults": {"rate": self.faults, "marked": True}})
 
     def plan(self, spec: Callable[[str], EngineSpec], design: Design) -> Evaluation:
         """The setting as an evaluation. `spec` maps the name of a model to its engine."""

@@ -231,7 +231,7 @@ def test_the_collection_is_the_one_that_a_command_makes():
             "response_tokens=32",
             "reserve=0",
             'suite={"corpus":"ledger"}',
-            'faults={"rate":0.12}',
+            'faults={"rate":0.12,"marked":true}',
         ),
         n=192,
         samples=8,

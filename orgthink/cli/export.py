@@ -11,6 +11,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import up_to
+from orgthink.measure.accuracy import mixed
 from orgthink.store import RunFolder, write_whole
 from orgthink.tasks.task import Split
 
@@ -29,6 +30,9 @@ class ExportProblems:
     """`test` problems are held out from training."""
     seed: int = 0
     """Which problems."""
+    mixed: Path | None = None
+    """Run folder of `orgthink eval` with several samples of each problem. Of the problems only those are written that
+    some samples answered correctly and others did not, as ParaManager chooses its problems beforehand (section 4.2)."""
 
     def __call__(self) -> int:
         from orgthink.interchange.problems import write
@@ -36,8 +40,13 @@ class ExportProblems:
         if self.n < 1:
             raise UserError(f"--n {self.n}: it must be at least 1")
         problems = up_to(self.task, self.split, self.seed, self.n)
-        write(problems, self.split, self.out)
         every = f" (all that there are, not {self.n})" if len(problems) < self.n else ""
+        if self.mixed is not None:
+            wanted = set(mixed(RunFolder.open(self.mixed).episodes()))
+            problems = tuple(problem for problem in problems if problem.id in wanted)
+            if not problems:
+                raise UserError(f"--mixed {self.mixed}: no problem of {self.task} has mixed outcomes there")
+        write(problems, self.split, self.out)
         print(f"{len(problems)} problems are in {self.out}{every}")
         return 0
 

@@ -6,8 +6,9 @@ from collections import Counter
 
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import Evaluation, resolve
+from orgthink.measure.accuracy import mixed
 from orgthink.store import RunFolder
-from orgthink.training.episodes import RlSettings, grouped, mixed, whole_groups
+from orgthink.training.episodes import RlSettings, grouped, whole_groups
 from orgthink.training.rows import PolicyRow, policy_rows
 
 

@@ -5,7 +5,8 @@ A failed episode with a grade counts as a wrong answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from math import comb
 
 from orgthink.episode import Episode
@@ -23,6 +24,16 @@ def at_least(episode: Episode, a: int) -> bool | None:
 def all_correct(episode: Episode) -> bool | None:
     """Whether all n_s required solutions were found; `None` without a grade."""
     return None if episode.grade is None else episode.grade.all_correct
+
+
+def mixed(episodes: Iterable[Episode]) -> list[str]:
+    """Problems that some of their graded episodes answer all correctly, and others do not: only there outcomes differ
+    (section 4.2 of ParaManager)."""
+    outcomes: defaultdict[str, set[bool]] = defaultdict(set)
+    for episode in episodes:
+        if (outcome := all_correct(episode)) is not None:
+            outcomes[episode.problem.id].add(outcome)
+    return [problem for problem, different in outcomes.items() if len(different) > 1]
 
 
 def pass_at_k(samples: Sequence[Episode], k: int) -> float | None:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from orgthink.episode import FormatError, Message, Problem, StopReason
 from orgthink.errors import RequestRefused, require_above_zero, require_at_least
@@ -75,6 +75,9 @@ class ParaManager:
     """Deadline of a call."""
     response_tokens: int = 4096
     """What comes back is cut after so many."""
+    response_characters: int | None = None
+    """Instead, what comes back loses its middle if it has more characters: `max_tool_response_length` of verl, in which
+    the paper was trained. Without it tokens count."""
     brief: bool = False
     """Agents hand back their answers only, not how they found them: for managers with a short context."""
     echo: bool = False
@@ -91,8 +94,11 @@ class ParaManager:
     """Spelling of calls and responses. With another one the manager calls no tools natively."""
     name: str = "paramanager"
 
+    template: ClassVar[str] = "manager"
+    """Template of the manager's prompt, where the style has it; otherwise `manager`."""
+
     def __post_init__(self) -> None:
-        require_at_least(1, self, "rounds", "calls", "response_tokens")
+        require_at_least(1, self, "rounds", "calls", "response_tokens", "response_characters")
         require_above_zero(self, "call_seconds")
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
@@ -166,7 +172,8 @@ class _Work:
         self.left = settings.rounds
         """Rounds that are left."""
         native_tools = self.descriptions if self.native else ()
-        self.manager = session.agent("manager", self._prompt("manager", problem), tools=native_tools)
+        own = settings.template if settings.template in style_named(settings.prompts).templates else "manager"
+        self.manager = session.agent("manager", self._prompt(own, problem), tools=native_tools)
         desk = Desk(session, problem, self._prompt, self.models)
         self.rounds = Rounds(
             self.manager,
@@ -174,7 +181,7 @@ class _Work:
             desk,
             settings.calls,
             settings.call_seconds,
-            settings.response_tokens,
+            self._cut,
             settings.faults,
             settings.echo,
         )
@@ -194,6 +201,12 @@ class _Work:
             history=cut_middle(history, int(share * len(history))),
             answers=" ; ".join(self.found),
         )
+
+    def _cut(self, text: str) -> str:
+        """What comes back, as long as it may be."""
+        if self.settings.response_characters is not None:
+            return cut_middle(text, self.settings.response_characters)
+        return self.manager.cut(text, self.settings.response_tokens)
 
     async def done(self) -> str | None:
         """Rounds until the manager ends them or there are none left, and then the answer."""

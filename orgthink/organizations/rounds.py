@@ -7,7 +7,7 @@ its deadline ends with TIMEOUT; its siblings run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, ManagerReply, 
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.result import Result
-from orgthink.tools.faults import INJECTED, Faults, injected
+from orgthink.tools.faults import Faults
 from orgthink.tools.tool import Desk, Tool, status_of
 
 _NAME_CHARACTERS = 64
@@ -51,8 +51,8 @@ class Rounds:
     """n_max: a round's further calls are not made."""
     seconds: float
     """Deadline of a call."""
-    tokens: int
-    """What comes back is cut after so many."""
+    cut: Callable[[str], str]
+    """Cuts what comes back."""
     faults: Faults
     """Calls that are made to fail."""
     echo: bool = False
@@ -105,7 +105,7 @@ class Rounds:
             return Response(name, CallStatus.PARSE_ERR, str(error))
         fault = self.faults.of(f"{self.desk.problem.id}|{self.desk.session.sample}", key)
         if fault is CallStatus.PARSE_ERR:
-            return Response(name, fault, INJECTED)
+            return Response(name, fault, self.faults.refusal(call))
         return Order(key, tool, arguments, fault)
 
     def _known(self, name: str) -> Tool:
@@ -128,7 +128,9 @@ class Rounds:
 
         async def work(agent: Agent) -> Result | str | None:
             try:
-                return injected(fault) if fault else await tool.work(agent, order.arguments, self.desk)
+                if fault is not None:
+                    return await self.faults.result(fault, tool.name, order.key)
+                return await tool.work(agent, order.arguments, self.desk)
             finally:  # who spends its last unit beforehand could not decode any more
                 agent.spend(tool.cost)
 
@@ -146,7 +148,7 @@ class Rounds:
         text = result.text
         if not text and status is not CallStatus.OK:
             text = " ".join((result.error or result.status).split())[:_ERROR_CHARACTERS]
-        return Response(order.tool.name, status, self.manager.cut(text.strip(), self.tokens))
+        return Response(order.tool.name, status, self.cut(text.strip()))
 
 
 def _subtask(call: ToolCall | BadCall) -> str | None:

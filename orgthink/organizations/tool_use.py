@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from orgthink.organizations.paramanager import ParaManager
 
@@ -14,3 +15,5 @@ class ToolUse(ParaManager):
     tools: tuple[str, ...] = ("python", "search")
     """Which of the suite, and others by name or reference."""
     name: str = "tool-use"
+
+    template: ClassVar[str] = "tool_use"

@@ -43,7 +43,7 @@ def paper() -> Policy:
         "rounds": rounds,
         "calls": calls,
         "call_seconds": 300.0,
-        "response_tokens": 4096,
+        "response_characters": 4096,
         "synthesis": "summarizer",
     }
     rollout = Rollout(

@@ -19,7 +19,7 @@ from orgthink.engines.engine import Engine
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import RoleSpec, engine_failed, failure_message, grade, measures_of, tags_of
-from orgthink.measure.accuracy import all_correct
+from orgthink.measure.accuracy import mixed
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import STYLES
 from orgthink.rewards import REWARDS, EpisodeReward, Score
@@ -268,14 +268,6 @@ def whole_groups(episodes: Sequence[Episode], task: str) -> list[Episode]:
             f"{len(failed)} groups failed, such as episode {first.id} ({failure_message(first)}): check the sampler"
         )
     return [grade(episode, task_named(task)) for episode in episodes if episode.problem.id not in failed]
-
-
-def mixed(episodes: Sequence[Episode]) -> list[str]:
-    """Ids of the problems with both outcomes: some episodes are all correct, others are not."""
-    outcomes: defaultdict[str, set[bool]] = defaultdict(set)
-    for episode in episodes:
-        outcomes[episode.problem.id].add(bool(all_correct(episode)))
-    return [problem for problem, seen in outcomes.items() if len(seen) > 1]
 
 
 def require_version(

@@ -120,7 +120,7 @@ def paramanager(
     organization = managed(calls=calls, pool=pool)
     rollout = Rollout(
         "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini@1/2",
-        replace(organization, settings=organization.settings | {"faults": {"rate": 0.1}}),
+        replace(organization, settings=organization.settings | {"faults": {"rate": 0.1, "marked": True}}),
         Limits(capacity=9),
         max_tokens=128,
         problems=16,

@@ -18,7 +18,7 @@ from tiny_policy import TINY
 from tiny_recipes import named
 
 from orgthink.cli import main
-from orgthink.episode import Problem
+from orgthink.episode import Episode, Grade, Problem, Trace
 from orgthink.errors import UserError
 from orgthink.interchange.problems import row_of, write
 from orgthink.interchange.verl_data import VerlData, problem_of, read
@@ -213,6 +213,21 @@ def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Pat
         assert main(argv) == 2
         said = capsys.readouterr().err
         assert says in said and said.count("\n") == 1
+
+
+def test_problems_that_a_model_solves_always_or_never_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Section 4.2 of ParaManager: eight samples, and neither all nor none of them right."""
+    drawn = list(islice(TASKS["sudoku"].problems("train", 0), 4))
+    run, file = RunFolder.create(tmp_path / "run", "eval", {}), tmp_path / "mixed.parquet"
+    trace = Trace("thinker", "thinker", None, ())
+    with run.journal() as journal:
+        for problem, right in zip(drawn, (8, 0, 3, 1), strict=True):
+            for i in range(8):
+                grade = None if (right, i) == (0, 7) else Grade(int(i < right), 1)
+                journal.append(Episode(f"{problem.id}|{i}", problem, "sequential", 1, (trace,), i, grade=grade))
+    command = ["export", "problems", "sudoku", "--n", "4", "--out", str(file), "--mixed", str(run.path)]
+    assert main(command) == 0 and "2 problems" in capsys.readouterr().out
+    assert list(read(file)) == drawn[2:]
 
 
 @pytest.mark.parametrize(

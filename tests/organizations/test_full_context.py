@@ -76,18 +76,18 @@ def test_a_manager_whose_context_is_full_writes_the_answer_in_a_new_one():
 @pytest.mark.parametrize("role", ["summarizer", "critical_reviewer"])
 def test_a_history_that_is_too_long_loses_its_middle_until_it_can_be_read(role: str, says: bool):
     """Whether the engine says how much it reads, or only refuses what is too much."""
-    first = program("print begin " + "o " * 400 + "end")
-    made = [reply(first, when="You are in charge"), reply(ask("critical_reviewer"), when="Rounds left")]
+    first = program("print begin " + "o " * 900 + "end")
+    made = [reply(first, when="You lead a team"), reply(ask("critical_reviewer"), when="Rounds left")]
     final = reply(("final_answer", {}), when="Rounds left")
     answers = [Turn("all in all <ANSWER> 7 </ANSWER>")] * 2
     engines = {"manager": ScriptedEngine([*made, final]), "critical_reviewer": ScriptedEngine(answers[:1])}
-    engines |= {"summarizer": ScriptedEngine(answers[:1]), role: Small(answers[:1], 380, says=says)}
+    engines |= {"summarizer": ScriptedEngine(answers[:1]), role: Small(answers[:1], 800, says=says)}
     backings = {name: Backing(engine, Sampling(1000)) for name, engine in engines.items()}
     organization = Managed("paper", synthesis="summarizer")
     episode = run_virtual(attempt(organization, PROBLEM, backings["manager"], roles=backings, limits=Limits(9)))
     (reader,) = (trace for trace in episode.traces if trace.role == role)
     prompt = reader.spans[0].text
-    assert CUT in prompt and "print begin" in prompt and sum(span.tokens for span in reader.spans) <= 380
+    assert CUT in prompt and "print begin" in prompt and sum(span.tokens for span in reader.spans) <= 800
     assert episode.answer == "7" and told(episode, 2)[0].status is CallStatus.OK and reader.turns == 1
 
 

@@ -73,7 +73,7 @@ class Managed(ParaManager):
 
 
 POOL = {"steady": "answers", "slow": "never comes to its end", "down": "its server is gone"}
-PATIENT = Managed(pool=POOL, faults=Faults(0.1), call_seconds=600)
+PATIENT = Managed(pool=POOL, faults=Faults(0.1, marked=True), call_seconds=600)
 HASTY = replace(PATIENT, call_seconds=0.5)
 
 KINDS: list[tuple[Managed, list[tuple[str, dict[str, Any]]]]] = [

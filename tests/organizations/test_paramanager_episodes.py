@@ -40,13 +40,13 @@ from orgthink.evaluation import OrganizationSpec, engine_failed, require_roles
 from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, read_reply, render_reply
 from orgthink.measure.orchestration import calls, cost, executed, models, rounds, statuses, tools
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.organizations.prompts import Style
+from orgthink.organizations.prompts import Style, prompt, style_named
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tools.faults import INJECTED, Faults
+from orgthink.tools.faults import MARK, Faults
 
 BARE = Style("bare", dict.fromkeys(("manager", "rounds", "final"), "{question}"))
 BARE_STYLE = f"{Path(__file__).resolve()}:BARE"
@@ -86,10 +86,10 @@ def test_a_summarizer_sees_the_whole_history_and_writes_the_answer():
     episode = play([], Managed("paper", synthesis="summarizer"), roles=engines)
     prompt = seen(episode, "manager/answer")
     assert episode.trace("manager/answer").model == "large" and episode.trace("manager/answer").role == "summarizer"
-    history = prompt.partition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
+    history = prompt.rpartition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
     for text in (made[0].says, made[1].says, '"value": "3"', "there is no tool"):
         assert text.strip() in history
-    assert PROBLEM.text in prompt.partition("<user_query>")[2]
+    assert PROBLEM.text in prompt.rpartition("<user_query>")[2]
     assert (episode.answer, cost(episode), len(rounds(episode))) == ("7", 1, 2)
     assert [trace.agent for trace in executed(episode)] == ["manager/1.1"], "the summarizer is no call"
 
@@ -296,6 +296,15 @@ def test_what_comes_back_is_cut_at_its_tokens():
     assert told(episode)[0].value.split() == ["o"] * 7
 
 
+def test_what_comes_back_loses_its_middle_where_characters_count():
+    """As verl cuts with its default, on both sides of 4096 characters."""
+    long = "a" * 3000 + "b" * 3000
+    (cut,) = told(one_round(program(f"print {long}"), response_characters=4096))
+    assert cut.value.startswith("a" * 2048) and cut.value.endswith("b" * 2048) and len(cut.value) < 4096 + 20
+    (whole,) = told(one_round(program(f"print {'a' * 4096}"), response_characters=4096, response_tokens=1))
+    assert whole.value == "a" * 4096
+
+
 def test_a_reviewer_sees_the_rounds_before_it_and_the_subtask():
     turns = [
         reply(program("print 3"), when=""),
@@ -306,10 +315,11 @@ def test_a_reviewer_sees_the_rounds_before_it_and_the_subtask():
     ]
     episode = play(turns, Managed("paper"))
     prompt = seen(episode, "manager/2.1")
-    history = prompt.partition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
+    history = prompt.rpartition("<conversation_history>\n")[2].partition("\n</conversation_history>")[0]
     assert turns[0].says.strip() in history and '"value": "3"' in history and turns[1].says.strip() in history
-    assert '"value": "4"' not in history and PROBLEM.text not in prompt.partition("<user_query>")[2]
-    assert "Is 3 right?" in prompt.partition("<user_query>")[2]
+    assert '"value": "4"' not in history and history.startswith(f"Problem: {PROBLEM.text}\n")
+    assert PROBLEM.text not in prompt.rpartition("<user_query>")[2]
+    assert "Is 3 right?" in prompt.rpartition("<user_query>")[2]
     assert told(episode, 2)[0].value == "looks fine"
 
 
@@ -373,23 +383,38 @@ def test_other_tags_are_read_and_written():
 # Faults
 
 
-def faulty(rate: float, seed: int = 0, *, sample: int = 0, problem: Problem = PROBLEM) -> Episode:
+def faulty(rate: float, seed: int = 0, *, sample: int = 0, problem: Problem = PROBLEM, marked: bool = False) -> Episode:
     """Five rounds of four programs."""
     turns = [reply(*[program(f"print {i}") for i in range(4)])] * 5
-    return play([*turns, *END], Managed(faults=Faults(rate, seed)), sample=sample, problem=problem)
+    return play([*turns, *END], Managed(faults=Faults(rate, seed, marked)), sample=sample, problem=problem)
 
 
 def test_at_a_rate_of_one_every_call_fails_and_none_is_done():
-    episode = faulty(1.0)
+    episode = faulty(1.0, marked=True)
     made = statuses(episode)
     assert made[OK] == 0 and set(made) == {PARSE_ERR, EXEC_ERR, TIMEOUT} and made.total() == 20 and not ran
-    assert {r.value for one in rounds(episode) for r in one.responses} == {INJECTED}
+    assert {r.value for one in rounds(episode) for r in one.responses} == {MARK}
     assert Counter(t.status for t in episode.traces[1:]) == {
         Status.ERROR: made[EXEC_ERR],
         Status.TIMEOUT: made[TIMEOUT],
     }
-    assert {trace.error for trace in episode.traces[1:]} == {INJECTED} and not kinds(episode)
-    assert episode.answer == "7"
+    assert {trace.error for trace in episode.traces[1:]} == {MARK} and not kinds(episode)
+    assert episode.answer == "7" and episode.seconds == 0
+
+
+def test_faults_look_like_failures_of_real_tools():
+    """A timeout takes its time. What is told reads like the real thing; nothing says that it was injected."""
+    episode = faulty(1.0)
+    assert episode.answer == "7" and not ran and not kinds(episode)
+    late = {one.responses for one in rounds(episode) if any(r.status is TIMEOUT for r in one.responses)}
+    assert episode.seconds == len(late) * Managed().call_seconds, "the calls of a round time out at once"
+    real = {TIMEOUT: "timeout", EXEC_ERR: ("Traceback", "ended by", "the server"), PARSE_ERR: "not JSON"}
+    for response in (r for one in rounds(episode) for r in one.responses):
+        words = real[response.status]
+        assert any(word in response.value for word in ([words] if isinstance(words, str) else words)), response
+        assert "inject" not in response.value and "fault" not in response.value
+    lost = next(trace for trace in episode.traces if trace.status is Status.TIMEOUT)
+    assert lost.end - lost.start == Managed().call_seconds and lost.stop is StopReason.DEADLINE
 
 
 def test_injected_faults_are_the_same_ones_when_an_episode_is_repeated():
@@ -511,17 +536,37 @@ def test_calls_in_the_thoughts_of_a_manager_are_not_made():
     assert all(one.reply.well_formed for one in rounds(episode))
 
 
+def test_the_prompts_of_the_paper_style_have_a_system_turn_and_every_strategy_of_figure_10():
+    templates = style_named("paper").templates
+    agents = ("manager", "tool_use", "summarizer", "standard_reasoner", "critical_reviewer", "knowledge_searcher")
+    for name in (*agents, "code_reasoner"):
+        assert [turn.role for turn in prompt("paper", name, PROBLEM)] == ["system", "user"], name
+        assert PROBLEM.text in prompt("paper", name, PROBLEM)[1].content
+    manager = prompt("paper", "manager", PROBLEM)[0].content
+    for strategy in ("Several models:", "Several tools:", "Several wordings:", "An ensemble:", "Mixed review:"):
+        assert strategy in manager
+    for name in ("standard_reasoner", "summarizer", "final"):
+        assert r"\boxed{final answer}" in prompt("paper", name, PROBLEM)[0].content
+    assert templates["tool_use"] != templates["manager"] and "ensemble" not in str(templates["tool_use"])
+
+
+def test_one_model_with_tools_has_a_prompt_of_its_own_where_the_style_has_one():
+    turns = [reply(("final_answer", {}), when="You solve problems by your own reasoning"), Turn(r"\boxed{7}")]
+    assert play(turns, Using("paper")).answer == "7"
+    assert seen(play([DONE, ANSWER], Using()), "manager").startswith("manager"), "the style has no such template"
+
+
 def test_the_prompts_of_the_paper_style_end_an_episode_as_they_say():
     """Each prompt asks for the form that is read."""
     asked = [ask(), ask("critical_reviewer"), ask("knowledge_searcher"), ask("code_reasoner")]
     said = [
-        reply(*asked, when="You are in charge of a problem"),
-        Turn("steps <ANSWER>7</ANSWER>", when="Solve the problem by reasoning alone"),
-        Turn("<ANSWER>nothing</ANSWER>", when="You look for errors"),
-        Turn("<reasoning>r</reasoning>\n<query>\ncopper lyon\nsalt oslo\n</query>", when="with a search engine"),
-        Turn("<reasoning>r</reasoning>\n<code>\nprint 3\n</code>", when="with a Python program"),
+        reply(*asked, when="You lead a team"),
+        Turn("<reasoning>steps</reasoning> \\boxed{7}", when="You are the reasoner"),
+        Turn("<reasoning>r</reasoning> <ANSWER>nothing</ANSWER>", when="You are the critical reviewer"),
+        Turn("<reasoning>r</reasoning>\n<query>\ncopper lyon\nsalt oslo\n</query>", when="You are the searcher"),
+        Turn("<reasoning>r</reasoning>\n<code>\nprint 3\n</code>", when="You are the programmer"),
         reply(("final_answer", {}), when="Rounds left: 11"),
-        Turn("so <ANSWER>7</ANSWER>", when="The rounds are over"),
+        Turn("so \\boxed{7}", when="The rounds are over"),
     ]
     for brief in (False, True):
         episode = play(said, Managed("paper", brief=brief))

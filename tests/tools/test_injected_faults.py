@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.grammar.toolcall import CallStatus
-from orgthink.tools.faults import INJECTED, KINDS, Faults, injected
+from orgthink.runtime.clock import run_virtual
+from orgthink.tools.faults import KINDS, MARK, Faults
 from orgthink.tools.tool import status_of
 
 CALLS = [f"{n}.{i}" for n in range(1, 501) for i in range(1, 5)]
@@ -53,8 +54,16 @@ def test_episodes_seeds_and_calls_have_faults_of_their_own():
 
 @pytest.mark.parametrize("status", [CallStatus.EXEC_ERR, CallStatus.TIMEOUT])
 def test_a_call_that_is_made_to_fail_has_the_status_of_its_fault(status: CallStatus):
-    assert status_of(injected(status)) is status
-    assert (injected(status).text, injected(status).error) == ("", INJECTED)
+    found = run_virtual(Faults(1.0, marked=True).result(status, "python", "1.1"))
+    assert status_of(found) is status and (found.text, found.error) == ("", MARK)
+
+
+@pytest.mark.parametrize("tool", ["python", "search", "standard_reasoner"])
+def test_a_call_that_fails_says_what_such_a_tool_says(tool: str):
+    for key in ("1.1", "1.2", "2.1"):
+        found = run_virtual(Faults(1.0).result(CallStatus.EXEC_ERR, tool, key))
+        said = found.text or found.error or ""
+        assert status_of(found) is CallStatus.EXEC_ERR and ("server" in said) != (tool == "python")
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan")])

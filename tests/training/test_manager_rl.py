@@ -32,6 +32,7 @@ from orgthink.episode import Episode, Grade, Message, Origin, Problem, Sampling,
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
+from orgthink.measure.accuracy import mixed
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.recipes.registry import RECIPES, Training, adjusted
@@ -45,7 +46,7 @@ from orgthink.tasks import TASKS
 from orgthink.tasks.task import Split
 from orgthink.training import checkpoint, frozen, rl
 from orgthink.training.backend import EmbeddedBackend
-from orgthink.training.episodes import Episodes, RlSettings, mixed, require_version
+from orgthink.training.episodes import Episodes, RlSettings, require_version
 from orgthink.training.metrics import rollout_metrics
 from orgthink.training.rl import Batch, Clock, train_policy
 from orgthink.training.rollout import Rollout

@@ -78,6 +78,8 @@ class Rehearsal(ParaManager):
     """Models have aliases, so the manager must read their descriptions."""
     echo: bool = MANAGING["echo"]
     """Responses repeat the subtask."""
+    reserve: float = MANAGING["reserve"]
+    """Nothing is kept for the final answer."""
     response_tokens: int = MANAGING["response_tokens"]
     """Most tokens of a response."""
     suite: Suite = field(default_factory=lambda: Suite(**MANAGING["suite"]))
@@ -110,7 +112,7 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
     shares = ALONE if alone else SHARES
     problems = {name: TASKS[name].problems("train", rng.randrange(1 << 30)) for name in shares}
     while True:
-        faults = Faults(FAULTS, rng.getrandbits(31))
+        faults = Faults(FAULTS, rng.getrandbits(31), marked=True)
         if alone:
             organization = Rehearsal(tools=ToolUse.tools, rounds=USING["rounds"], faults=faults)
         else:

@@ -27,7 +27,7 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.organizations.paramanager import ParaManager
-from orgthink.tools.faults import INJECTED
+from orgthink.tools.faults import MARK
 from orgthink.tools.search import NOTHING
 from orgthink.tools.toolbox import FINAL, TOOLS
 
@@ -59,7 +59,7 @@ _calls = st.one_of(
     st.sampled_from([ToolCall("ensemble_solver", {}), ToolCall(FINAL, {})]),
 )
 _thoughts = st.lists(st.sampled_from(["compute", "look", "check", "final", "ok", ";"]) | _integers, max_size=12)
-_values = st.lists(_expressions | st.sampled_from([INJECTED, NOTHING, "none", "True", "False True"]), max_size=3).map(
+_values = st.lists(_expressions | st.sampled_from([MARK, NOTHING, "none", "True", "False True"]), max_size=3).map(
     "\n".join
 )
 _responses = st.builds(Response, st.sampled_from(TOOLS), st.sampled_from(CallStatus), _values)
@@ -113,7 +113,7 @@ def test_lessons_of_the_roles_are_read_as_the_smaller_vocabulary_reads_them(toke
 
 
 def test_what_managers_are_told_is_known(tokenizer):
-    told = f"{' '.join(GOOD_AT)} {INJECTED} {NOTHING} left 5 final {' '.join(ParaManager.tools)}"
+    told = f"{' '.join(GOOD_AT)} {MARK} {NOTHING} left 5 final {' '.join(ParaManager.tools)}"
     assert IDS[pocket.UNK] not in tokenizer.encode(told)
 
 

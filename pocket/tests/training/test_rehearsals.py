@@ -33,7 +33,7 @@ from orgthink.organizations.paramanager import ParaManager
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.tasks.countdown import all_solutions
 from orgthink.tasks.expression import parse
-from orgthink.tools.faults import INJECTED
+from orgthink.tools.faults import MARK
 from orgthink.tools.toolbox import FINAL
 from orgthink.training.rows import row_of
 
@@ -165,12 +165,12 @@ def test_no_call_fails_but_by_a_fault_or_for_want_of_skill(everybody):
     responses = [response for one in everybody for told in one.told for response in told]
     for response in responses:
         if response.status is not CallStatus.OK:
-            assert response.value in (INJECTED, SILENT.get(response.name)), response
+            assert response.value in (MARK, SILENT.get(response.name)), response
 
 
 def test_every_kind_of_fault_occurs_and_most_calls_go_well(everybody):
     responses = [response for one in everybody for told in one.told for response in told]
-    failed = [response for response in responses if response.value == INJECTED]
+    failed = [response for response in responses if response.value == MARK]
     assert len(failed) < len(responses) / 2
     assert {response.status for response in failed} == set(CallStatus) - {CallStatus.OK}
 

@@ -216,7 +216,7 @@ def test_an_engine_that_fails_most_groups_ends_the_training_and_says_why(tmp_pat
     def write(asked: str, luck: Random) -> str:
         raise EngineError("out of memory")
 
-    with pytest.raises(UserError, match=r"groups broke, such as .* \(out of memory\): see to the sampler"):
+    with pytest.raises(UserError, match=r"groups failed, such as .* \(out of memory\): check the sampler"):
         run_virtual(steps(Queue(settings_of(tmp_path, *range(7, 60))), Paced(write), 1))
 
 
