@@ -205,8 +205,8 @@ def train_policy(
     and is raised; a second one is raised at once. UserError, which names the row or the file, for rewards or
     log-probabilities that are not numbers and for a sampler that drifts from the trainer; what was saved stays.
     """
-    with run.journal(redo=None) as journal, interrupt() as interrupted:
-        step, folder, recorded = 0, run.path, 0
+    step, folder, recorded = 0, run.path, 0
+    with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
         if found := checkpoint.saved(run.path):
             folder = found[-1]
             backend.load(folder)
