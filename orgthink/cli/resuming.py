@@ -81,7 +81,7 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """Around what may block the loop for long and can be given up, such as opening a model: Ctrl-C ends it now."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
