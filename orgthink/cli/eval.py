@@ -13,7 +13,7 @@ from tyro.conf import arg
 from orgthink.cli.notes import all_problems, ignored_server, note, pools, unlike_its_style
 from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
-from orgthink.cli.resuming import exit_code, interruptible, resumed, written
+from orgthink.cli.resuming import exit_code, interruptible, resumed, stoppable, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
@@ -121,7 +121,8 @@ async def conduct(resolved: Resolved, target: RunFolder | Path, *, overwrite: bo
             return report(resolved, target, episodes)
     async with Engines() as engines:
         unnamed = resolved.plan.engine.model is None
-        resolved = await resolved.opened(engines)
+        with stoppable():
+            resolved = await resolved.opened(engines)
         if unnamed:
             note(unlike_its_style(resolved.plan.engine, resolved.organizations.values()))
         if isinstance(target, Path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 LINES = 20
 """About so many lines a run, where there is no terminal."""
+HEARTBEAT = 60.0
+"""Seconds between lines that a run goes on, where there is no terminal."""
 
 
 @contextmanager
@@ -52,13 +56,72 @@ def _bar(console: Console, total: int) -> Iterator[Callable[[Episode, int], None
 
 @contextmanager
 def _lines(total: int) -> Iterator[Callable[[Episode, int], None]]:
-    every = max(1, total // LINES)
+    every, pace = max(1, total // LINES), Pace(total)
+    with heartbeat(lambda: f"{pace.done}/{total}{pace.quiet}"):
 
-    def ended(episode: Episode, done: int) -> None:
-        if done % every == 0 or done == total:
-            print(f"{done}/{total}  {describe(episode)}", file=sys.stderr, flush=True)
+        def ended(episode: Episode, done: int) -> None:
+            pace.advance(done)
+            if done % every == 0 or done == total:
+                print(f"{done}/{total}  {describe(episode)}{pace.left}", file=sys.stderr, flush=True)
 
-    yield ended
+        yield ended
+
+
+class Pace:
+    """How fast a run comes on, and how long the rest will take."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` tells seconds."""
+        self.done = 0
+        """How much has ended, what a run had before it was resumed included."""
+        self._total, self._clock = total, clock
+        self._began = self._last = clock()
+        self._before: int | None = None
+
+    def advance(self, done: int) -> None:
+        """Something has ended."""
+        if self._before is None:
+            self._before = done - 1
+        self.done, self._last = done, self._clock()
+
+    @property
+    def left(self) -> str:
+        """How long the rest will take; empty at the end, and before anything has ended."""
+        if self._before is None or self.done >= self._total:
+            return ""
+        each = (self._last - self._began) / (self.done - self._before)
+        return f"  about {duration(each * (self._total - self.done))} left"
+
+    @property
+    def quiet(self) -> str:
+        """That it goes on though nothing has ended for a while."""
+        return f"  under way for {duration(self._clock() - self._last)}{self.left}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as one would say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def heartbeat(line: Callable[[], str], every: float = HEARTBEAT) -> Iterator[None]:
+    """Print a line on standard error every so often, while something else may block this thread."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(every):
+            print(line(), file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def describe(episode: Episode) -> str:

@@ -6,7 +6,8 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, TypeVar
 
 from orgthink.errors import UserError
@@ -57,15 +58,18 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
     """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
+    answered = False
 
-    def interrupt() -> None:
-        if stop.is_set():
-            task.cancel()
-            return
-        stop.set()
-        print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        """Runs at once, also while the loop is busy."""
+        nonlocal answered
+        loop.call_soon_threadsafe(task.cancel if answered else stop.set)
+        if not answered:
+            with suppress(RuntimeError):  # the signal may come in the middle of another print
+                print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
+        answered = True
 
-    loop.add_signal_handler(signal.SIGINT, interrupt)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         return await task
     except asyncio.CancelledError:
@@ -73,4 +77,14 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             raise
         return None
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Around what may block the loop for long and can be given up, such as opening a model: Ctrl-C ends it now."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orgthink.cli.progress import LINES
-from orgthink.cli.resuming import exit_code, interruptible, resumed, written
+from orgthink.cli.resuming import exit_code, interruptible, resumed, stoppable, written
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
@@ -110,7 +110,8 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
             conclude(target, harvest)
             return report(target, harvest)
     async with Engines() as engines:
-        engine = await engines.get(plan.teacher) if plan.teacher else None
+        with stoppable():
+            engine = await engines.get(plan.teacher) if plan.teacher else None
         if isinstance(target, Path):
             if plan.teacher:
                 plan = replace(plan, teacher=await engines.named(plan.teacher))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from orgthink.cli.progress import Pace, heartbeat
 from orgthink.cli.resuming import resumed
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
@@ -143,18 +144,34 @@ def _look_ahead(training: Training, path: Path) -> int:
 def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterator[Report]:
     """A progress bar on a terminal, a line now and then elsewhere; on the way out, how to go on."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console, steps = Console(), settings.steps
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[says]}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    pace = Pace(steps)
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[says]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    alive = nullcontext() if console.is_terminal else heartbeat(lambda: f"step {pace.done + 1}/{steps}{pace.quiet}")
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar, alive:
         task = bar.add_task("train", total=steps, says="")
 
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
+            pace.advance(step)
             bar.update(task, completed=step, says=settings.progress_text(line))
             if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
-                print(f"step {step}/{steps}  {settings.progress_text(line)}", flush=True)
+                print(f"step {step}/{steps}  {settings.progress_text(line)}{pace.left}", flush=True)
 
         try:
             yield report

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
 @contextmanager
-def interrupt() -> Iterator[threading.Event]:
+def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
     """Yield an event that the first Ctrl-C sets. The second Ctrl-C raises KeyboardInterrupt as usual.
 
-    Python handles signals in the main thread only. In another thread the event is never set.
+    The first prints at once what is `under_way` and will be finished. Python handles signals in the main thread only. In
+    another thread the event is never set.
     """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -23,6 +25,8 @@ def interrupt() -> Iterator[threading.Event]:
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
         interrupted.set()
+        with suppress(RuntimeError):  # the signal may come in the middle of another print
+            print(f"orgthink: finishing {under_way()}; Ctrl-C again stops now", file=sys.stderr, flush=True)
 
     before = signal.signal(signal.SIGINT, handle)
     try:

@@ -209,8 +209,8 @@ def train_policy(
     saved, and KeyboardInterrupt is raised; a second Ctrl-C raises it at once. UserError, which names the row or the
     file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer. Saved files stay.
     """
-    with run.journal(redo=None) as journal, interrupt() as interrupted:
-        step, folder, recorded = 0, run.path, 0
+    step, folder, recorded = 0, run.path, 0
+    with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
         if found := checkpoint.saved(run.path):
             folder = found[-1]
             backend.load(folder)

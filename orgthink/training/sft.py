@@ -92,8 +92,8 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     """
     model = course.model
     optimizer = _optimizer(model, settings)
-    with run.journal() as journal, interrupt() as interrupted:
-        step, cursor, folder = 0, Cursor(), run.path
+    step, cursor, folder = 0, Cursor(), run.path
+    with run.journal() as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
         if found := checkpoint.saved(run.path):
             folder = found[-1]
             state = checkpoint.load(folder, model, optimizer)

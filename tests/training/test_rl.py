@@ -471,7 +471,9 @@ def test_ctrl_c_and_kill_9_lose_nothing(tmp_path, capsys):
 
     with ctrl_c_inside(1):
         assert main([*options, "--out", str(cut)]) == 130
-    assert f"orgthink train --resume {cut}" in capsys.readouterr().err
+    answer, last = capsys.readouterr().err.splitlines()[:2]
+    assert answer == "orgthink: finishing step 1; Ctrl-C again stops now"
+    assert f"orgthink train --resume {cut}" in last
     (saved,) = checkpoint.saved(cut)
     assert checkpoint.state(saved)["step"] == len(metrics(cut)) < 5
 
