@@ -14,8 +14,8 @@ from types import FrameType
 def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
     """Yield an event that the first Ctrl-C sets. The second Ctrl-C raises KeyboardInterrupt as usual.
 
-    The first prints at once what is `under_way` and will be finished. Python handles signals in the main thread only. In
-    another thread the event is never set.
+    The first prints at once what is `under_way` and will be finished. Python handles signals in the main thread only.
+    In another thread the event is never set.
     """
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():

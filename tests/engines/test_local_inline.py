@@ -43,7 +43,7 @@ async def think(engine: LocalEngine) -> list[Episode]:
     """Episodes that fork and join at random, all at once."""
     problem, limits = Problem("p", "countdown", "1 2 3 = 4"), Limits(capacity=3, budget=Budget(tokens=200))
     organization = AsyncThink(prompts=TERSE, tolerant=True, overflow="queue")
-    role = Backing(engine, Sampling(60, seed=1))
+    role = Backing(engine, Sampling(60, seed=6))
     return await asyncio.gather(*(attempt(organization, problem, role, limits=limits, sample=n) for n in range(8)))
 
 
