@@ -46,6 +46,24 @@ async def engine(words: Path) -> AsyncGenerator[LocalEngine]:
     await engine.aclose()
 
 
+@pytest.fixture
+async def endless(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[LocalEngine]:
+    """An engine whose streams of `ENDLESS` tokens take seconds, so that a test ends them in the middle."""
+    engine = LocalEngine.open(tiny_model(tmp_path_factory.mktemp("endless"), context=ENDLESS + 100))
+    yield engine
+    await engine.aclose()
+
+
+ENDLESS = 30_000
+
+
+async def sampling(engine: LocalEngine) -> None:
+    """Wait until the engine samples."""
+    before = engine.sampled_tokens
+    while engine.sampled_tokens == before:
+        await asyncio.sleep(0)
+
+
 def context(ids: list[int]) -> Context:
     return Context((), [Span(Origin.PROMPT, "", len(ids), tuple(ids))])
 
@@ -233,35 +251,35 @@ async def test_the_end_of_text_is_a_token_without_text(tmp_path: Path, words: Pa
     await ending.aclose()
 
 
-async def test_no_token_is_sampled_after_a_stream_is_closed(engine: LocalEngine) -> None:
-    streams = [engine.stream(context([n + 1]), Sampling(10_000, seed=n)) for n in range(3)]
+async def test_no_token_is_sampled_after_a_stream_is_closed(endless: LocalEngine) -> None:
+    streams = [endless.stream(context([n + 1]), Sampling(ENDLESS, seed=n)) for n in range(3)]
     for stream in streams:
         await anext(stream)
     for stream in streams:
         await stream.aclose()
-    sampled = engine.sampled_tokens
+    sampled = endless.sampled_tokens
     await asyncio.sleep(0.05)
-    assert engine.sampled_tokens == sampled
-    waiting = asyncio.create_task(say(engine, [5], 400))
-    await asyncio.sleep(0.02)
+    assert endless.sampled_tokens == sampled
+    waiting = asyncio.create_task(say(endless, [5], ENDLESS))
+    await sampling(endless)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    sampled = engine.sampled_tokens
+    sampled = endless.sampled_tokens
     await asyncio.sleep(0.05)
-    assert engine.sampled_tokens == sampled
+    assert endless.sampled_tokens == sampled
 
 
-async def test_an_aborted_stream_can_be_continued_from_its_cache(engine: LocalEngine) -> None:
-    whole = await say(engine, [5], 60)
-    stream = engine.stream(context([5]), Sampling(400, temperature=0.0))
+async def test_an_aborted_stream_can_be_continued_from_its_cache(endless: LocalEngine) -> None:
+    stream = endless.stream(context([5]), Sampling(ENDLESS, temperature=0.0))
     ids: list[int] = []
     while len(ids) < 20:
         ids.extend((await anext(stream)).token_ids or ())
     await stream.aclose()
-    computed = engine.computed_prompt_tokens
-    assert (await say(engine, [5, *ids], 60 - len(ids))).ids == whole.ids[len(ids) :]
-    assert engine.computed_prompt_tokens == computed + 1
+    computed = endless.computed_prompt_tokens
+    more = await say(endless, [5, *ids], 40)
+    assert endless.computed_prompt_tokens == computed + 1
+    assert (await say(endless, [5], len(ids) + 40)).ids == ids + more.ids
 
 
 async def test_a_slow_reader_gets_its_tokens_in_fewer_chunks(engine: LocalEngine) -> None:
@@ -347,15 +365,15 @@ async def test_the_context_ends(engine: LocalEngine) -> None:
             await say(engine, ids)
 
 
-async def test_a_failing_step_ends_every_stream_and_not_the_engine(engine: LocalEngine) -> None:
-    asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]
-    await asyncio.sleep(0.02)
-    good = engine._batch.model.embedding.weight.detach().clone()
-    await engine._between_steps(lambda: engine._batch.model.embedding.weight.data.fill_(torch.nan))
+async def test_a_failing_step_ends_every_stream_and_not_the_engine(endless: LocalEngine) -> None:
+    asked = [asyncio.create_task(say(endless, ids, ENDLESS)) for ids in prompts(5)]
+    await sampling(endless)
+    good = endless._batch.model.embedding.weight.detach().clone()
+    await endless._between_steps(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
     for result in await asyncio.gather(*asked, return_exceptions=True):
         assert isinstance(result, EngineError) and "not finite" in str(result)
-    await engine._between_steps(lambda: engine._batch.model.embedding.weight.data.copy_(good))
-    assert len((await say(engine, [5], 10)).ids) == 10
+    await endless._between_steps(lambda: endless._batch.model.embedding.weight.data.copy_(good))
+    assert len((await say(endless, [5], 10)).ids) == 10
 
 
 @pytest.mark.parametrize("part", ["FusedStep.sample", "Block", "Places"])
@@ -374,10 +392,10 @@ async def test_whatever_fails_at_the_first_token_nobody_waits_for_ever(
     assert len((await say(engine, [5], 10)).ids) == 10
 
 
-async def test_closing_the_engine_ends_streams(words: Path) -> None:
-    engine = LocalEngine.open(words, slots=2)
-    asked = [asyncio.create_task(say(engine, ids, 400)) for ids in prompts(5)]
-    await asyncio.sleep(0.02)
+async def test_closing_the_engine_ends_streams(tmp_path: Path) -> None:
+    engine = LocalEngine.open(tiny_model(tmp_path, context=ENDLESS + 100), slots=2)
+    asked = [asyncio.create_task(say(engine, ids, ENDLESS)) for ids in prompts(5)]
+    await sampling(engine)
     await engine.aclose()
     for result in await asyncio.gather(*asked, return_exceptions=True):
         assert isinstance(result, EngineError) and "closed" in str(result)
