@@ -27,6 +27,11 @@ _MARKUP = "$`* \n\t\r"
 _NAME = re.compile(r"^\s*[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"([+-]?)\\[dt]?frac\{([+-]?\d{1,30})\}\{([+-]?\d{1,30})\}")
+_BRACES = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+_QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|$)")
+"""Not beside a factor: of `1/2x` nobody knows which part is below the line."""
+_ROOT = re.compile(r"\\sqrt(\w)")
+_ENCLOSED = re.compile(r"(?<![\w)}])\((\d+|[A-Za-z]|\\\w+(?:\{\w+\})?)\)(?![\w(\\])")
 _SHORT = re.compile(r"\\[dt]?frac(\d)(\d)(?!\d)")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,60}(?:\.\d{0,60})?|\.\d{1,60})", re.ASCII)
 _RATIO = re.compile(r"([+-]?\d{1,30})/(\d{1,30})", re.ASCII)
@@ -48,7 +53,15 @@ def canonical(text: str) -> Fraction | str:
     plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
     plain = _SHORT.sub(r"\\frac{\1}{\2}", plain)
     value = _value(plain)
-    return plain if value is None else value
+    return _spelled(plain) if value is None else value
+
+
+def _spelled(plain: str) -> str:
+    """A formula with variables in one of its spellings: `(x)/(2)` and `\\dfrac{x}{2}` are `x/2`."""
+    plain, before = _ROOT.sub(r"\\sqrt{\1}", plain), ""
+    while before != plain:
+        before, plain = plain, _QUOTIENT.sub(r"(\1)/(\2)", plain)
+    return _ENCLOSED.sub(r"\1", plain)
 
 
 def _value(plain: str) -> Fraction | str | None:

@@ -23,11 +23,14 @@ _FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _WRAPPED = re.compile(r"\\(?:boxed|fbox|text|mathrm|mathbf)\s*\{([^{}]*)\}")
 _BOLD = re.compile(r"(?<![\w)\]])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w(\[])")
 _EMPHASIS = re.compile(r"([*_])(.+)\1")
-_LIST_MARK = re.compile(r"[-*+•–]\s+|#{1,6}\s+|\(?[A-Za-z0-9]{1,3}(?:\)|\.(?!\d))\s*")
+_LIST_MARK = re.compile(r"[-*+•–>]\s+|#{1,6}\s+|\(?[A-Za-z0-9]{1,3}(?:\)|\.(?!\d))\s*")
 _NUMBERED = re.compile(r"(?:[A-Za-z]+\s+)+#?\d{1,3}\s*[.)–—-]\s*")
-_REMARK = re.compile(r"\([^()]*[A-Za-z][^()]*\)$")
+_REMARK = re.compile(r"\((?=[^()]*[A-Za-z])[^()]*\)?$|\s—?\s?[A-Za-z]{2,}[^=]*$")
+"""Words behind a result; the bracket may have been cut off at a comma."""
+_EQUALS = re.compile(r"=+>|==+|->|→|⇒|\\(?:to|[Rr]ightarrow)(?![A-Za-z])")
 _TICKS = ".✓✔✅☑\ufe0f "
-_BRACKETS = ("()", "[]", "{}")
+_BRACKETS = str.maketrans("[]{}", "()  ")
+"""Braces are invisible in LaTeX, so what they hold is read without them."""
 
 
 def pieces(answer: str) -> list[str]:
@@ -52,17 +55,16 @@ def readings(line: str) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """A formula in signs of the keyboard, without quotes; brackets without a partner are left out."""
+    """A formula in signs of the keyboard, without quotes; square brackets without a partner are left out."""
     text = _MARKS.sub(" ", text)
     text = _BETWEEN.sub(" * ", _DIVIDED.sub("/", _TIMES.sub("*", text)))
     for pattern, form in ((_WRAPPED, r" \1 "), (_FRACTION, r"((\1)/(\2))")):
         before = ""
         while before != text:
             before, text = text, pattern.sub(form, text)
-    for left, right in _BRACKETS:
-        if text.count(left) != text.count(right) and left != "(":
-            text = text.replace(left, " ").replace(right, " ")
-    return text.translate({ord("["): "(", ord("]"): ")"}).strip()
+    if text.count("[") != text.count("]"):
+        text = text.replace("[", " ").replace("]", " ")
+    return _EQUALS.sub("=", text).translate(_BRACKETS).strip()
 
 
 def _unemphasized(text: str) -> str:

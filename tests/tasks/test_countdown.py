@@ -110,6 +110,10 @@ def test_problems_are_the_same_for_the_same_seed(split):
         (["7 + 9 + 2 = 18 = 17"], 0),
         (["1.7 + 9 + 2 + 7"], 0),  # not the first of a list
         (["2**3 + 3**1 + 7"], 0),
+        (["7 + 9 + 2 + x"], 0),
+        (["7 + 9 + 2 - a"], 0),
+        (["7 + 9 + 2 + seven"], 0),
+        (["7 + 9 + 2 - seven"], 0),
         (["7 + 9 + 2 ="], 0),
         (["7 + 9 + 2", "2 + 9 + 7", "(9 + 2) + 7", "2 + (7 + 9)"], 1),
         ([*GOOD[:3], "nonsense"], 3),
@@ -173,6 +177,12 @@ FORMS = {
     "a heading": ["Here are 4 different solutions, which use 3 to 4 numbers:", *GOOD],
     "a table": ["| # | solution |", "|---|---|", *(f"| {i} | {good} |" for i, good in NUMBERED)],
     "remarks": [f"{good} = 18 (uses {i + 2} numbers) ✓" for i, good in NUMBERED],
+    "remarks with commas": [f"{i}. {good} (uses 7, 9 and 2)" for i, good in NUMBERED],
+    "words behind": [f"- {good} = 18 which is the target" for good in GOOD],
+    "arrows": [f"{good} → 18" for good in GOOD],
+    "braces": [f"{{{good}}} = 18" for good in LATEX],
+    "quotes of Markdown": [f"> {i}. `{good}`" for i, good in NUMBERED],
+    "one in a list": [f'{{"{i}": "{good}"}}' for i, good in NUMBERED],
     "wrong ones first": ["1 + 2 + 3", GOOD[0], "7 + 9 +", "that is 17; no:", *GOOD],
 }
 

@@ -169,6 +169,36 @@ def test_spellings_of_one_number_are_one_vote(problem):
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (r"\frac{x}{2}", "x/2"),
+        (r"\dfrac{\sqrt{x}}{2}", r"\sqrt x/2"),
+        (r"\left(\frac12, 3\right)", "(1/2, 3)"),
+        (r"x^2 + \frac{1}{x}", "x^2+1/x"),
+        (r"\frac{x+1}{2}", "(x + 1)/2"),
+    ],
+)
+def test_spellings_of_one_formula_are_one_vote(one, other):
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (r"\frac{1}{x}y", r"\frac{1}{xy}"),
+        (r"\frac{1}{2}x", "1/2x"),
+        (r"2\frac{1}{x}", "21/x"),
+        (r"f(x)", "fx"),
+        (r"\frac{1}{2x}", "1/2x"),
+        ("(x)y", "xy"),
+        ("a(b)", "ab"),
+    ],
+)
+def test_formulas_that_may_differ_are_two_votes(one, other):
+    assert canonical(one) != canonical(other)
+
+
+@pytest.mark.parametrize(
     "text", [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60]
 )
 def test_what_is_ambiguous_or_no_number_is_compared_as_text(text):
