@@ -29,6 +29,7 @@ KINDS = {
     "tools": "orgthink.tools.toolbox:MORE_TOOLS",
     "corpora": "orgthink.tools.search:CORPORA",
     "rewards": "orgthink.rewards:REWARDS",
+    "role-rewards": "orgthink.rewards:ROLE_REWARDS",
     "credits": "orgthink.credit:CREDITS",
     "recipes": "orgthink.recipes.registry:RECIPES",
     "jobs": "orgthink.recipes.registry:JOBS",

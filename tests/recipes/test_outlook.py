@@ -126,7 +126,7 @@ def test_what_a_model_cannot_read_is_said_before_a_run(with_model):
 
 
 def test_the_bounds_of_the_papers_recipe():
-    """A step of the queue trains on 128 groups. In figure 3a 128 problems enter a step; a chain takes 20 ticks at most
+    """A step of the queue trains on 128 groups. In figure 3a 128 problems enter a step; a chain takes 20 ticks at most,
     and is in its second stage or later in 19 of them."""
     queue = outlook(RECIPES["marsrl-qwen3"])["bounds"]
     assert (queue["outputs_of_a_problem"], queue["outputs_a_step"], queue["context"]) == (72, 128 * 8, 98_304)
