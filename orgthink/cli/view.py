@@ -39,6 +39,8 @@ class View:
     """Also write a trace for ui.perfetto.dev."""
     episode: str | None = None
     """Id of the only episode to show; without it all are."""
+    transcript: bool = False
+    """Print the episodes as text instead: who said what, in order of time."""
     step: int | None = None
     """The only step of a training to show; without it the last ones, as many as a page can hold."""
 
@@ -51,6 +53,11 @@ class View:
         episodes = list(folder.episodes()) if folder.config["kind"] != "train" else self._of_training(folder)
         if self.episode is not None:
             episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
+        if self.transcript:
+            from orgthink.view.transcript import transcript
+
+            print(*map(transcript, episodes), sep="\n", end="")
+            return 0
         print(page(folder, episodes, self.out))
         if self.perfetto is not None:
             from orgthink.view.perfetto import trace

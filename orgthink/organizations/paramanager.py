@@ -58,9 +58,10 @@ class ParaManager:
     """Prompt style."""
     pool: Mapping[str, str] = field(default_factory=dict)
     """Models that agents may have, the default first: the name of an engine, and its description for the manager."""
-    aliases: bool = False
+    aliases: bool | Literal["fixed"] = False
     """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
-    by their descriptions."""
+    by their descriptions. `fixed`: in the order of the pool and without descriptions, so that only experience, such as
+    the reward, can teach it whom to ask."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite, and others by name or reference."""
     servers: tuple[str, ...] = field(default=(), metadata={"runs commands": True})
@@ -150,7 +151,8 @@ class ParaManager:
         if not self.aliases:
             return {name: name for name in names}
         ids = [f"m{i}" for i in range(1, len(names) + 1)]
-        random.Random(problem.id).shuffle(ids)
+        if self.aliases != "fixed":
+            random.Random(problem.id).shuffle(ids)
         return dict(zip(ids, names, strict=True))
 
 
@@ -188,7 +190,8 @@ class _Work:
 
     def _prompt(self, template: str, problem: Problem, share: float = 1.0) -> tuple[Message, ...]:
         history = "\n".join(self.history)
-        models = [(i, self.settings.pool[name]) for i, name in sorted(self.models.items())]
+        nameless = self.settings.aliases == "fixed"
+        models = [(i, "" if nameless else self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,
             template,

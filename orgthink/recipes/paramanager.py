@@ -28,8 +28,9 @@ def paper() -> Policy:
     What is frozen is asked for at servers: the models of the pool on ports 8001 to 8003 of this machine, the first of
     which is the summarizer too (M_s), and Search-R1's retriever on 8000; `--set` names others. Ours: these places, what
     the manager is told of its models, the deadline of a call, the passages of a query, δ, and that rows weigh the same
-    in the loss. Programs run in our sandbox, not in SandboxFusion; of a response only sampled tokens count towards its
-    length; and groups that are not mixed are left out as they come, where the paper chose its problems beforehand.
+    in the loss. Programs run in our sandbox, not in SandboxFusion, and of a response only sampled tokens count towards
+    its length. Groups that are not mixed are left out as they come; the paper chose its problems beforehand, as
+    `orgthink export problems --mixed` does.
     """
     longest, rounds, calls, samples = 24_576, 12, 4, 4
     servers = {

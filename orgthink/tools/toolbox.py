@@ -145,5 +145,5 @@ def listed(tools: Tools) -> str:
 
 
 def pool_text(models: Sequence[tuple[str, str]]) -> str:
-    """Ids of models and what they are good at, one a line."""
-    return "\n".join(f"{model}: {description}" for model, description in models)
+    """Ids of models and what they are good at, if that is known, one a line."""
+    return "\n".join(f"{model}: {description}" if description else model for model, description in models)

@@ -22,6 +22,7 @@ from orgthink_pocket import tool_model as pocket_tools
 from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons import tools as tool_lessons
+from orgthink_pocket.teachers.seen import MATCHED
 
 REVIEWED = {
     "tasks": ["arithmetic-mini", "countdown-mini-single"],
@@ -84,13 +85,16 @@ class Calls(FromModel):
     """Settings of the training."""
     lessons: Literal["tools", "manager"] = "manager"
     """The taught role."""
+    matched: float = MATCHED
+    """Share of a manager's calls that the lessons give to a model that is described as good at them. At 0 its labels
+    say nothing, and whom to ask is left to reinforcement learning."""
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         pocket_tools.write_folder(folder.path / "tokenizer")
         tokenizer = Tokenizer(folder.path / "tokenizer")
 
         def managing(seed: int, pool: int) -> Iterator[Row]:
-            return map(row_of, rehearsals.lessons(seed, pool, tokenizer))
+            return map(row_of, rehearsals.lessons(seed, pool, tokenizer, matched=self.matched))
 
         def using(seed: int, pool: int) -> Iterator[Row]:
             return tool_lessons.lessons(seed, pool, tokenizer)

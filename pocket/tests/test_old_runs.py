@@ -289,7 +289,8 @@ MENDED = {
     "marsrl-qwen3": (
         *("job.settings.reward.unparsed", "job.settings.loss.old", "job.settings.rollout.schedule"),
         *("job.settings.rollout.live", "bounds"),
-    )
+    ),
+    "paramanager-qwen3": ("job.settings.rollout.organization.settings.response_tokens",),  # characters count
 }
 """What a paper's recipe says otherwise today, because the paper does."""
 

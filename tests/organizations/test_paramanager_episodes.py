@@ -249,6 +249,15 @@ def test_the_order_of_aliases_changes_from_problem_to_problem():
     assert plain.known(PROBLEM) == {"a": "a", "b": "b"}
 
 
+def test_fixed_aliases_say_nothing_of_a_model_but_mean_the_same_one_in_every_problem():
+    managed = Managed(pool={"b": "slow", "a": "fast"}, aliases="fixed")
+    assert all(managed.known(Problem(f"p{i}", "", "")) == {"m1": "b", "m2": "a"} for i in range(9))
+    prompt = seen(play([DONE, ANSWER], managed), "manager")
+    assert "m1\nm2" in prompt and "slow" not in prompt and "fast" not in prompt
+    with pytest.raises(UserError, match="aliases"):
+        OrganizationSpec("paramanager", {"aliases": "some"}).named("mine")
+
+
 def test_the_first_of_the_pool_is_the_default_and_the_ensemble_is_its():
     engines = {model: ScriptedEngine([SOLVED] * n, model=model) for model, n in (("a", 5), ("b", 1))}
     turns = [reply(ask(), ask(model_id="b"), ask("ensemble_solver")), *END]

@@ -34,6 +34,7 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.tools.agents import agents
 from orgthink.tools.tool import FunctionTool
 from orgthink.training.rows import row_of
+from orgthink.view.transcript import transcript
 
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
 PROBLEM = Problem("p", "math", "What is 3 + 4?", data={"answer": "7"})
@@ -232,3 +233,14 @@ def test_table_7_what_calls_cost():
 def test_beside_the_papers_account_every_reply_of_every_model_counts_one():
     """Three replies of the manager, one of the agent, one of the summarizer."""
     assert replies(example()) == 5
+
+
+# Appendix D
+
+
+def test_a_case_study_is_an_episode_as_text_in_order_of_time():
+    text = transcript(example())
+    order = [PROBLEM.text, "State, plan.", "manager/1.1 [add, ok]:\n7", "manager/1.2 [slow, timeout]", "manager/2.2",
+             "manager/answer [summarizer, M_s]:", "Answer: 7 (1 of 1 correct)"]  # fmt: skip
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)

@@ -26,7 +26,7 @@ from orgthink_pocket.teachers.countdown import LARGEST as LARGEST_NUMBER
 from orgthink_pocket.teachers.countdown import OPERATORS
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION, answered, near_miss, solved
 from orgthink_pocket.teachers.countdown_review import worked as worked_out
-from orgthink_pocket.teachers.seen import Round, Seen
+from orgthink_pocket.teachers.seen import MATCHED, Round, Seen
 
 SKILL = 0.6
 """Share of an agent's answers that are right."""
@@ -74,8 +74,9 @@ class Player:
         """A player holds no resources."""
 
 
-def managing(tools: frozenset[str], calls: int) -> Reply:
-    """The rule of a teacher of managers with these tools and at most `calls` calls a round."""
+def managing(tools: frozenset[str], calls: int, matched: float = MATCHED) -> Reply:
+    """The rule of a teacher of managers with these tools and at most `calls` calls a round, of which a share goes to
+    models that are described as good at them."""
 
     def reply(context: Context, rng: random.Random) -> str:
         head, _, question = context.messages[0].content.partition(" ; ")
@@ -90,7 +91,7 @@ def managing(tools: frozenset[str], calls: int) -> Reply:
                 ended = True  # the request for the final answer
         left = int(head.split()[3]) - len(rounds)
         models = dict(re.findall(r"(m\d+): ([a-z ]+)", head))
-        seen = Seen(question, models, tools, tuple(rounds), left, calls)
+        seen = Seen(question, models, tools, tuple(rounds), left, calls, matched)
         return manager.answer(seen) if ended else manager.reply(seen, rng)
 
     return reply

@@ -32,6 +32,7 @@ from orgthink.tools.toolbox import Suite
 from orgthink_pocket.lessons.players import OnPaper, Player, helping, managing
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI_SINGLE
 from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_FOUR
+from orgthink_pocket.teachers.seen import MATCHED
 from orgthink_pocket.tool_model import CONFIG, MANAGING, POOL, USING
 
 SHARES = {
@@ -94,10 +95,13 @@ def _resources(suite: Suite) -> tuple[Tool, Tool]:
     return python_tool(OnPaper()), search_tool(retriever_named(suite.corpus), topk=suite.topk)
 
 
-def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer: Tokenizer, seed: int) -> list[Trace]:
+def rehearsed(
+    problems: Sequence[Problem], organization: ParaManager, tokenizer: Tokenizer, seed: int, matched: float = MATCHED
+) -> list[Trace]:
     """The trace of a manager at each of these problems."""
     sampling = Sampling(512, seed=seed)
-    manager = Backing(Player(managing(frozenset(organization.tools), organization.calls), tokenizer), sampling)
+    teacher = managing(frozenset(organization.tools), organization.calls, matched)
+    manager = Backing(Player(teacher, tokenizer), sampling)
     roles = {name: Backing(Player(helping(skills)), sampling) for name, skills in organization.pool.items()}
 
     async def one(problem: Problem) -> Episode:
@@ -106,7 +110,9 @@ def rehearsed(problems: Sequence[Problem], organization: ParaManager, tokenizer:
     return [episode.root for episode in run_virtual(run_all(one, problems))]
 
 
-def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) -> Iterator[Trace]:
+def lessons(
+    seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False, matched: float = MATCHED
+) -> Iterator[Trace]:
     """An endless stream of traces of managers, or of models that use tools `alone`; the same for the same pool."""
     rng = random.Random(f"rehearsals {seed}/{pool}")
     shares = ALONE if alone else SHARES
@@ -123,7 +129,7 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer, *, alone: bool = False) 
         selected = [next(problems[name]) for name in names]
         if not alone:  # a model alone must be able to find the solution
             selected = [_made_up(problem, rng) for problem in selected]
-        traces = rehearsed(selected, organization, tokenizer, rng.getrandbits(31))
+        traces = rehearsed(selected, organization, tokenizer, rng.getrandbits(31), matched)
         yield from (trace for trace in traces if sum(span.tokens for span in trace.spans) <= LONGEST)
 
 

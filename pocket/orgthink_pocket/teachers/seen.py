@@ -19,7 +19,8 @@ WANTED = {
 }
 """Tool → required skill of its model; reasoners need the kind of the problem."""
 MATCHED = 0.9
-"""Share of calls to a model with the required skill; the others use a random model."""
+"""Share of calls to a model with the required skill; the others use a random model. At 0 the lessons do not say whom to
+ask."""
 
 Round = tuple[tuple[ToolCall, ...], tuple[Response, ...]]
 """Readable calls and their responses, in the same order."""
@@ -43,6 +44,8 @@ class Seen:
     """Rounds left, this one included."""
     most: int
     """Most calls of a round."""
+    matched: float = MATCHED
+    """Share of calls to a model with the required skill."""
 
     @property
     def kind(self) -> str:
@@ -73,7 +76,7 @@ def returned(rounds: Sequence[Round]) -> list[tuple[ToolCall, str]]:
 def call(seen: Seen, tool: str, rng: random.Random, subtask: str | None) -> ToolCall:
     """A call of an agent with a suitable or a random model; subtask `None` is the whole problem."""
     skilled = [i for i, skills in seen.models.items() if (WANTED[tool] or seen.kind) in skills.split()]
-    ids = skilled if skilled and rng.random() < MATCHED else list(seen.models)
+    ids = skilled if skilled and rng.random() < seen.matched else list(seen.models)
     arguments: dict[str, Any] = {"model_id": rng.choice(ids)} if ids else {}
     return ToolCall(tool, arguments | ({} if subtask is None else {"subtask": f" {subtask}"}))
 

@@ -21,7 +21,8 @@ from orgthink_pocket.tasks.ledger import PRICE, named
 from orgthink_pocket.teachers import manager
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION
 from orgthink_pocket.teachers.manager import reply
-from orgthink_pocket.teachers.seen import CALCULATORS, Seen
+from orgthink_pocket.teachers.seen import CALCULATORS, MATCHED, Seen
+from orgthink_pocket.teachers.seen import call as agent_call
 from orgthink_pocket.tool_model import vocabulary
 from rehearsal import PRICES, Rehearsed, expressions, priced
 
@@ -457,3 +458,12 @@ def test_an_answer_is_what_was_seen_part_by_part():
     assert _answer(wrong, right, (test, "False True"), status=CallStatus.EXEC_ERR) == "none ; none"
     review = ToolCall("critical_reviewer", {})
     assert _answer((ToolCall("ensemble_solver", {}), "53"), (review, "53 ok"), question="arithmetic 3 * 17") == "53"
+
+
+@pytest.mark.parametrize(("matched", "low", "high"), [(MATCHED, 0.85, 1.0), (0.0, 0.45, 0.55)])
+def test_lessons_teach_whom_to_ask_only_if_they_are_to(matched: float, low: float, high: float):
+    """Of two models one has the skill: at chance it gets half of the calls, whatever its label says."""
+    models, rng = {"m1": "code review", "m2": "countdown"}, random.Random(0)
+    seen = Seen("countdown 1 2 3 7 9 = 18", models, frozenset(ParaManager.tools), (), 9, 4, matched)
+    asked = [agent_call(seen, "standard_reasoner", rng, None).arguments["model_id"] for _ in range(2000)]
+    assert low <= asked.count("m2") / len(asked) <= high
