@@ -301,9 +301,9 @@ class EndpointEngine:
 def _base(url: httpx2.URL) -> httpx2.URL:
     """The URL that paths are added to. The URL of a whole request, as providers print it, is understood too."""
     path = url.path.rstrip("/")
-    for request in (f"/{mode.path}" for mode in (Mode.CHAT, Mode.COMPLETIONS)):
-        if path.endswith(request):
-            return url.copy_with(path=path.removesuffix(request) or "/")
+    for request in (Mode.CHAT.path, Mode.COMPLETIONS.path, "models"):
+        if path.endswith(f"/{request}"):
+            return url.copy_with(path=path.removesuffix(f"/{request}") or "/")
     return url.copy_with(path=path or "/v1")
 
 

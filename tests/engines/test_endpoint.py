@@ -146,6 +146,7 @@ async def test_a_spent_quota_is_not_asked_again() -> None:
         ("http://host/v1/", "http://host/v1"),
         ("http://host/v1/chat/completions", "http://host/v1"),
         ("http://host/v1/completions/", "http://host/v1"),
+        ("http://host/v1/models", "http://host/v1"),
         ("http://host/chat/completions?version=7", "http://host"),
     ],
 )
