@@ -75,7 +75,7 @@ def _lines(where: str) -> Iterator[tuple[str, str]]:
     if where.endswith("MORE_TOOLS"):
         from orgthink.tools.toolbox import TOOLS
 
-        yield from ((name, "Of the suite of ParaManager (Table 7).  [orgthink]") for name in TOOLS)
+        yield from ((name, "A tool of ParaManager's suite (Table 7).  [orgthink]") for name in TOOLS)
     for name, source in _registry(where).registrations():
         yield name, f"{summary(source.target) or source.target}  [{source.package}]"
 
@@ -102,11 +102,15 @@ def _sentence(tree: ast.Module, name: str) -> str:
     """Of a definition its docstring; of a value the string behind it, or else that of what makes it."""
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split()).partition(". ")[0]
+            return (
+                " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+                .partition(". ")[0]
+                .removesuffix(".")
+            )
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(one, ast.Name) and one.id == name for one in targets):
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                return " ".join(str(after.value.value).split()).partition(". ")[0]
+                return " ".join(str(after.value.value).split()).partition(". ")[0].removesuffix(".")
             made = getattr(getattr(node, "value", None), "func", None)
             return _sentence(tree, made.id) if isinstance(made, ast.Name) and made.id != name else ""
     return ""

@@ -17,7 +17,10 @@ from orgthink.runtime.session import Session
 
 @dataclass(frozen=True)
 class AsyncThink:
-    """The organizer decodes on after a Fork, and pauses at a Join only until that one worker is back."""
+    """An organizer forks sub-queries to workers and joins their results while it thinks (AsyncThink).
+
+    It decodes on after a Fork, and pauses at a Join only until that worker has returned.
+    """
 
     prompts: str = "paper"
     """Prompt style."""

@@ -10,7 +10,7 @@ from orgthink.organizations.parallel import Parallel
 
 @dataclass(frozen=True)
 class MajorityVote(Parallel):
-    """So many thinkers whatever the pool holds: those that find no place in it wait until another one is done."""
+    """A fixed number of agents think; the most frequent answer wins. Agents beyond the capacity wait."""
 
     samples: int = 8
     """Thinkers that vote."""

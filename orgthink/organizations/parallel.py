@@ -16,7 +16,7 @@ from orgthink.tasks.vote import vote
 
 @dataclass(frozen=True)
 class Parallel:
-    """As many thinkers as the pool holds; the most frequent answer, or the first n_s most frequent solutions."""
+    """As many agents as the pool holds think at the same time; the most frequent solutions win."""
 
     prompts: str = "paper"
     """Prompt style."""

@@ -52,7 +52,10 @@ from orgthink.tools.toolbox import (
 
 @dataclass(frozen=True)
 class ParaManager:
-    """At most `rounds` rounds of at most `calls` calls; then the answer is written from everything that was found."""
+    """A manager calls models and tools in parallel rounds, then answers (ParaManager).
+
+    It has at most `rounds` rounds of at most `calls` calls. The answer is written from everything that was found.
+    """
 
     prompts: str = "paper"
     """Prompt style."""

@@ -24,7 +24,7 @@ STEPS = {"sequential": "thinker", "feedback": "critic", "refine": "thinker"}
 
 @dataclass(frozen=True)
 class SelfRefine:
-    """Refines an answer until its own feedback finds nothing to mend in it."""
+    """One model refines its answer until its own feedback finds nothing to change."""
 
     prompts: str = "paper"
     """Prompt style."""

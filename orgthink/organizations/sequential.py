@@ -15,7 +15,7 @@ from orgthink.runtime.session import Session
 
 @dataclass(frozen=True)
 class Sequential:
-    """Think to the end, then answer."""
+    """One agent thinks to the end, then answers."""
 
     prompts: str = "paper"
     """Prompt style."""

@@ -10,7 +10,7 @@ from orgthink.organizations.paramanager import ParaManager
 
 @dataclass(frozen=True)
 class ToolUse(ParaManager):
-    """The same rounds, without anyone to delegate to."""
+    """One model calls tools in rounds, without other agents."""
 
     tools: tuple[str, ...] = ("python", "search")
     """Which of the suite, and others by name or reference."""

@@ -33,7 +33,10 @@ Ask = Callable[..., Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class VerifierCorrector:
-    """Corrects a solution until it passes; if none does, takes the one that was most often judged correct."""
+    """A solver writes, a verifier judges, a corrector repairs until a solution passes (MarsRL).
+
+    If none passes, the answer that was most often judged correct wins.
+    """
 
     prompts: str = "paper"
     """Prompt style."""

@@ -41,15 +41,20 @@ def sequential(task: str, tokens: int, problems: int, group: int, steps: int) ->
 
 
 SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-4))
+"""Cold start on pairs of your own."""
 COUNTDOWN_SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-6, batch_rows=128))
+"""Cold start on countdown (section 4.2)."""
 MATH_SFT = Pairs(SftSettings(steps=400, learning_rate=2e-6, batch_rows=128))
-"""The cold start on pairs. Weights are held in float32: at the paper's learning rates bfloat16 would round every update
-away."""
+"""Cold start on mathematics (section 4.3). Weights are in float32: bfloat16 would round every update of the paper's
+learning rates away."""
 
 COUNTDOWN = organized("countdown", capacity=2, tokens=2048, problems=64, group=32, steps=180)
+"""Reinforcement learning on countdown (section 4.2), with two agents."""
 COUNTDOWN_SEQUENTIAL = sequential("countdown", tokens=LONGEST, problems=64, group=32, steps=180)
-"""The paper does not tell the budget of this baseline: it is the cap of AsyncThink's."""
+"""The baseline on countdown: a model that thinks alone. The paper names no budget: this one is AsyncThink's cap."""
 MATH = organized("math", capacity=4, tokens=512, problems=128, group=8, steps=200)
+"""Reinforcement learning on mathematics (section 4.3), with four agents. The number of steps is ours."""
 MATH_L1K = sequential("math", tokens=1024, problems=128, group=8, steps=200)
+"""The baseline L1K on mathematics (section 4.3): a model that thinks alone, in 1,024 tokens."""
 MATH_L2K = sequential("math", tokens=2048, problems=128, group=8, steps=200)
-"""`L1K` and `L2K` are the baselines' response lengths (section 4.3). The steps of mathematics are ours."""
+"""The baseline L2K on mathematics (section 4.3): a model that thinks alone, in 2,048 tokens."""

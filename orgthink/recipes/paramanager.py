@@ -74,7 +74,9 @@ def paper() -> Policy:
 
 
 SFT = Trajectories(SftSettings(steps=160, learning_rate=1e-4, warmup=10))
+"""Cold start on trajectories of your own."""
 PAPER_SFT = Trajectories(
     SftSettings(steps=200, learning_rate=1e-5, warmup=0, batch_rows=32, batch_tokens=49_152), longest=49_152
 )
+"""Cold start of ParaManager (section 4.3), for Qwen3-4B-Instruct-2507."""
 PAPER = paper()

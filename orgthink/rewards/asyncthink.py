@@ -39,7 +39,7 @@ REACHED = 0.6
 
 @dataclass(frozen=True, slots=True)
 class AsyncThinkReward(EpisodeReward):
-    """R of an episode. The paper leaves R_FE, λ and τ open: these are ours."""
+    """AsyncThink's reward R (Eq. 3). The paper leaves R_FE, λ and τ open: these are ours."""
 
     accuracy: Literal["fraction", "all"] = "fraction"
     """R_A: min(n_c, n_s) / n_s, or 1 if that is 1 and else 0."""

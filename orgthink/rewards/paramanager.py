@@ -61,7 +61,7 @@ class ParaManagerScore(Score):
 
 @dataclass(frozen=True, slots=True)
 class ParaManagerReward(EpisodeReward):
-    """R of an episode. The defaults are the paper's."""
+    """ParaManager's reward (Eq. 10 to 18). The defaults are the paper's."""
 
     task: float = 1.0
     """Weight of R_task."""

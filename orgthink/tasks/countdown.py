@@ -274,3 +274,4 @@ def strict(problem: Problem, answer: str) -> Grade:
 
 
 COUNTDOWN = Countdown("countdown", CountdownSize(largest=100, given=6, targets=(1, 1000), held_out=100, sets=(25, 4)))
+"""Countdown of the AsyncThink paper: four different expressions of six numbers up to 100 that make a target."""

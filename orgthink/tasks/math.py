@@ -77,6 +77,7 @@ def _row(row: Any, place: str) -> tuple[str, str]:
 
 
 MATH = Math()
+"""`math:FILE`: problems and reference answers of a file."""
 
 
 def grade(problem: Problem, answer: str) -> Grade:

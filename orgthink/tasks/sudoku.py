@@ -166,3 +166,4 @@ def _emptied(board: Grid, holes: int, rng: random.Random) -> Grid:
 
 
 SUDOKU = Sudoku()
+"""4 × 4 sudoku; `sudoku:FILE` reads other puzzles."""

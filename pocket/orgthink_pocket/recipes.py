@@ -149,29 +149,53 @@ POCKET = Pocket(SftSettings(steps=8_000, learning_rate=3e-3))
 PLAIN = Pocket(SftSettings(steps=4_500, learning_rate=3e-3), forks=False)
 """A base without Forks in its lessons."""
 SKILLS = Roles(SftSettings(steps=3_000, learning_rate=1.5e-3), "skill", model="pocket")
+"""Cold start of MarsRL, first part: the work of each role."""
 ROLES_SFT = Roles(SftSettings(steps=400, learning_rate=4e-4, warmup=50))
+"""Cold start of MarsRL, second part: the form of each role."""
 TOOLS = Calls(SftSettings(steps=800, learning_rate=1e-3, warmup=50), "tools", model="pocket-roles")
+"""Lessons in calling tools, for the model that ParaManager is compared with."""
 REHEARSED = Calls(SftSettings(steps=7_000, learning_rate=2e-3), model="pocket-roles")
+"""Cold start of ParaManager: rehearsed rounds of a manager."""
 
 ASYNCTHINK = mini()
+"""AsyncThink's reinforcement learning of the pocket model on `countdown-mini`."""
 SEQUENTIAL = mini("sequential")
+"""The same for a sequential thinker: the baseline."""
 SEQUENTIAL_LONG = mini("sequential", budget=480)
+"""The same for a sequential thinker with 480 tokens, enough for a whole scan."""
 NO_CONCURRENCY = mini(weight=0.0)
+"""AsyncThink without the concurrency reward (λ = 0)."""
 NO_SFT = mini(model=None)
+"""AsyncThink from a base whose lessons had no Forks."""
 
 MARSRL = marsrl("arithmetic-mini")
+"""MarsRL of the pocket model on `arithmetic-mini`, with adaptive sampling."""
 MARSRL_RANDOM = marsrl("arithmetic-mini", strategy="random")
+"""MarsRL with random sampling of what the next agent gets."""
 MARSRL_BALANCED = marsrl("arithmetic-mini", strategy="balanced")
+"""MarsRL with balanced sampling of what the next agent gets."""
 MARSRL_SOLVER = marsrl("arithmetic-mini", roles=("solver",))
+"""MarsRL that trains the solver only (MarsRL-S)."""
 MARSRL_VC = marsrl("arithmetic-mini", roles=("verifier", "corrector"))
+"""MarsRL that trains verifier and corrector only (MarsRL-VC)."""
 MARSRL_COUNTDOWN = marsrl("countdown-mini-single", tokens=256)
+"""MarsRL of the pocket model on `countdown-mini-single`."""
 
 PARAMANAGER = paramanager()
+"""ParaManager's reinforcement learning of the pocket manager, beside a frozen pool of models."""
 PARAMANAGER_SERIAL = paramanager(calls=1)
+"""ParaManager with one call a round: the serial baseline."""
 PARAMANAGER_MONO = paramanager(pool={"pocket-tools": POOL["pocket-tools"]})
+"""ParaManager with one model in its pool."""
 PARAMANAGER_UNGATED = paramanager(gate="none")
+"""ParaManager whose rewards for cost and length do not wait for a right answer."""
 PARAMANAGER_NO_DIVERSITY = paramanager(diversity=0.0)
+"""ParaManager without the diversity reward."""
 PARAMANAGER_NO_SFT = paramanager(model="pocket-tools")
+"""ParaManager without its cold start: from the model that calls tools."""
 PARAMANAGER_COST_4 = paramanager(cost_target=4.0)
+"""ParaManager with a cost target of 4 units."""
 PARAMANAGER_COST_12 = paramanager(cost_target=12.0)
+"""ParaManager with a cost target of 12 units."""
 PARAMANAGER_COST_16 = paramanager(cost_target=16.0)
+"""ParaManager with a cost target of 16 units."""

@@ -61,3 +61,4 @@ POCKET = Style(
     VERDICTS,
     lambda problem: {"terse": terse(problem)},
 )
+"""The short prompts that the pocket models know."""

@@ -90,7 +90,9 @@ def _shipped(name: str, base: Mapping[str, Template] | None = None) -> Style:
 
 
 PAPER = _shipped("paper")
+"""The papers' instructions, in words of this project."""
 TAGGED = _shipped("tagged", PAPER.templates)
+"""`paper`, with roles of MarsRL that ask for the final answer between tags."""
 
 STYLES: Registry[Style] = Registry(
     "prompt style",

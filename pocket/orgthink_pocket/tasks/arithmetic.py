@@ -97,3 +97,4 @@ def _enclosed(part: Part) -> list[str]:
 
 
 ARITHMETIC_MINI = Arithmetic()
+"""The value of a short arithmetic expression."""

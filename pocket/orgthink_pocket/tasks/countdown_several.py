@@ -53,3 +53,4 @@ class CountdownSeveral:
 
 
 COUNTDOWN_MINI_FOUR = CountdownSeveral("countdown-mini-four", COUNTDOWN_MINI_SINGLE, 4)
+"""Four countdowns of one expression each."""

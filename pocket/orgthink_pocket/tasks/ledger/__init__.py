@@ -68,7 +68,7 @@ def _by_coins(split: Split) -> dict[int, list[Entry]]:
 
 
 class Ledger(Arithmetic):
-    """Graded like arithmetic: the answer is a number and nothing else."""
+    """Questions about the figures of made-up companies, which a search finds. The answer is a number."""
 
     name = "ledger-mini"
 
