@@ -110,7 +110,12 @@ def _sentence(tree: ast.Module, name: str) -> str:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(one, ast.Name) and one.id == name for one in targets):
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                return " ".join(str(after.value.value).split()).partition(". ")[0].removesuffix(".")
+                return _first(str(after.value.value))
             made = getattr(getattr(node, "value", None), "func", None)
             return _sentence(tree, made.id) if isinstance(made, ast.Name) and made.id != name else ""
     return ""
+
+
+def _first(text: str) -> str:
+    """The first sentence of a docstring, on one line."""
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
