@@ -62,6 +62,18 @@ def test_a_template_takes_the_values_it_has_placeholders_for(tmp_path: Path):
     assert "more than 2 subtasks" in prompt("paper", "organizer", problem, capacity=3)[0].content
 
 
+def test_a_template_may_be_a_dialogue(tmp_path: Path):
+    mine = _toml(
+        tmp_path, 'corrector = [{ system = "Be brief." }, { user = "{question}" }, { assistant = "{solution}" }]'
+    )
+    messages = prompt(mine, "corrector", Problem("p", "t", "3 + 4"), solution="{question}")
+    assert [(message.role, message.content) for message in messages] == [
+        ("system", "Be brief."),
+        ("user", "3 + 4"),
+        ("assistant", "{question}"),
+    ]
+
+
 def test_a_style_of_a_file_says_how_its_verifiers_spell_their_verdicts(tmp_path: Path):
     assert style_named(_toml(tmp_path, MINE + VERDICTS)).verdicts == VerdictForm(
         "Judgement", ("valid", "sound"), ("invalid",)
@@ -71,7 +83,16 @@ def test_a_style_of_a_file_says_how_its_verifiers_spell_their_verdicts(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "text", ["organizer = ", "organizer = 7", "[verdicts]\nfield = 'Judgement'\n", "[verdicts]\nfield = 1\ncorrect = 2"]
+    "text",
+    [
+        "organizer = ",
+        "organizer = 7",
+        "organizer = []",
+        "organizer = [{ me = 'x' }]",
+        "organizer = [{ user = 7 }]",
+        "[verdicts]\nfield = 'Judgement'\n",
+        "[verdicts]\nfield = 1\ncorrect = 2",
+    ],
 )
 def test_a_file_that_holds_no_style_gets_one_clear_line(tmp_path: Path, text: str):
     file = _toml(tmp_path, text)

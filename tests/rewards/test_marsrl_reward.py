@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +13,11 @@ from hypothesis import strategies as st
 
 from orgthink.credit.shared import advantages
 from orgthink.grammar.verdict import Verdict
+from orgthink.rewards import RoleReward
 from orgthink.rewards.marsrl import MarsReward
+from orgthink.store import plain, typed
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
 
 
 @pytest.mark.parametrize(
@@ -65,3 +71,26 @@ def test_who_is_right_earns_more_than_who_is_wrong_and_that_not_less_than_who_sa
 def test_rewards_that_would_teach_the_opposite_are_refused(values):
     with pytest.raises(ValueError, match=r"^rewards are .*right must be above wrong$"):
         MarsReward(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Harsh(RoleReward):
+    """A reward of somebody else: wrong work costs."""
+
+    loss: float = 1.0
+
+    def solution(self, right: bool) -> float:
+        return 1.0 if right else -self.loss
+
+    def verdict(self, verdict: Verdict, truth: bool) -> float:
+        return self.solution(verdict.agrees(truth))
+
+
+def test_a_training_takes_any_reward_of_roles_and_reads_configs_without_a_kind():
+    rollout = plain(MarsRollout("math"))
+    said = {"steps": 1, "learning_rate": 0.1, "rollout": rollout}
+    old = typed(MarsSettings, {**said, "reward": {"right": 1.0, "wrong": 0.0, "unparsed": -0.5}}, "config.json")
+    assert old.reward == MarsReward(unparsed=-0.5) and plain(old)["reward"]["kind"] == "marsrl"
+    kind = f"{Path(__file__).resolve()}:Harsh"
+    mine = typed(MarsSettings, {**said, "reward": {"kind": kind, "loss": 2.0}}, "config.json")
+    assert mine.reward.verdict(Verdict.UNPARSED, True) == mine.reward.solution(False) == -2.0
