@@ -171,7 +171,7 @@ class Exhausted:
     budget: str
     """`tokens`, `turns`, `cost`, `forks`, `depth`, or `context` for the model's."""
     value: float
-    """How much of it was used."""
+    """How much of it was used; less than the limit where the rest was kept for the final answer."""
     limit: float
     """How much was allowed."""
 

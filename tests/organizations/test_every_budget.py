@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from managed import LONG_AFTER, Managed, ask, program, reply
+from managed import LONG_AFTER, Managed, Using, ask, program, reply
 from terse import TERSE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
@@ -57,6 +57,7 @@ ORGANIZATIONS: dict[str, Organization] = {
     "verifier_corrector": VerifierCorrector(TERSE),
     "asyncthink": AsyncThink(TERSE),
     "paramanager": Managed(rounds=4, reserve=0.4),
+    "tool-use": Using(rounds=4, reserve=0.4),
     "summarized": Managed(rounds=4, reserve=0.4, synthesis="summarizer"),
 }
 
@@ -133,6 +134,6 @@ def found(episode: Episode) -> bool:
 
 def enough(name: str, cut: Cut) -> bool:
     """Whether the reserve of this budget is enough to write the answer: five tokens in five seconds."""
-    if name not in ("paramanager", "summarized"):
+    if name not in ("paramanager", "tool-use", "summarized"):
         return True
     return cut.kind in ("turns", "cost", "forks", "depth") or cut.limit * 0.4 >= 5
