@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli.progress import LINES
+from orgthink.cli.progress import LINES, Pace, heartbeat
 from orgthink.cli.resuming import exit_code, interruptible, resumed, stoppable, written
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
@@ -132,8 +132,14 @@ async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder,
         teach = program_teacher(plan.task, plan.capacity, plan.seed)
     else:
         teach = model_teacher(engine, plan.sampling, plan.capacity, plan.seed)
-    with written(folder):
-        return await synthesise(plan, teach, folder, stop=stop, progress=_report)
+    pace = Pace(plan.n)
+
+    def progress(harvest: Harvest) -> None:
+        pace.advance(harvest.done)
+        _report(harvest, pace.left)
+
+    with written(folder), heartbeat(lambda: f"{pace.done}/{plan.n}{pace.quiet}"):
+        return await synthesise(plan, teach, folder, stop=stop, progress=progress)
 
 
 def report(folder: RunFolder, harvest: Harvest) -> int:
@@ -153,9 +159,9 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
     return exit_code(folder, harvest.done, total, "problems", len(harvest.failed), why)
 
 
-def _report(harvest: Harvest) -> None:
+def _report(harvest: Harvest, left: str) -> None:
     """A line on standard error every so often."""
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:
         counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
-        print(f"{done}/{total}  {counts}", file=sys.stderr, flush=True)
+        print(f"{done}/{total}  {counts}{left}", file=sys.stderr, flush=True)
