@@ -13,10 +13,10 @@ def paper() -> Mars:
     """MarsRL as in section 4.1 of its paper, for Qwen3-30B-A3B-Thinking-2507.
 
     From UloRL, whose trainer it uses: the constant learning rate (missing in the text), the probability from which a
-    token is mastered, and POIS. Ours: steps, the target entropy, and `live`: as many outputs are under way as two steps
-    train on. The paper also truncates its sampling (top-p, top-k); that biases the importance ratio, so nothing
-    truncates it here. Weights change while an output is decoded, as between its segments; `rollout.schedule=pipeline`
-    has the steps of figure 3a instead.
+    token is mastered, and POIS. Ours: steps, the target entropy, and `live`: problems begin while fewer outputs are
+    under way than two steps train on. The paper also truncates its sampling (top-p, top-k); that biases the importance
+    ratio, so nothing truncates it here. Weights change while an output is decoded, as between its segments;
+    `rollout.schedule=pipeline` has the steps of figure 3a instead.
     """
     rollout = MarsRollout(
         "math",
