@@ -63,11 +63,13 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
     def interrupt(number: int, frame: FrameType | None) -> None:
         """Runs at once, also while the loop is busy."""
         nonlocal answered
-        loop.call_soon_threadsafe(task.cancel if answered else stop.set)
-        if not answered:
-            with suppress(RuntimeError):  # the signal may come in the middle of another print
-                print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
-        answered = True
+        if answered:
+            loop.call_soon_threadsafe(task.cancel)
+            return
+        answered = True  # before the answer: the next Ctrl-C may follow it at once
+        loop.call_soon_threadsafe(stop.set)
+        with suppress(RuntimeError):  # the signal may come in the middle of another print
+            print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
