@@ -37,3 +37,19 @@ STYLE = Style(
 
 TERSE = f"{Path(__file__).resolve()}:STYLE"
 """Names the style wherever a style is named."""
+
+WHOLE_STYLE = Style(
+    "whole",
+    {
+        **STYLE.templates,
+        "rigorous_solver": "sequential {question}",
+        "rigorous_corrector": f"corrector {REVIEW} report {{report}}",
+        "improve": f"sequential {REVIEW}",
+        "review": f"verifier {REVIEW} report {{report}}",
+        "completeness": "complete {solution}",
+    },
+    STYLE.verdicts,
+)
+
+WHOLE = f"{Path(__file__).resolve()}:WHOLE_STYLE"
+"""The same with the parts of Huang and Yang's pipeline."""

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed import LONG_AFTER, Managed, Using, ask, program, reply
-from terse import TERSE
+from terse import TERSE, WHOLE
 
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.evaluation import engine_failed
 from orgthink.measure.orchestration import executed
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.self_refine import SelfRefine
@@ -55,6 +56,7 @@ ORGANIZATIONS: dict[str, Organization] = {
     "majority-vote": MajorityVote(TERSE, samples=4),
     "self-refine": SelfRefine(TERSE),
     "verifier_corrector": VerifierCorrector(TERSE),
+    "huang-yang": HuangYang(WHOLE),
     "asyncthink": AsyncThink(TERSE),
     "paramanager": Managed(rounds=4, reserve=0.4),
     "tool-use": Using(rounds=4, reserve=0.4),
