@@ -270,7 +270,7 @@ def test_everything_that_has_a_name_is_listed(monkeypatch: pytest.MonkeyPatch, c
     assert main(["list", "organizations"]) == 0
     said = capsys.readouterr().out
     assert all(f"  {name} " in said for name in ORGANIZATIONS)
-    assert "Think to the end, then answer.  [orgthink]" in said
+    assert "One agent thinks to the end, then answers  [orgthink]" in said
     assert max(map(len, said.splitlines())) <= 80
     assert main(["list", "organisations"]) == 2
     assert "did you mean organizations?" in capsys.readouterr().err

@@ -122,7 +122,7 @@ def test_a_key_is_free_again_after_its_join():
     turns = [
         Turn("<FORK-1> one </FORK-1> <JOIN1>", when="main process"),
         Turn("<RETURN> a </RETURN>", when="Subtask: one"),
-        Turn("<FORK1> two </FORK-1> <JOIN-1>", when="a </JOIN-1>"),
+        Turn("<FORK1> two </FORK-1> <JOIN-1>", when="a </JOIN1>"),
         Turn("<RETURN> b </RETURN>", when="Subtask: two"),
         Turn("<ANSWER> 7 </ANSWER>", when="b </JOIN-1>"),
     ]
