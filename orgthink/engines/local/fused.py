@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -224,7 +225,7 @@ class FusedStep:
         """Final hidden states [N, C] of new tokens, whose caches are in these places, one after the other."""
         x_NC, mixed_NO = self._embedding[ids_N], np.empty((len(ids_N), self._width), np.float32)
         positions_N = np.concatenate([part.positions for part in places])
-        ends = np.cumsum([len(part.positions) for part in places]).tolist()
+        ends = accumulate(len(part.positions) for part in places)
         cuts = [slice(end - len(part.positions), end) for part, end in zip(places, ends, strict=True)]
         for i, (before, after) in enumerate(self._layers):
             qkv = project(x_NC, positions_N, *before, *self._tables, self._eps, self._kv_heads)
