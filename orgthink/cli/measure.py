@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.table import conditions, print_table
+from orgthink.cli.table import conditions, print_comparison, print_table
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, resolve
+from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
 from orgthink.store import RunFolder
@@ -40,20 +41,30 @@ class Measure:
     """JSON file, `-` for standard input, or a run folder."""
     json: bool = False
     """Print one JSON object."""
+    against: Annotated[str | None, arg(metavar="NAME")] = None
+    """Of an evaluation: compare the other organizations with this one, problem by problem."""
     trust: bool = False
     """Run the code that a run folder names as `file.py:Name` or `package.module:Name`, to reward its steps again."""
 
     def __call__(self) -> int:
-        return self._run() if self.file.is_dir() else self._text()
+        if self.file.is_dir():
+            return self._run()
+        if self.against is not None:
+            raise UserError(f"--against compares the organizations of a run folder, and {self.file} is none")
+        return self._text()
 
     def _run(self) -> int:
         folder = RunFolder.open(self.file)
         with nullcontext() if self.trust else registered_only():
             measured = _training(folder, quiet=self.json) if folder.config["kind"] == "train" else _evaluation(folder)
+        if self.against is not None:
+            measured["against"] = against(folder.episodes(), self.against)
         if self.json:
             print(json.dumps(measured))
         else:
             print_table(measured["summary"], conditions(folder))
+        if self.against is not None and not self.json:
+            print_comparison(measured["against"], self.against)
         return 0
 
     def _text(self) -> int:

@@ -22,6 +22,23 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
         print(line)
 
 
+def print_comparison(compared: Mapping[str, Mapping[str, Mapping[str, Any]]], baseline: str) -> None:
+    """To standard output: each organization against the baseline, with paired 95 % intervals and the change in %."""
+    units = {"all_correct": ("all correct %", 100), "critical_path_steps": ("critical path", 1)}
+    units |= {"sampled_tokens": ("tokens", 1), "seconds": ("seconds", 1)}
+    header = ["", f"against {baseline}", baseline, "difference", "change %"]
+    rows: list[list[str]] = []
+    for name, measures in compared.items():
+        for measure, found in measures.items():
+            label, factor = units[measure]
+            mean = {"mean": found["baseline"], "low": None, "high": None}
+            change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
+            digits = 2 if measure == "seconds" else 1
+            gap = _show(found["difference"], factor, digits)
+            rows.append([name if measure == "all_correct" else "", label, _show(mean, factor, digits), gap, change])
+    print("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns), sep="\n")
+
+
 def lay_out(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Lines of a table that are no longer than `width`, where that is possible. No cell is ever cut.
 

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import os
 import queue
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
@@ -114,6 +115,7 @@ class VllmEngine(TokenIds):
             raise EngineUnavailable(f"vLLM cannot be imported ({error}): `make vllm` sets up an environment") from error
         defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
         settings = EngineArgs(model=str(folder), **(defaults | engine_args))
+        _answer_for_llvmlite()
         try:
             name = folder.resolve().name
             return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, _names(folder))
@@ -346,6 +348,14 @@ def _names(folder: Path) -> frozenset[str]:
     from safetensors import safe_open
 
     return frozenset().union(*(safe_open(file, "pt").keys() for file in folder.glob("*.safetensors")))
+
+
+def _answer_for_llvmlite() -> None:
+    """Let numba be imported beside vLLM, as the local engine does. vLLM 0.32 looks for kernels in the `__dict__` of
+    everything in every module; llvmlite's library has a function under any name, and is given a `__dict__` instead."""
+    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
+    if ffi is not None:
+        ffi.lib._fntab.setdefault("__dict__", {})
 
 
 def _line(error: Exception) -> str:

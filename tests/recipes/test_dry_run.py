@@ -20,15 +20,17 @@ from orgthink.coldstart.pair_course import sft_course
 from orgthink.coldstart.pairs import Pair, write
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Message
+from orgthink.episode import Message, StopReason
 from orgthink.grammar.solution import Proposal
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.recipes.registry import RECIPES, Training, adjusted, go_on, start
+from orgthink.runtime import Agent
 from orgthink.scale.sizing.configs import QWEN3_4B, QWEN3_30B_A3B
 from orgthink.store import RunFolder
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.embedded import embedded
-from orgthink.training.marsrl import chain, growth
+from orgthink.training.marsrl import chain
+from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.streams import STREAMS
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.policy_loss import weighted
@@ -197,9 +199,18 @@ def test_marsrl_in_segments_on_vllm(tmp_path, monkeypatch):
     def graded(text: str, ended: bool) -> Proposal:
         return Proposal(text, ("7", "12", "5")[crc32(text.encode("utf-8", "surrogatepass")) % 3])
 
+    decode = Growth._segment
+
+    async def whole(self: Growth, agent: Agent) -> str:
+        """Such a model hardly ever ends a text, and what is cut off is handed on to nobody."""
+        await decode(self, agent)
+        if agent.stop is StopReason.BUDGET:
+            agent.stop = StopReason.DONE
+        return agent.text
+
     monkeypatch.setattr(chain, "report_of", lambda style, text, whole: Report(Verdict.WRONG, text))
     monkeypatch.setattr(chain, "read_proposal", graded)
-    monkeypatch.setattr(growth, "visible_text", lambda agent: agent.text)  # such a model never ends its thinking
+    monkeypatch.setattr(Growth, "_segment", whole)
     folder = write_random_model(tmp_path / "model", SMALL, layers=2, dtype="float32")
     job = replace(marsrl(folder, tmp_path, "rollout.max_tokens=24", "rollout.segment=12"), sampler_settings={})
     lines = []
