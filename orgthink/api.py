@@ -18,7 +18,16 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, grade, require_sampling_noise, resolve
+from orgthink.errors import user_input
+from orgthink.evaluation import (
+    Evaluation,
+    OrganizationSpec,
+    RoleSpec,
+    grade,
+    require_sampling,
+    require_sampling_noise,
+    resolve,
+)
 from orgthink.evaluation import evaluate as evaluate_plan
 from orgthink.presets import allowance, organization_settings, partner_models
 from orgthink.registry import default
@@ -106,6 +115,8 @@ async def asolve(
         specs = {}
     found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
     sampling = Sampling(found.max_tokens, temperature, seed=seed)
+    with user_input():
+        require_sampling(sampling)
     others = _roles(specs, spec, roles, sampling)
     limits = limits or Limits(found.capacity, Budget(), found.agent_tokens)
     require_sampling_noise(organization, sampling, limits.capacity, others)

@@ -59,6 +59,8 @@ class Measure:
             measured = _training(folder, quiet=self.json) if folder.config["kind"] == "train" else _evaluation(folder)
         if self.against is not None:
             measured["against"] = against(folder.episodes(), self.against)
+            if not measured["against"]:
+                raise UserError(f"{self.file} has no other organization than {self.against}")
         if self.json:
             print(json.dumps(measured))
         else:

@@ -102,11 +102,7 @@ def _sentence(tree: ast.Module, name: str) -> str:
     """Of a definition its docstring; of a value the string behind it, or else that of what makes it."""
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            return (
-                " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
-                .partition(". ")[0]
-                .removesuffix(".")
-            )
+            return _first(ast.get_docstring(node) or "")
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(one, ast.Name) and one.id == name for one in targets):
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):

@@ -68,7 +68,7 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             return
         answered = True  # before the answer: the next Ctrl-C may follow it at once
         loop.call_soon_threadsafe(stop.set)
-        with suppress(RuntimeError):  # the signal may come in the middle of another print
+        with suppress(RuntimeError, OSError):  # the signal may come in the middle of another print, or to a closed pipe
             print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
 
     before = signal.signal(signal.SIGINT, interrupt)

@@ -53,6 +53,8 @@ class View:
         episodes = list(folder.episodes()) if folder.config["kind"] != "train" else self._of_training(folder)
         if self.episode is not None:
             episodes = [pick("episode", self.episode, {episode.id: episode for episode in episodes})]
+        if self.transcript and (self.perfetto or self.out):
+            raise UserError("--transcript prints text and writes no file: leave out --out and --perfetto")
         if self.transcript:
             from orgthink.view.transcript import transcript
 

@@ -30,8 +30,9 @@ FEWEST_TOKENS = 16
 """A context in which fewer are left is full."""
 
 _CONTEXT = re.compile(
-    r"context.{0,24}(length|size|window)|(prompt|input|max_tokens).{0,24} too (long|large)|maximum number of tokens"
-    r"|max_new_tokens",
+    r"context.{0,24}(length|size|window).{0,80}(exceed|maximum|limit|too|of \d)"
+    r"|(exceed|maximum|longer|larger).{0,80}context|(prompt|input).{0,24} too (long|large)"
+    r"|maximum number of tokens|max_new_tokens",
     re.IGNORECASE,
 )
 """How servers say that a prompt, or a prompt and the tokens asked for, do not fit: OpenAI, vLLM, SGLang, llama.cpp,

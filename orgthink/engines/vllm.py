@@ -355,7 +355,7 @@ def _answer_for_llvmlite() -> None:
     everything in every module; llvmlite's library has a function under any name, and is given a `__dict__` instead."""
     ffi: Any = sys.modules.get("llvmlite.binding.ffi")
     if ffi is not None:
-        ffi.lib._fntab.setdefault("__dict__", {})
+        getattr(ffi.lib, "_fntab", {}).setdefault("__dict__", {})
 
 
 def _line(error: Exception) -> str:

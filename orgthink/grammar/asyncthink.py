@@ -100,8 +100,8 @@ class Dialect:
 
     def injection(self, key: str, returned: str, text: str = "") -> str:
         """The text that a Join appends to what the organizer said. Its tags lack the hyphen if the Join's does."""
-        bare = self.join.replace("-{}", "{}").format(key)
-        before, after = (tag.replace("-{}", "{}") if text.rstrip().endswith(bare) else tag for tag in self.joined)
+        bare = "-{}" in self.join and text.rstrip().endswith(self.join.replace("-{}", "{}").format(key))
+        before, after = (tag.replace("-{}", "{}") if bare else tag for tag in self.joined)
         return f"{before.format(key)} {returned} {after.format(key)}"
 
 

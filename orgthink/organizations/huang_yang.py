@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from orgthink.errors import UserError
 from orgthink.grammar.verdict import Report, Verdict
 from orgthink.organizations.reply import Reply
 from orgthink.organizations.verifier_corrector import IMPROVE, Ask, VerifierCorrector, report_of
@@ -39,6 +40,13 @@ class HuangYang(VerifierCorrector):
     name: str = "huang-yang"
 
     rigorous_templates: ClassVar[Mapping[str, str]] = {"solver": "rigorous_solver", "corrector": "rigorous_corrector"}
+
+    def __post_init__(self) -> None:
+        try:
+            super().__post_init__()
+        except UserError as error:
+            without = "rigorous=false, review=false, completeness=false and improve=false do without"
+            raise UserError(f"{error}; {without}") from error
 
     @property
     def templates(self) -> Mapping[str, str]:  # type: ignore[override]  # of the setting

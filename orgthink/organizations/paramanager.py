@@ -106,6 +106,8 @@ class ParaManager:
         require_above_zero(self, "call_seconds")
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
+        if self.aliases not in (False, True, "fixed"):
+            raise ValueError(f"aliases is {self.aliases!r}: it must be true, false or fixed")
         others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
         taken = next((name for name in self.pool if name in ("manager", "summarizer", *TOOLS, *others)), None)
         if taken is not None:

@@ -25,7 +25,7 @@ def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
         interrupted.set()
-        with suppress(RuntimeError):  # the signal may come in the middle of another print
+        with suppress(RuntimeError, OSError):  # the signal may come in the middle of another print, or to a closed pipe
             print(f"orgthink: finishing {under_way()}; Ctrl-C again stops now", file=sys.stderr, flush=True)
 
     before = signal.signal(signal.SIGINT, handle)

@@ -104,7 +104,14 @@ def reference(folder: Path, ids: list[int], tokens: int) -> tuple[list[int], tor
 
 
 @pytest.mark.numerical
-async def test_greedy_equals_hugging_face_alone_and_in_company(words: Path, engine: LocalEngine) -> None:
+@pytest.mark.parametrize("largest", [0, 16_000_000], ids=["PyTorch", "compiled"])
+async def test_greedy_equals_hugging_face_alone_and_in_company(
+    words: Path, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By both decoding steps: PyTorch's operators for large models, compiled functions for small ones."""
+    monkeypatch.setattr("orgthink.engines.local.batch._SMALL_MODEL", largest)
+    engine = LocalEngine.open(words)
+    assert (engine._batch._fused is None) == (largest == 0)
     ids = prompts(1, longest=40)[0]
     expected, logprobs = reference(words, ids, 200)
     assert len(set(expected)) > 10, "a model that repeats itself hides errors"
@@ -125,6 +132,7 @@ async def test_greedy_equals_hugging_face_alone_and_in_company(words: Path, engi
         assert said.finish is FinishReason.LENGTH
         drawn = logprobs.gather(1, torch.tensor(expected)[:, None])[:, 0]
         assert torch.allclose(torch.tensor(said.logprobs), drawn, atol=1e-4)
+    await engine.aclose()
 
 
 @pytest.mark.numerical

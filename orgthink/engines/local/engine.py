@@ -187,8 +187,9 @@ class LocalEngine(TokenIds):
             raise EngineError("the prompt is empty")
         if len(ids) >= limit:
             raise ContextFull(f"the prompt of {len(ids)} tokens does not fit the model's context of {limit}")
-        if max(ids) >= size:
-            raise EngineError(f"the prompt has an id {max(ids)}, but the model knows only {size}")
+        if not 0 <= min(ids) <= max(ids) < size:
+            unknown = max(ids) if max(ids) >= size else min(ids)
+            raise EngineError(f"the prompt has an id {unknown}, but the model knows only {size}")
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = StopTokens(self._tokenizer, sampling.stop)
         seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % 2**64

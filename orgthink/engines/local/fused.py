@@ -6,6 +6,7 @@ machine and stores them; no compiler is needed. Equal rows of a batch get equal 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -43,14 +44,23 @@ class Places(NamedTuple):
 _GAMMA, _FIRST, _SECOND = np.uint64(GAMMA), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-if not any(Path(__file__).parent.glob("__pycache__/fused.*.nbi")):
-    print("compiling the decoding step of small models, once on this machine: some ten seconds", file=sys.stderr)
+_CACHE = Path(__file__).parent / "__pycache__"
+if "NUMBA_CACHE_DIR" not in os.environ and os.access(_CACHE.parent, os.W_OK) and not any(_CACHE.glob("fused.*.nbi")):
+    print("orgthink: compiling the decoding step of small models, once: some ten seconds", file=sys.stderr, flush=True)
 
 
 def compiled(signature: str, *, reorder: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a function for one signature, without the GIL. `reorder` lets sums use vector instructions."""
     allowed = {"reassoc", "contract", "nsz", "arcp"} if reorder else set()
-    return njit(signature, fastmath=allowed, cache=True, nogil=True, error_model="numpy")
+
+    def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+        options: Any = {"fastmath": allowed, "nogil": True, "error_model": "numpy"}
+        try:
+            return njit(signature, cache=True, **options)(function)
+        except RuntimeError:  # no folder can be written to store it in: it is compiled for this process
+            return njit(signature, **options)(function)
+
+    return compile_function
 
 
 @compiled("void(f4[:, ::1], f4[:, ::1], f4[:, ::1])")

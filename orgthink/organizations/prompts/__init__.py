@@ -135,4 +135,8 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
 
     template = found.templates[role]
     messages = (Message("user", template),) if isinstance(template, str) else template
-    return tuple(replace(message, content=fill(message.content)) for message in messages)
+    try:
+        return tuple(replace(message, content=fill(message.content)) for message in messages)
+    except (ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
+        hint = "a brace that is text is written {{ or }}"
+        raise UserError(f"prompt style {style}, template {role}: {error}; {hint}") from error
