@@ -49,6 +49,8 @@ READABLE = (1, 2, SCHEMA_VERSION)
 """Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
 
 _MANAGED = ("paramanager", "tool-use")
+_JUDGED = ("verifier_corrector", "huang-yang", "self-refine")
+_PROMPTED = (*_MANAGED, *_JUDGED, "sequential", "parallel", "majority-vote", "asyncthink")
 
 FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in _MANAGED},
@@ -379,6 +381,8 @@ def _name_former_defaults(settings: Any, version: int) -> None:
     """Add what settings of an older version left out, where the default is another one today."""
     if not isinstance(settings, dict):
         return
+    if version < 3:
+        _name_former_prompts(settings)
     for changed, defaults in FORMER_DEFAULTS.items():
         if version < changed:
             _fill(settings.get("settings"), defaults.get(f"organization {settings.get('organization')}", {}))
@@ -387,6 +391,14 @@ def _name_former_defaults(settings: Any, version: int) -> None:
                     _fill(value, defaults.get(f"{name} {value['kind']}" if "kind" in value else name, {}))
     for value in settings.values():
         _name_former_defaults(value, version)
+
+
+def _name_former_prompts(settings: dict[str, Any]) -> None:
+    """In version 3 the prompts of the style `paper` were written anew; a run goes on with those that it began with."""
+    if settings.get("organization") in _PROMPTED and isinstance(settings.get("settings"), dict):
+        settings["settings"].setdefault("prompts", "paper")
+    if settings.get("prompts") == "paper":
+        settings["prompts"] = "paper-2"
 
 
 def _fill(settings: Any, defaults: Mapping[str, Any]) -> None:
