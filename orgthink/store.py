@@ -56,6 +56,7 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
     2: {f"organization {name}": {"suite": {"corpus": "ledger"}} for name in _MANAGED},
     3: {
         **{f"organization {name}": {"reserve": 0.0, "faults": {"marked": True}} for name in _MANAGED},
+        "reward paramanager": {"count": "executed"},
         "reward asyncthink": {"threshold": 0.6, "count": "joined", "malformed": True, "nested": True},
         "organization asyncthink": {"malformed": "error", "worker_context": "question"},
         "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},

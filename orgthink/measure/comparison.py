@@ -26,6 +26,7 @@ COMPARED: Mapping[str, Measure] = {
 def against(episodes: Iterable[Episode], baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
     """Organization → measure → `baseline` and `mean`, their paired `difference` with a 95 % interval, and `change`.
 
+    All are over the problems of which both have a value: an ungraded problem is left out of both accuracies.
     `change` is the difference as a share of the baseline: −0.31 is a decrease of 31 %; `None` if the baseline is 0 or
     unknown. UserError if the run has no such organization.
     """
@@ -41,7 +42,8 @@ def against(episodes: Iterable[Episode], baseline: str) -> dict[str, dict[str, d
 
 
 def _compared(attempts: list[Episode], base: list[Episode], measure: Measure) -> dict[str, Any]:
-    shared = {episode.problem.id for episode in attempts} & {episode.problem.id for episode in base}
+    known, before_known = ({e.problem.id for e in side if measure(e) is not None} for side in (attempts, base))
+    shared = known & before_known
     mean, before = (_mean([e for e in side if e.problem.id in shared], measure) for side in (attempts, base))
     gap: Estimate = compare(attempts, base, measure)
     change = gap.mean / before if gap.mean is not None and before else None

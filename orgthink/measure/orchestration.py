@@ -123,14 +123,19 @@ def statuses(episode: Episode, tags: CallTags = TAGS) -> Counter[CallStatus]:
 
 
 def calls_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
-    """1/T Σ n_t (Eq. 14); `None` without rounds.
-
-    n_t counts the calls that were executed: a_t holds calls of tools that there are (Eq. 3), and what was refused is
-    none. The final round is one of the T, and its `final_answer` one call.
-    """
+    """Executed calls a round; `None` without rounds. The final round counts, with its `final_answer` as one call."""
     turns = len(rounds(episode, tags))
     made = len(executed(episode)) + ended_by_final_answer(episode, tags)
     return made / turns if turns else None
+
+
+def requested_per_round(episode: Episode, tags: CallTags = TAGS) -> float | None:
+    """1/T Σ n_t (Eq. 14); `None` without rounds.
+
+    A refused call is one of the n_t: it has ν = 0, and PARSE_ERR is the response to it (Eq. 4 to 6).
+    """
+    turns = len(rounds(episode, tags))
+    return len(calls(episode, tags)) / turns if turns else None
 
 
 def cost(episode: Episode) -> float | None:
@@ -144,7 +149,10 @@ def cost(episode: Episode) -> float | None:
 
 
 def trajectory_tokens(episode: Episode) -> int:
-    """L(τ): length of the root's context, its prompt and everything that it was told included."""
+    """L(τ): length of the root's context.
+
+    The prompt with the list of tools counts, although τ of Eq. 8 is the question, the replies and the responses.
+    """
     return sum(span.tokens for span in episode.root.spans)
 
 

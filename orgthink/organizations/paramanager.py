@@ -91,7 +91,8 @@ class ParaManager:
     """Who writes the final answer: the manager itself, or a summarizer that sees the history (M_s of Eq. 7)."""
     reserve: float = 0.1
     """Share of the episode's tokens and seconds that is kept for the final answer, and if the manager writes it, of the
-    manager's tokens. With it one turn, one fork and a unit of cost are kept. 0 keeps nothing."""
+    manager's tokens. With it one turn, a unit of cost, and a fork if a summarizer writes it, are kept. 0 keeps
+    nothing."""
     faults: Faults = field(default_factory=Faults)
     """Calls that are made to fail."""
     tags: CallTags = TAGS

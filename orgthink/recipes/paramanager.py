@@ -29,8 +29,8 @@ def paper() -> Policy:
     which is the summarizer too (M_s), and Search-R1's retriever on 8000; `--set` names others. Ours: these places, what
     the manager is told of its models, the deadline of a call, the passages of a query, δ, and that rows weigh the same
     in the loss. Programs run in our sandbox, not in SandboxFusion, and of a response only sampled tokens count towards
-    its length. Groups that are not mixed are left out as they come; the paper chose its problems beforehand, as
-    `orgthink export problems --mixed` does.
+    its length. Groups that are not mixed are left out as they come, so that a step may have fewer than 16. The paper
+    chose its problems beforehand and trains on every group: `orgthink export problems --mixed`, and `mixed=false`.
     """
     longest, rounds, calls, samples = 24_576, 12, 4, 4
     servers = {

@@ -16,6 +16,7 @@ from orgthink.measure.orchestration import (
     calls_per_round,
     cost,
     managed,
+    requested_per_round,
     rounds,
     trajectory_tokens,
     unique_tools,
@@ -75,6 +76,9 @@ class ParaManagerReward(EpisodeReward):
     """`correct`: the other terms count only where R_task is 1."""
     theta_par: float = 1.25
     """θ_par: calls a round, on average, from which R_par is earned."""
+    count: Literal["requested", "executed"] = "requested"
+    """Calls that are among the n_t of Eq. 14: all that were written (the paper), or none that were refused, so that
+    calls of unknown tools do not earn R_par."""
     theta_tool: int = 3
     """θ_tool: different tools from which R_tool is earned."""
     length_target: int = 12288
@@ -98,11 +102,12 @@ class ParaManagerReward(EpisodeReward):
         if spent is None:
             raise ValueError(f"nobody knows what the calls of episode {episode.id} cost, so it has no reward")
         replies = [one.reply for one in rounds(episode, self.tags)]
+        per_round = requested_per_round if self.count == "requested" else calls_per_round
         earned = ParaManagerScore(
             total=0.0,
             task=float(episode.grade.all_correct),
             format=fmean(reply.well_formed for reply in replies) if replies else 0.0,
-            parallel=float((calls_per_round(episode, self.tags) or 0.0) >= self.theta_par),
+            parallel=float((per_round(episode, self.tags) or 0.0) >= self.theta_par),
             tools=float(unique_tools(episode) >= self.theta_tool),
             length=_within(trajectory_tokens(episode), self.length_target),
             cost=_within(spent, self.cost_target),

@@ -114,6 +114,7 @@ def paramanager(
     """RL of the pocket manager (section 3.3 of ParaManager) beside its frozen pool, a tenth of whose calls fail.
 
     Unlike the paper's, the reward is gated: without the gate the manager learns to call many tools, not to be right.
+    Refused calls do not count: a model that writes unknown names would earn with them.
     Diversity has half the weight: at full weight the manager calls agents where a program suffices. The KL term keeps
     the model close to its start: a model of a million parameters copies less exactly with every step away from it.
     """
@@ -135,7 +136,9 @@ def paramanager(
         warmup=2,
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.1),
-        reward=ParaManagerReward(diversity=diversity, gate=gate, length_target=320, cost_target=cost_target),
+        reward=ParaManagerReward(
+            diversity=diversity, gate=gate, count="executed", length_target=320, cost_target=cost_target
+        ),
         credit=SharedCredit(delta=1e-6),
         mixed=True,
         drift=1e-3,

@@ -100,7 +100,7 @@ def measured(episode: Episode) -> dict[str, Any]:
         "format_faults": [fault.kind.value for fault in episode.format_faults],
         "agents": {trace.agent: [trace.role, trace.steps, crc32(trace.text.encode())] for trace in episode.traces},
         "asyncthink_reward": AsyncThinkReward(**JOINED)(episode).total,
-        **({"paramanager_reward": ParaManagerReward()(episode).total} if managed else {}),
+        **({"paramanager_reward": ParaManagerReward(count="executed")(episode).total} if managed else {}),
     }
 
 

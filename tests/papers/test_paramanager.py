@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orgthink.credit.shared import advantages
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling
+from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import ToolError
 from orgthink.grammar.toolcall import CallStatus, ToolCall, read_reply, render_reply
 from orgthink.measure.accuracy import mixed
-from orgthink.measure.orchestration import calls_per_round, cost, rounds, trajectory_tokens, unique_tools
+from orgthink.measure.orchestration import calls_per_round, cost, requested_per_round, rounds, unique_tools
 from orgthink.measure.usage import replies
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.rewards.paramanager import ParaManagerReward
@@ -31,9 +33,12 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.clock import run_virtual
-from orgthink.tools.agents import agents
-from orgthink.tools.tool import FunctionTool
-from orgthink.training.rows import row_of
+from orgthink.runtime.result import Result
+from orgthink.tools.passages import Passage
+from orgthink.tools.python import python_tool
+from orgthink.tools.search import search_tool
+from orgthink.tools.toolbox import TOOLS, toolbox
+from orgthink.training.rows import policy_row, row_of
 from orgthink.view.transcript import transcript
 
 OK, PARSE_ERR, EXEC_ERR, TIMEOUT = CallStatus
@@ -128,10 +133,24 @@ def test_eq_7_the_summarizer_sees_problem_history_and_the_last_reasoning():
 # 3.2 Supervised initialization
 
 
+WRITTEN = Trace(
+    "manager",
+    "manager",
+    None,
+    (
+        Span(Origin.PROMPT, "q", 1, (0,)),
+        Span(Origin.SAMPLED, "y", 1, (1,), (math.log(0.5 / 1.1),), sampling=Sampling(9)),
+        Span(Origin.INJECTED, "o", 2, (2, 2)),
+        Span(Origin.SAMPLED, "z", 1, (3,), (math.log(0.3 / 1.1),), sampling=Sampling(9)),
+    ),
+)
+"""A manager's context by token: it wrote 1 and 3, with probabilities of 0.5 / 1.1 and 0.3 / 1.1 then."""
+
+
 def test_eq_9_only_what_the_manager_wrote_is_trained():
-    row = row_of(example().root)
-    written = sum(span.tokens for span in example().root.spans if span.origin is Origin.SAMPLED)
-    assert sum(row.trained) == written and len(row) == trajectory_tokens(example())
+    row = row_of(WRITTEN)
+    assert row.token_ids == (0, 1, 2, 2, 3)
+    assert row.trained == (False, True, False, False, True)
 
 
 # 3.3 Reinforcement learning. The paper's thresholds: θ_par = 1.25, θ_tool = 3, L_tar = 12,288, C_tar = 8
@@ -141,8 +160,7 @@ def test_eq_10_to_18_the_reward_of_the_example():
     score = ParaManagerReward()(example())
     assert score.task == 1  # Eq. 11: the answer is right
     assert score.format == 1  # Eq. 12: three rounds, all in the template; wrong arguments are no matter of form
-    # Eq. 14: executed are 2 of round 1 (the third was refused), 2 of round 2, and final_answer: 5 / 3 ≥ 1.25
-    assert calls_per_round(example()) == pytest.approx(5 / 3) and score.parallel == 1
+    assert score.parallel == 1  # Eq. 14: 2 ≥ 1.25, see below
     # Eq. 15: add, slow, fail, standard_reasoner; final_answer does not count: 4 ≥ 3
     assert unique_tools(example()) == 4 and score.tools == 1
     assert score.diversity == 1  # Eq. 13
@@ -153,15 +171,38 @@ def test_eq_10_to_18_the_reward_of_the_example():
 
 
 @pytest.mark.parametrize(
-    ("length_target", "expected"),
-    [(1.0, 1.0), (1 / 1.25, 0.75), (1 / 1.5, 0.5), (1 / 2, 0.0), (1 / 3, 0.0)],
+    ("count", "theta_par", "expected"),
+    [("requested", 2.0, 1), ("requested", 2.01, 0), ("executed", 1.66, 1), ("executed", 1.67, 0)],
 )
-def test_eq_16_the_length_reward_falls_from_the_target_to_twice_the_target(length_target: float, expected: float):
-    """L = 1.25 L_tar: (2 L_tar - 1.25 L_tar) / L_tar = 0.75."""
-    episode = example()
-    tokens = trajectory_tokens(episode)
-    score = ParaManagerReward(length_target=length_target * tokens)(episode)  # type: ignore[arg-type]
-    assert score.length == pytest.approx(expected)
+def test_eq_14_refused_calls_are_among_the_n_t(count: Any, theta_par: float, expected: float):
+    """n = 3, 2 and 1, one of which was refused (ν = 0): 6 / 3 = 2 calls a round. Ours, without it: 5 / 3."""
+    assert requested_per_round(example()) == 2 and calls_per_round(example()) == 5 / 3
+    assert ParaManagerReward(count=count, theta_par=theta_par)(example()).parallel == expected
+
+
+def test_eq_12_the_share_of_rounds_in_the_template():
+    """The second of three rounds has no reasoning: 2 / 3."""
+    bare = render_reply(None, [ToolCall("fail", {})])
+    assert ParaManagerReward()(played(REPLIES[0], bare, says(FINAL))).format == pytest.approx(2 / 3)
+
+
+def test_eq_13_either_half_of_diversity_is_earned_alone():
+    """Two adds, then the end: 3 / 2 ≥ 1.25 calls a round, one tool. Three tools in three rounds, the end: 4 / 4."""
+    sums, fails, waits = ToolCall("add", {"a": 3, "b": 4}), ToolCall("fail", {}), ToolCall("slow", {})
+    wide = ParaManagerReward()(played(says(sums, sums), says(FINAL)))
+    assert (wide.parallel, wide.tools, wide.diversity, wide.total) == (1, 0, 1 / 2, 3.5)
+    varied = ParaManagerReward()(played(says(sums), says(fails), says(waits), says(FINAL)))
+    assert (varied.parallel, varied.tools, varied.diversity, varied.total) == (0, 1, 1 / 2, 3.5)
+
+
+@pytest.mark.parametrize(("length_target", "expected"), [(1000, 1), (800, 0.75), (625, 0.4), (500, 0), (400, 0)])
+def test_eq_16_the_length_reward_falls_from_the_target_to_twice_the_target(length_target: int, expected: float):
+    """L = 700 + 100 + 50 + 80 + 30 + 40 = 1000; at L_tar = 800 it is (1600 - 1000) / 800 = 0.75."""
+    manager, *others = example().traces
+    lengths = (700, 100, 50, 80, 30, 40)
+    spans = [replace(s, tokens=n, token_ids=None) for s, n in zip(manager.spans, lengths, strict=True)]
+    episode = replace(example(), traces=(replace(manager, spans=tuple(spans)), *others))
+    assert ParaManagerReward(length_target=length_target)(episode).length == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("cost_target", "expected"), [(2, 1.0), (1.6, 0.75), (1.25, 0.4), (1, 0.0)])
@@ -188,19 +229,55 @@ def test_eq_19_advantages_are_relative_to_the_group():
     assert advantages([3, 3]) is None
 
 
-def test_eq_20_to_22_the_ratio_is_that_of_the_whole_masked_sequence():
-    """Three tokens of ratios 1.1, 1.2 and 0.9 make 1.188: with A = 1 the loss is -1.188, at 1.5 clipped to -1.28."""
+@pytest.mark.parametrize(
+    ("ratios", "advantage", "expected"),
+    [
+        ((1.1, 1.2, 0.9), 1, -1.188),  # 1.1 · 1.2 · 0.9 = 1.188, within 0.8 to 1.28
+        ((1.5, 1.0, 1.0), 1, -1.28),  # min(1.5, 1.28)
+        ((0.5, 1.0, 1.0), 1, -0.5),  # min(0.5, 0.8)
+        ((1.5, 1.0, 1.0), -1, 1.5),  # -min(-1.5, -1.28)
+        ((0.5, 1.0, 1.0), -1, 0.8),  # -min(-0.5, -0.8)
+        ((1.5, 0.5, 1.0), -1, 0.8),  # 0.75, although one token alone is above and one below
+    ],
+)
+def test_eq_20_and_21_the_ratio_of_the_whole_sequence_is_clipped(
+    ratios: tuple[float, ...], advantage: float, expected: float
+):
     torch = pytest.importorskip("torch")
     from orgthink.training.policy_loss import PolicyLoss, token_losses
 
     loss = PolicyLoss(ratio="sequence", reduction="episode-mean")  # clip 0.2 / 0.28 (Table 5)
-    old, one = torch.zeros(3), torch.ones(3)
+    found = token_losses(
+        torch.tensor(ratios).log(), torch.zeros(3), torch.full((3,), float(advantage)), loss, lengths=[3]
+    )
+    assert found.losses_N.tolist() == pytest.approx([expected] * 3)
 
-    def lost(*ratios: float) -> list[float]:
-        return token_losses(torch.tensor(ratios).log(), old, one, loss, lengths=[3]).losses_N.tolist()
 
-    assert lost(1.1, 1.2, 0.9) == pytest.approx([-1.188] * 3)
-    assert lost(1.5, 1.0, 1.0) == pytest.approx([-1.28] * 3)
+def test_eq_20_what_the_manager_was_told_is_masked_from_the_ratio():
+    """Both written tokens are 1.1 times as probable as they were: 1.21. The response has 0.001 a token, and no say."""
+    torch = pytest.importorskip("torch")
+    from orgthink.training.backend import EmbeddedBackend
+    from orgthink.training.policy_loss import PolicyLoss
+
+    class Chain(torch.nn.Module):
+        """Probability of each token after each."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            after = [[0.25, 0.5, 0.125, 0.125], [0.499, 0.25, 0.001, 0.25], [0.6, 0.099, 0.001, 0.3], [0.25] * 4]
+            self.table = torch.nn.Parameter(torch.tensor(after).log())
+
+        def hidden(self, ids: Any, positions: Any, mask: Any) -> Any:
+            return self.table[ids]
+
+        def logits(self, hidden: Any) -> Any:
+            return hidden
+
+    row = policy_row(WRITTEN, episode="e", group="p", advantage=1.0)
+    backend = EmbeddedBackend(Chain(), None, Path())  # type: ignore[arg-type]
+    loss = PolicyLoss(ratio="sequence", reduction="episode-mean")
+    signals = backend.forward_backward([replace(row, weight=1 / 2)], loss)  # two trained tokens weigh 1
+    assert signals.tokens == 2 and signals.loss == pytest.approx(-1.21)
 
 
 # 4.2 Data collection
@@ -218,15 +295,24 @@ def test_problems_are_those_with_mixed_outcomes():
 
 
 def test_table_7_what_calls_cost():
-    code = FunctionTool(add)
-    units = {tool.name: tool.cost for tool in agents(("a",), code, code)} | {"python": code.cost}
-    assert units == {
+    class Nothing:
+        """Neither runs nor finds anything."""
+
+        async def run(self, code: str) -> Result:
+            raise ToolError("nothing runs")
+
+        async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+            raise ToolError("nothing is found")
+
+    tools = toolbox(TOOLS, ("a",), python_tool(Nothing()), search_tool(Nothing()), brief=False)
+    assert {name: tool.cost for name, tool in tools.items()} == {
         "standard_reasoner": 1,
         "critical_reviewer": 1,
         "knowledge_searcher": 1,
+        "search": 0,
         "code_reasoner": 1,
-        "ensemble_solver": 4,
         "python": 0,
+        "ensemble_solver": 4,
     }
 
 

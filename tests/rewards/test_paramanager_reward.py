@@ -31,6 +31,7 @@ from orgthink.grammar.toolcall import CallStatus, CallTags, Response, ToolCall, 
 from orgthink.rewards.paramanager import ParaManagerReward, ParaManagerScore
 
 PAPER = ParaManagerReward()
+EXECUTED = ParaManagerReward(count="executed")
 REFUSED = Call("telephone", CallStatus.PARSE_ERR)
 THREE = [Call("python"), Call("search"), Call("standard_reasoner", cost=1.0, model="large")]
 
@@ -231,6 +232,7 @@ REWARDS = st.builds(
     WEIGHTS,
     st.sampled_from(["none", "correct"]),
     st.floats(0.1, 4),
+    st.sampled_from(["requested", "executed"]),
     st.integers(1, 5),
     st.integers(1, 200),
     st.floats(0.5, 20),
@@ -246,7 +248,8 @@ def test_the_equations_from_what_was_made(made: list[list[Call]], end: End, grad
     turns = len(made) + (end in ("final", "direct"))
     done = [call for one in made for call in one if call.executed]
     tidy = Fraction(len(made) + (end == "final"), turns) if turns else Fraction(0)
-    mean = Fraction(len(done) + (end == "final"), turns) if turns else Fraction(0)
+    counted = done if reward.count == "executed" else [call for one in made for call in one]
+    mean = Fraction(len(counted) + (end == "final"), turns) if turns else Fraction(0)
     long = sum(span.tokens for span in episode.root.spans)
     dear = sum(int(call.cost or 0) for call in done)
     over = [
@@ -339,9 +342,16 @@ CHEATS: dict[str, tuple[Episode, Episode]] = {
 @pytest.mark.parametrize(("cheat", "honest"), CHEATS.values(), ids=CHEATS)
 @given(reward=REWARDS)
 def test_a_cheat_earns_no_more_than_an_honest_manager(cheat: Episode, honest: Episode, reward: ParaManagerReward):
-    reward = replace(reward, length_target=12288)  # a cheat may be longer: that this costs is no point of it
+    """If refused calls do not count, and without the price of being longer, which a cheat may be."""
+    reward = replace(reward, length_target=12288, count="executed")
     assert reward(cheat).total <= reward(honest).total + 1e-12
     assert reward(cheat).diversity <= reward(honest).diversity
+
+
+def test_refused_calls_earn_r_par_as_printed() -> None:
+    """Four calls of unknown tools beside one that is made: 6 / 3 = 2 against 2 / 3 calls a round."""
+    cheat = CHEATS["unknown tools"][0]
+    assert (PAPER(cheat).parallel, EXECUTED(cheat).parallel) == (1, 0)
 
 
 def test_more_parallel_calls_earn_more_only_from_the_threshold_on() -> None:
