@@ -43,7 +43,8 @@ class VerifierCorrector:
     passes: int = 4
     """k: a solution that passes so many verifications in a row is accepted; 4 as in the authors' code."""
     failures: int = 10
-    """m: after so many verifications in a row that fail it gives up."""
+    """m: after so many corrections in a row it gives up if the next verification fails too; 10 as in the authors'
+    code."""
     rounds: int = 11
     """Verifications at most: the first one, and one in each of the ten iterations of the authors' code."""
     attempts: int = 3
@@ -111,7 +112,7 @@ class VerifierCorrector:
                     return True
             elif report.verdict is not Verdict.UNPARSED:  # a draft without an answer fails, whatever its verdict
                 passed, failed, corrections = 0, failed + 1, corrections + 1
-                if failed == self.failures or i == self.rounds:
+                if failed > self.failures or i == self.rounds:  # the last correction is verified too
                     break
                 key = f"correction-{corrections}"
                 corrected = await ask(key, "corrector", draft.text, report.findings)

@@ -1,4 +1,9 @@
-"""Settings of the AsyncThink paper (sections 4.2 and 4.3), for a model folder of yours."""
+"""Settings of the AsyncThink paper (sections 4.2 and 4.3), for a model folder of yours.
+
+The paper names a learning rate for each training and no schedule. Ours: supervised fine-tuning warms up over 150 steps,
+then decays to 0 along a cosine, with a weight decay of 0.05; reinforcement learning warms up over 5 steps, then stays
+constant.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,14 @@ LONGEST = 8192
 """Most tokens of an agent on countdown, over all its segments: the 8K of section 4.5. None is told for mathematics."""
 
 
-def paper(task: str, rollout: Rollout, steps: int, weight: float = 0.2) -> Policy:
-    """Reinforcement learning as in the paper, at a learning rate of 1e-6; `weight` is λ.
+def paper(task: str, rollout: Rollout, steps: int, weight: float = 0.2, format_error: float = -0.5) -> Policy:
+    """Reinforcement learning as in the paper, at a learning rate of 1e-6; `weight` is λ and `format_error` is R_FE.
 
-    Ours, because the paper does not tell: clip range, λ, τ, R_FE and the most turns of an episode.
+    Ours, because the paper does not tell: warm-up, clip range, no KL term, the mean over tokens, λ, τ, R_FE and the
+    most turns of an episode.
     """
-    reward = AsyncThinkReward(accuracy="fraction" if task == "countdown" else "all", weight=weight)
+    accuracy = "fraction" if task == "countdown" else "all"
+    reward = AsyncThinkReward(accuracy=accuracy, weight=weight, format_error=format_error)
     settings = RlSettings(rollout, steps=steps, learning_rate=1e-6, decay=False, reward=reward)
     sampler_settings = {"gpu_memory_utilization": 0.3}
     return Policy(settings, model=None, sampler="vllm", sampler_settings=sampler_settings, pack_tokens=4096)
@@ -34,10 +41,12 @@ def organized(task: str, capacity: int, tokens: int, problems: int, group: int, 
 
 def sequential(task: str, tokens: int, problems: int, group: int, steps: int) -> Policy:
     """The baseline: a model that thinks alone, with the same data and the same number of attempts, rewarded for its
-    answer only. Parallel thinking is several samples of it: `orgthink eval --organizations parallel --capacity 4`."""
+    answer only: neither λ R_η nor R_FE. Parallel thinking is several samples of it, two on countdown and four on
+    mathematics: `orgthink eval --organizations parallel --capacity 2`, or `4`."""
     organization = OrganizationSpec("sequential", {"prompts": "paper"})
     limits = Limits(1, agent_tokens=tokens)
-    return paper(task, Rollout(task, organization, limits, tokens, problems=problems, group=group), steps, weight=0.0)
+    rollout = Rollout(task, organization, limits, tokens, problems=problems, group=group)
+    return paper(task, rollout, steps, weight=0.0, format_error=0.0)
 
 
 SFT = Pairs(SftSettings(steps=1_000, learning_rate=1e-4))

@@ -16,7 +16,7 @@ def paper() -> Mars:
     token is mastered, and POIS. Ours: steps, the target entropy, and `live`: problems begin while fewer outputs are
     under way than two steps train on. The paper also truncates its sampling (top-p, top-k); that biases the importance
     ratio, so nothing truncates it here. Weights change while an output is decoded, as between its segments;
-    `rollout.schedule=pipeline` has the steps of figure 3a instead.
+    `rollout.schedule=pipeline` has the steps of figure 3a instead, if `rollout.live` is raised to 39936 with it.
     """
     rollout = MarsRollout(
         "math",

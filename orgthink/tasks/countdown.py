@@ -5,6 +5,8 @@ Two solutions differ when they use different numbers or an operator a different 
 `countdown` has the paper's data: 100 held-out targets with 4 sets of numbers each, and 22,500 training problems, 25
 for each of the other 900 targets. A set is drawn, and checked, when it is first asked for. Smaller tasks draw from an
 endless stream of sets: all solutions of a set are computed in a table over its subsets, and a target of it is taken.
+
+Ours, where the paper is silent: a set has six numbers and never contains its target.
 """
 
 from __future__ import annotations
@@ -133,7 +135,8 @@ class CountdownSize:
     sets: tuple[int, int] | None = None
     """Sets of numbers of each training target and of each test target; without, every problem has a new one."""
     offered: int = 16
-    """Most expressions of an answer that are graded, against guessing: what follows them counts neither way."""
+    """Most expressions of an answer that are graded, right or wrong, against guessing: what follows them counts neither
+    way."""
 
 
 @lru_cache(maxsize=4096)  # the mini task has 3,003 sets in all
@@ -229,8 +232,8 @@ class Countdown:
         )
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """n_c: unique correct solutions among the expressions that are graded. What is wrong, repeated or cannot be
-        read costs nothing else."""
+        """n_c: unique correct solutions among the first `offered` expressions. A wrong or repeated expression takes one
+        of these places and costs nothing else; a line that cannot be read, or a false equation, takes none."""
         offered = self._expressions(answer)[: self.size.offered]
         found = {expression.key for _, expression in offered if self._solves(problem, expression)}
         return Grade(correct=len(found), required=problem.required)

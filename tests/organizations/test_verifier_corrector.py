@@ -122,22 +122,23 @@ def test_nobody_sees_the_thinking_of_another():
         ("CWCC", {"passes": 2}),  # a failure begins the count anew
         ("CUC", {"passes": 2}),  # a report without a verdict does not
         ("UC", {"rounds": 2}),
-        ("WUC", {"failures": 2}),
+        ("WUC", {"failures": 1}),
+        ("WWC", {"failures": 2}),  # the last correction is verified too
     ],
 )
 def test_enough_passes_in_a_row_accept(verdicts: str, settings: dict[str, int]):
     answers = [str(i) for i in range(1 + verdicts.count("W"))]
     episode = play(replace(ONE, **settings), script(verdicts, answers))
-    assert agents(episode).count("correction-1") == int("W" in verdicts)
+    assert sum("correction" in agent for agent in agents(episode)) == verdicts.count("W")
     assert episode.answer == answers[-1]
 
 
 @pytest.mark.parametrize(
     ("verdicts", "settings"),
     [
-        ("WW", {"failures": 2}),
-        ("WUW", {"failures": 2}),  # a report without a verdict is no pass
-        ("WCWW", {"failures": 2, "passes": 2}),  # a pass begins the count anew
+        ("WW", {"failures": 1}),
+        ("WUW", {"failures": 1}),  # a report without a verdict is no pass
+        ("WWCWWW", {"failures": 2, "passes": 2}),  # a pass begins the count anew
         ("WWW", {"rounds": 3}),
         ("UU", {"rounds": 2}),  # it spends a round
         ("CW", {"rounds": 2, "passes": 2}),
@@ -156,7 +157,7 @@ def test_enough_failures_in_a_row_give_up_and_so_does_the_last_round(verdicts: s
 def test_the_loop_ends_at_the_first_run_of_passes_or_failures(verdicts: str, k: int, m: int, rounds: int):
     def over(said: str) -> bool:
         counted = said.replace("U", "")
-        return len(said) == rounds or counted.endswith(("C" * k, "W" * m))
+        return len(said) == rounds or counted.endswith(("C" * k, "W" * (m + 1)))
 
     said = next(verdicts[:n] for n in range(1, rounds + 1) if over(verdicts[:n]))
     corrected = said[:-1].count("W")
@@ -296,7 +297,7 @@ def test_a_correction_without_an_answer_is_not_accepted_either():
     assert play(replace(ONE, rounds=2), turns[:4]).answer == "1"
 
 
-@pytest.mark.parametrize("settings", [{"failures": 2}, {"rounds": 2}])
+@pytest.mark.parametrize("settings", [{"failures": 1}, {"rounds": 2}])
 def test_a_correct_solution_without_an_answer_counts_as_a_failure(settings: dict[str, int]):
     nothing = "mull </think> it is 7"
     assert play(replace(ONE, **settings), [nothing, REPORTS["C"]] * 2).answer is None
@@ -438,10 +439,10 @@ def test_huang_and_yang_do_all_that_their_paper_says():
     assert "a grave error" in seen(episode, "correction-2")
 
 
-def test_huang_and_yang_give_up_after_ten_failures_or_thirty_rounds():
+def test_huang_and_yang_give_up_after_ten_failed_corrections_or_thirty_rounds():
     assert (HuangYang().passes, HuangYang().failures, HuangYang().rounds) == (5, 10, 30)
-    failed = play(BARE, script("W" * 10, [str(i) for i in range(10)]))
-    assert failed.answer == "9"
+    failed = play(BARE, script("W" * 11, [str(i) for i in range(11)]))
+    assert failed.answer == "10"
     spent = play(BARE, script("CU" * 4 + "WU" * 9 + "CU" * 2, [str(i) for i in range(10)]))
     assert sum(trace.role == "verifier" for trace in spent.traces) == 30 and spent.answer == "0"
 

@@ -29,6 +29,7 @@ from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.clock import run_virtual
 from orgthink.tasks import task_named
 from orgthink.tasks.task import Task
+from orgthink.training.rows import policy_rows, row_of
 
 COUNTDOWN = task_named("countdown")
 PROBLEM: Problem = COUNTDOWN.problem([1, 2, 3, 4, 5], 10)  # type: ignore[attr-defined]
@@ -143,7 +144,23 @@ def test_3_1_an_inference_trace_becomes_2_n_q_plus_1_pairs() -> None:
 def test_3_2_r_a_is_the_share_of_unique_correct_solutions(answer: str, n_c: int) -> None:
     graded = COUNTDOWN.grade(PROBLEM, answer)
     assert graded == Grade(n_c, 4)
-    assert graded.score == min(n_c, 4) / 4  # R_A = min(n_c, n_s) / n_s
+    assert graded.score == n_c / 4  # R_A = min(n_c, n_s) / n_s
+
+
+def test_3_2_r_a_is_1_at_most() -> None:
+    # n_c = 5, n_s = 4: min(5, 4) / 4 = 1
+    graded = COUNTDOWN.grade(PROBLEM, f"{FOUR} ; 5 * (4 - 2)")
+    assert (graded.correct, graded.required, graded.score, graded.all_correct) == (5, 4, 1, True)
+
+
+def test_3_2_sixteen_expressions_are_graded() -> None:
+    # Ours, against guessing. 8 wrong and 7 repeated expressions take 15 places, and unreadable lines and false
+    # equations none. So 2+3+5 takes the 16th place and counts, and 1+2+3+4 would be the 17th.
+    lines = (
+        ["1 + 2 + 3"] * 8 + ["1 + 4 + 5"] * 7 + ["hm, what now", "1 + 2 + 4 = 10"] * 3 + ["2 + 3 + 5", "1 + 2 + 3 + 4"]
+    )
+    assert COUNTDOWN.grade(PROBLEM, "\n".join(lines)) == Grade(2, 4)
+    assert COUNTDOWN.grade(PROBLEM, "\n".join(lines[1:])) == Grade(3, 4)
 
 
 @pytest.mark.parametrize(
@@ -193,9 +210,15 @@ def test_3_2_an_episode_has_one_advantage_relative_to_its_group() -> None:
 
 
 def test_3_2_the_join_tag_is_trained_and_what_it_brings_is_masked() -> None:
-    spans = one_fork().root.spans
-    assert [span.origin for span in spans] == [Origin.PROMPT, Origin.SAMPLED, Origin.INJECTED, Origin.SAMPLED]
-    assert spans[1].text.endswith("<JOIN-1>") and spans[2].text == " r </JOIN-1>"
+    episode = one_fork()
+    prompt_span, sampled, injected, _ = episode.root.spans
+    assert sampled.text.endswith("<JOIN-1>") and injected.text == " r </JOIN-1>" and injected.origin is Origin.INJECTED
+    # After the prompt: 3 + 3 + 4 + 1 = 11 words up to the Join tag, 2 that it brings, then 2 + 3 = 5.
+    mask = (False,) * prompt_span.tokens + (True,) * 11 + (False,) * 2 + (True,) * 5
+    assert row_of(episode.root).trained == mask
+    organizer_row, worker_row = policy_rows(episode, advantage=0.5)
+    assert organizer_row.trained == mask and sum(worker_row.trained) == 23
+    assert organizer_row.advantage == worker_row.advantage == 0.5, "all traces share the advantage"
 
 
 # 4.1 Evaluation metrics: Eq. 4
@@ -235,6 +258,8 @@ def test_4_2_the_recipe() -> None:
     assert (settings.rollout.limits.capacity, settings.rollout.max_tokens) == (2, 2048)
     assert settings.rollout.limits.agent_tokens == 8192 and settings.steps == 180  # 4.5
     assert settings.reward == AsyncThinkReward(accuracy="fraction", count="workers")
+    alone = RECIPES["asyncthink-qwen3-countdown-sequential"].settings.reward
+    assert (alone.weight, alone.format_error) == (0, 0), "the baseline is rewarded for its answer only"
     format_sft = RECIPES["asyncthink-qwen3-countdown-sft"].settings
     assert (format_sft.steps, format_sft.learning_rate, format_sft.batch_rows) == (1000, 1e-6, 128)
 
@@ -277,7 +302,8 @@ def test_4_3_the_recipes() -> None:
         baseline = RECIPES[f"asyncthink-qwen3-math-sequential-{name}"].settings
         assert baseline.rollout.organization.organization == "sequential"
         assert (baseline.rollout.max_tokens, baseline.rollout.limits.agent_tokens) == (tokens, tokens)
-        assert (baseline.rollout.problems, baseline.rollout.group, baseline.reward.weight) == (128, 8, 0)
+        assert (baseline.rollout.problems, baseline.rollout.group) == (128, 8)
+        assert (baseline.reward.weight, baseline.reward.format_error) == (0, 0), "rewarded for its answer only"
 
 
 # 4.4 Generalization to an unseen task

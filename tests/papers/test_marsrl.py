@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.clock import run_virtual
+from orgthink.training.backend import Tokens, assess
 from orgthink.training.marsrl.choose import choose
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.settings import MarsSettings
@@ -47,10 +49,11 @@ def solution(answer: int) -> str:
     return f"let me think </think> It is <ANSWER>{answer}</ANSWER>"
 
 
-def solved(*says: str, max_tokens: int = 100) -> Episode:
+def solved(*says: str, max_tokens: int = 100, rounds: int = 11) -> Episode:
     """An episode in which exactly this is said, in this order."""
     engine = ScriptedEngine([Turn(text) for text in says])
-    episode = run_virtual(attempt(VerifierCorrector(), PROBLEM, Backing(engine, Sampling(max_tokens))))
+    backing = Backing(engine, Sampling(max_tokens))
+    episode = run_virtual(attempt(VerifierCorrector(rounds=rounds), PROBLEM, backing))
     run_virtual(engine.aclose())
     return episode
 
@@ -66,6 +69,17 @@ def test_2_1_four_verifications_in_a_row_accept_a_solution():
     """Wrong, then corrected, then four passes: 1 + 1 + 1 + 4 = 7 agents beside the controller."""
     episode = solved(solution(6), WRONG, solution(7), *[RIGHT] * 4)
     assert (episode.answer, len(episode.traces) - 1) == ("7", 7)
+
+
+@pytest.mark.parametrize("rounds", [11, 30])
+def test_2_1_ten_failures_in_a_row(rounds):
+    """The tenth correction is verified too: 1 + 10 = 11 verifications. One pass there, and the loop goes on."""
+    failing = [solution(0), *[text for i in range(1, 11) for text in (WRONG, solution(i))]]
+    gave_up = solved(*failing, WRONG, rounds=rounds)
+    roles = Counter(trace.role for trace in gave_up.traces)
+    assert (roles["verifier"], roles["corrector"], gave_up.answer) == (11, 10, "10")
+    passes = 4 if rounds == 30 else 1  # the eleventh verification is the last of eleven
+    assert solved(*failing, *[RIGHT] * passes, rounds=rounds).answer == "10"
 
 
 def test_2_1_else_the_solution_that_was_judged_correct_most_often():
@@ -125,6 +139,29 @@ def test_2_3_well_mastered_positive_tokens_are_masked_while_entropy_is_low():
     assert [one.trained for one in masked] == [(False, False, True, False), (False, True, True, True)]
     assert token_weights(masked, "token-mean") == [1 / 6, 1 / 6]
     assert mask_mastered([right, wrong], Mastered(entropy=0.2), None) == [right, wrong], "its entropy is above 0.2"
+
+
+def test_2_3_sais_and_pois_importance_ratios():
+    """An output of two segments, a token each. Older weights drew the first with probability 0.2; the newest give it
+    0.3, and the second 0.5 (the sampler recorded 0.48). After an update they have 0.36 and 0.55. Advantage 1, clipped
+    at 1.28.
+
+    SAIS (UloRL, Eq. 8), relative to the weights that drew a segment: 0.36 / 0.2 = 1.8, clipped, and 0.55 / 0.5 = 1.1.
+    POIS, relative to the newest weights: 0.36 / 0.3 = 1.2 and 1.1. Before the update: 1.5, clipped, and 1; 1 and 1.
+    """
+
+    def found(old: Literal["trainer", "pois"], *now: float) -> tuple[object, int]:
+        drawn, newest = torch.tensor([0.2, 0.48]).log(), torch.tensor([0.3, 0.5]).log()
+        age, halves = torch.tensor([1, 0]), torch.tensor([0.5, 0.5])
+        tokens = Tokens(drawn, newest, age, torch.ones(2), halves, [2], ["output"])
+        loss = PolicyLoss(clip_low=0.2, clip_high=0.28, old=old)
+        total, signals = assess(tokens, loss, torch.tensor(now).log(), torch.zeros(2))
+        return pytest.approx(total.item()), signals.clipped
+
+    assert found("trainer", 0.36, 0.55) == (-(1.28 + 1.1) / 2, 1)
+    assert found("pois", 0.36, 0.55) == (-(1.2 + 1.1) / 2, 0)
+    assert found("trainer", 0.3, 0.5) == (-(1.28 + 1) / 2, 1)
+    assert found("pois", 0.3, 0.5) == (-1, 0)
 
 
 # 3.2 Agentic verifiable rewards
@@ -228,6 +265,17 @@ def test_3_3_a_problem_gives_at_most_72_outputs_in_five_streams(tmp_path):
     (episode,) = batch.episodes
     inputs = Counter(trace.spans[0].text for trace in episode.traces[1:])
     assert set(inputs.values()) == {8} and len(inputs) == 9
+
+
+def test_3_3_figure_3a_at_each_step_a_new_problem_enters_and_each_chain_goes_on_by_one_agent(tmp_path):
+    """Outputs take one tick. Tick 1 trains the solver's group; tick 2 that of a new problem's solver, and two of the
+    first problem's verifiers; and so on, until all five agents work at once, 1 + 4 * 2 = 9 groups."""
+    batches = trained(tmp_path, 6, problems=1, schedule="pipeline")
+    assert [batch.metrics["groups"] for batch in batches] == [1, 3, 5, 7, 9, 9]
+    reached = [[stream for stream, right in batch.metrics["right"].items() if right is not None] for batch in batches]
+    in_order = ["solver", "verifier-1", "corrector-1", "verifier-2", "corrector-2"]
+    assert reached == [in_order[: tick + 1] for tick in range(5)] + [in_order]
+    assert all(batch.metrics["age_max"] in (0, None) for batch in batches), "by the weights of its own tick"
 
 
 def test_3_3_the_queue_trains_on_a_group_while_others_are_decoded(tmp_path):

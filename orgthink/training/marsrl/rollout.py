@@ -43,7 +43,8 @@ class MarsRollout:
     first."""
     live: int = 4096
     """No problem is begun while as many outputs are under way: derived groups pile up. The queue begins one as soon as
-    there are fewer."""
+    there are fewer. In a pipeline, `problems` enter at each step only if this is at least
+    `problems` · `group` · (the groups of a chain that are under way, summed over the ticks that it takes)."""
     roles: tuple[Role, ...] = ROLES
     """Who is trained: all (MarsRL), the solver (MarsRL-S, which is UloRL), verifier and corrector (MarsRL-VC)."""
 

@@ -1,8 +1,9 @@
 """When chains advance and what is trained when, tick by tick (section 3.3 and figure 3a of MarsRL).
 
-Pipeline: at each tick new problems enter, every output under way is decoded for one segment, and each group that is
-finished then is trained on at once; its chain goes on at the next tick. Whole trajectories: chains are grown to their
-end before anything of them is trained, the schedule that the pipeline is compared to. `queue.py` has no ticks.
+Pipeline: at each tick new problems enter, `problems` of them or as many as `live` has room for. Every output under way
+is decoded for one segment. Each group that is finished then is trained on at once, and its chain goes on at the next
+tick. Whole trajectories: chains are grown to their end before anything of them is trained, the schedule that the
+pipeline is compared to. `queue.py` has no ticks.
 """
 
 from __future__ import annotations
