@@ -61,7 +61,8 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
         "organization asyncthink": {"malformed": "error", "worker_context": "question"},
         "organization verifier_corrector": {"passes": 1, "rounds": 10, "attempts": 1},
         "mastered": {"of": "step"},
-        "organization huang-yang": {"attempts": 1, "review": False, "completeness": False, "rigorous": False},
+        "organization huang-yang": {"attempts": 1, "failures": 9}
+        | dict.fromkeys(("review", "completeness", "rigorous"), False),
     },
 }
 """Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a
