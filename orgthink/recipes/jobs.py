@@ -6,7 +6,8 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -20,7 +21,7 @@ from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
-from orgthink.training.models import LoraSettings, resolve_device, torch_dtype
+from orgthink.training.models import LoraSettings, resolve_device, say_made_for, torch_dtype
 from orgthink.training.rl import Optimization, Source, train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
@@ -109,8 +110,23 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
-        course = sft_course(model_folder(self.model), Path(self.pairs), **self.how)
-        return train(course, self.settings, folder, report)
+        course, made_for = sft_course(model_folder(self.model), Path(self.pairs), **self.how), self._made_for
+
+        def write_folder(model: Path) -> None:
+            course.write_folder(model)
+            say_made_for(model, made_for)
+
+        return train(replace(course, write_folder=write_folder), self.settings, folder, report)
+
+    @property
+    def _made_for(self) -> dict[str, Any]:
+        """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them."""
+        from orgthink.coldstart.synthesis import Synthesis
+
+        with suppress(UserError):
+            plan = RunFolder.open(Path(str(self.pairs)).parent).settings("synth", Synthesis)
+            return {"prompts": plan.prompts, "capacity": plan.capacity}
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

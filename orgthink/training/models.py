@@ -323,11 +323,16 @@ def copy_companions(source: Path, folder: Path) -> None:
 
 
 def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Put entries into the orgthink.json of a model folder; those of an organization join what it says of it."""
+    """Put entries into the orgthink.json of a model folder; those of an organization join what it says of it.
+
+    A budget replaces the whole former one: a model that is trained again is not made for both.
+    """
     if not entries:
         return
     file = folder / "orgthink.json"
     known = json.loads(file.read_bytes()) if file.is_file() else {}
+    if "max_tokens" in entries:
+        known = {name: value for name, value in known.items() if name not in ("capacity", "max_tokens", "renew")}
     organizations = known.get("organizations", {})
     own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
     made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}

@@ -14,6 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from orgthink.cli import main
 from orgthink.coldstart.pairs import Pair, write
+from orgthink.coldstart.synthesis import Synthesis
+from orgthink.engines import EngineSpec
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.recipes import jobs
@@ -229,6 +231,20 @@ def test_numbers_of_supervised_training_are_checked_as_well(given, tmp_path, cap
 def test_a_recipe_without_a_model_asks_for_one(name, tmp_path, capsys):
     assert "--model" in complaint([name, "--out", tmp_path / "new"], capsys)
     assert not (tmp_path / "new").exists(), "the next try would find a run there"
+
+
+def test_a_cold_start_says_for_which_style_and_pool_its_pairs_were_written(tmp_path, pairs):
+    """If they lie in the folder of the synthesis; pairs from elsewhere say nothing."""
+    plan = Synthesis("countdown", 1, EngineSpec("teacher"), capacity=4, prompts="tagged")
+    synthesis = RunFolder.create(tmp_path / "synth", "synth", plan).path
+    shutil.copy(pairs, synthesis / "pairs.jsonl")
+    said = []
+    for number, file in enumerate((synthesis / "pairs.jsonl", pairs)):
+        run = tmp_path / str(number)
+        assert main(["train", "asyncthink-sft", *MODEL, "--pairs", str(file), "--steps", "1", "--out", str(run)]) == 0
+        made_for = run / "checkpoints" / "step-000001" / "model" / "orgthink.json"
+        said.append(json.loads(made_for.read_text()) if made_for.exists() else {})
+    assert said[0] == {**said[1], "prompts": "tagged", "capacity": 4} and said[1].get("capacity") is None
 
 
 def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
