@@ -142,7 +142,7 @@ class EndpointEngine:
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         """Servers refuse a request whose prompt and `max_tokens` together exceed the context: it is then repeated for
-        half as many tokens, down to `FEWEST_TOKENS`."""
+        as many tokens as the refusal says are left, else for half as many, down to `FEWEST_TOKENS`."""
         try:
             if self.mode is Mode.TOKENS and self.max_context is not None:
                 left = self.max_context - len(context.token_ids)
@@ -156,10 +156,11 @@ class EndpointEngine:
                         async for chunk in chunks:
                             yield chunk
                     return
-                except ContextFull:
+                except ContextFull as refusal:
                     if sampling.max_tokens < 2 * FEWEST_TOKENS:
                         raise
-                    sampling = replace(sampling, max_tokens=sampling.max_tokens // 2)
+                    left = wire.tokens_left(str(refusal)) or sampling.max_tokens // 2
+                    sampling = replace(sampling, max_tokens=min(left, sampling.max_tokens - 1))
         except ContextFull:
             if len(context.spans) == 1:
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,20 @@ OPTIONAL_FIELDS = frozenset(
     {"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs", "parallel_tool_calls"}
 )
 """Fields of a request that are left out if the server refuses them."""
+
+
+_LEFT = re.compile(
+    r"context length (?:is|of) (\d+).*?(?:has|contains|\()\s?(?:at least )?(\d+) (?:input tokens|in (?:the|your))",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The context and the prompt in the refusals of vLLM and OpenAI."""
+
+
+def tokens_left(refusal: str) -> int | None:
+    """Number of tokens that a prompt leaves for its reply, by the server's refusal; `None` if it does not say."""
+    found = _LEFT.search(refusal)
+    left = int(found[1]) - int(found[2]) if found else 0
+    return left if left > 0 else None
 
 
 class Mode(StrEnum):

@@ -455,6 +455,35 @@ async def test_a_request_that_exceeds_the_context_is_repeated_for_fewer_tokens()
     assert (text, chunks[-1].finish, asked_for) == ("two ", FinishReason.LENGTH, [80, 40, 20])
 
 
+@pytest.mark.parametrize(
+    ("refusal", "left"),
+    [
+        (
+            "'max_tokens' is too large: 80. This model's maximum context length is 100 tokens and your request has 37 "
+            "input tokens (80 > 100 - 37).",
+            63,
+        ),
+        (
+            "maximum context length is 100 tokens. However, you requested 117 tokens (37 in the messages, 80 …",
+            63,
+        ),
+        ("maximum context length is 100 tokens. However, your prompt contains at least 101 input tokens", None),
+        (TOO_MUCH, None),
+    ],
+)
+async def test_a_refusal_that_says_how_much_is_left_is_believed(refusal: str, left: int | None) -> None:
+    async def play(exchange):
+        fits = exchange.body["max_tokens"] <= 63
+        await (says("two", finish="length", usage=1) if fits else answers(400, refusal))(exchange)
+
+    async with loopback(*[play] * 2) as server:
+        engine = await opened(server)
+        await read(engine, Sampling(80))
+        asked_for = [exchange.body["max_tokens"] for exchange in server.exchanges]
+        await engine.aclose()
+    assert asked_for == [80, left or 40]
+
+
 async def test_a_full_context_is_a_limit_after_the_first_turn_and_else_a_prompt_that_does_not_fit() -> None:
     async with loopback(*[answers(400, TOO_MUCH)] * 6) as server:
         engine = await opened(server)
