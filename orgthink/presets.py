@@ -90,7 +90,7 @@ def allowance(
     *,
     capacity: int | None = None,
     max_tokens: int | None = None,
-    renew: bool | None = None,
+    renew: bool = False,
 ) -> Allowance:
     """The given values, else those that the organizations' models were trained with, else those of `Allowance`.
 
@@ -101,10 +101,9 @@ def allowance(
     if capacity is None:
         capacity = _agreed("--capacity", {name: preset.capacity for name, preset in models.items()})
     if max_tokens is None:
-        known = {name: preset.max_tokens for name, preset in models.items() if preset.max_tokens is not None}
-        max_tokens = _agreed("--max-tokens", known)
-    if renew is None:
-        renew = any(preset.renew for preset in models.values())
+        known = {name: preset for name, preset in models.items() if preset.max_tokens is not None}
+        max_tokens = _agreed("--max-tokens", {name: preset.max_tokens for name, preset in known.items()})
+        renew = renew or any(preset.renew for preset in known.values())
     found = Allowance(
         CAPACITY if capacity is None else capacity, MAX_TOKENS if max_tokens is None else max_tokens, renew
     )

@@ -46,8 +46,8 @@ class Options:
     max_tokens: int | None = None
     """Tokens that each agent may sample; without it what the model was trained with, or 512."""
     renew: bool = False
-    """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns. It also is if the
-    model was trained so."""
+    """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns. Without
+    `--max-tokens` it also is if the model was trained so."""
     temperature: float = 1.0
     """0 is greedy."""
     seed: int = 0
@@ -80,7 +80,7 @@ class Options:
 
     def allowance(self, organizations: Mapping[str, OrganizationSpec]) -> Allowance:
         """Capacity and tokens: those of the options, else what the models were trained with."""
-        given = {"capacity": self.capacity, "max_tokens": self.max_tokens, "renew": self.renew or None}
+        given = {"capacity": self.capacity, "max_tokens": self.max_tokens, "renew": self.renew}
         return allowance(organizations, self.spec(), **given)
 
     def sampling(self, organizations: Mapping[str, OrganizationSpec]) -> Sampling:
