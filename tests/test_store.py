@@ -316,3 +316,25 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkey
         folder.write_json("summary.json", {"a": 2})
     assert json.loads((folder.path / "summary.json").read_text()) == {"a": 1}
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_runs_of_version_2_go_on_with_the_prompts_they_began_with(tmp_path: Path):
+    settings = {
+        "organizations": {
+            "named": {"organization": "asyncthink", "settings": {"prompts": "paper"}},
+            "default": {"organization": "sequential", "settings": {}},
+            "mine": {"organization": "my_file.py:Mine", "settings": {}},
+            "pocket": {"organization": "sequential", "settings": {"prompts": "pocket"}},
+        },
+        "job": {"settings": {"rollout": {"task": "math", "prompts": "paper"}}},
+    }
+    found = {}
+    for version in (2, 3):
+        (folder := tmp_path / str(version)).mkdir()
+        config = {"kind": "eval", "schema_version": version, "orgthink": "0.1.0", "settings": settings}
+        (folder / "config.json").write_text(json.dumps(config))
+        found[version] = RunFolder.open(folder).config["settings"]
+    assert found[3] == settings
+    prompts = {name: how["settings"].get("prompts") for name, how in found[2]["organizations"].items()}
+    assert prompts == {"named": "paper-2", "default": "paper-2", "mine": None, "pocket": "pocket"}
+    assert found[2]["job"]["settings"]["rollout"]["prompts"] == "paper-2"

@@ -1,6 +1,7 @@
 """The fused step computes what the PyTorch path computes, row by row."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from models import random_model
 from torch import Tensor
 
+from orgthink.engines.local import fused
 from orgthink.engines.local.batch import DecodeBatch
 from orgthink.engines.local.cache import Block
 from orgthink.engines.local.fused import FusedStep, Places
@@ -124,3 +126,17 @@ def test_only_small_models_take_the_fused_step(monkeypatch: pytest.MonkeyPatch):
     assert DecodeBatch(model, frozenset({1}), **options)._fused is not None
     monkeypatch.setattr("orgthink.engines.local.batch._SMALL_MODEL", 1000)
     assert DecodeBatch(model, frozenset({1}), **options)._fused is None
+
+
+def test_where_nothing_can_be_written_functions_are_compiled_for_the_process(monkeypatch: pytest.MonkeyPatch):
+    real, tried = fused.njit, list[bool]()
+
+    def njit(signature: str, *, cache: bool = False, **options: Any) -> Any:
+        tried.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(signature, **options)
+
+    monkeypatch.setattr(fused, "njit", njit)
+    double = fused.compiled("f4(f4)")(lambda x: x + x)
+    assert double(np.float32(2)) == 4 and tried == [True, False]

@@ -368,7 +368,7 @@ async def test_a_full_context_is_a_limit_of_an_agent_that_goes_on(engine: LocalE
 async def test_the_context_ends(engine: LocalEngine) -> None:
     said = await say(engine, [5] * 500, 50)
     assert (len(said.ids), said.finish) == (12, FinishReason.LENGTH)
-    for ids, message in (([5] * 512, "512 tokens"), ([], "empty"), ([100_000], "100000")):
+    for ids, message in (([5] * 512, "512 tokens"), ([], "empty"), ([100_000], "100000"), ([5, -1], "-1")):
         with pytest.raises(EngineError, match=message):
             await say(engine, ids)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -338,6 +339,11 @@ def test_injected_text_is_never_parsed(dialect, data):
     injection = dialect.injection("7", returned)
     parts = read(f"a{dialect.join.format(7)}{injection}b", dialect)
     assert parts == [Think("a"), Join("7"), Injected(injection), Think("b")]
+
+
+def test_a_dialect_whose_join_has_no_hyphen_keeps_the_tags_of_its_results():
+    dialect = replace(SUMMARY, join="<JOIN{}>")
+    assert dialect.injection("1", "two", "so <JOIN1>") == "<RESULT-1> two </RESULT-1>"
 
 
 def test_the_other_dialect_names_what_it_injects():

@@ -96,3 +96,15 @@ def test_what_cannot_be_compared_is_one_line(run: str, tmp_path: Path, capsys: p
         assert main(["measure", given[0], "--against", given[1]]) == 2
         out, err = capsys.readouterr()
         assert not out and words in err and err.count("\n") == 1
+
+
+def test_an_organization_by_itself_is_compared_with_nothing():
+    assert against([attempt("sequential", "p", 0, 5, True)], "sequential") == {}
+
+
+def test_a_run_of_one_organization_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan = Evaluation("math", {"sequential": OrganizationSpec("sequential")}, n=1, engine=EngineSpec("toy"))
+    with RunFolder.create(tmp_path / "one", "eval", plan).journal() as journal:
+        journal.append(attempt("sequential", "p", 0, 5, True))
+    assert main(["measure", str(tmp_path / "one"), "--against", "sequential"]) == 2
+    assert "has no other organization than sequential" in capsys.readouterr().err

@@ -279,6 +279,11 @@ def test_without_a_pool_agents_have_the_engine_of_their_role_whatever_model_is_a
     assert models(play([], roles=engines)) == {"own": 2}
 
 
+def test_aliases_are_true_false_or_fixed():
+    with pytest.raises(ValueError, match="aliases is 'fixd': it must be true, false or fixed"):
+        ParaManager(aliases="fixd")  # type: ignore[arg-type]
+
+
 def test_everybody_with_a_model_has_a_role():
     agents = ("standard_reasoner", "critical_reviewer", "knowledge_searcher", "code_reasoner")
     assert Managed().roles == ("manager", *agents)
