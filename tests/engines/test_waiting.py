@@ -45,11 +45,11 @@ class Fan:
     async def run(self, problem: Problem, session: Session) -> str | None:
         root = session.controller()
 
-        async def asked(tool: Agent) -> str | None:
+        async def call(tool: Agent) -> str | None:
             return (await session.call(tool, "a", session.agent("agent", ()), say, seconds=self.seconds)).text
 
         for i in range(CALLS):
-            session.fork(root, str(i), session.code("tool"), asked, seconds=self.seconds)
+            session.fork(root, str(i), session.code("tool"), call, seconds=self.seconds)
         return "".join([(await session.join(root, str(i))).text for i in range(CALLS)])
 
 
