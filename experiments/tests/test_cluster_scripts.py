@@ -24,10 +24,14 @@ from orgthink.scale.verl.placement import placement_of
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "tests" / "data" / "deepscaler.jsonl"
 STUB = """#!/usr/bin/env bash
-printf '%s\\n' "$(basename "$0")" "${CUDA_VISIBLE_DEVICES--}" "$@" "" >> "$CALLS"
+record=$(mktemp "$CALLS.XXXXXX")
+printf '%s\\n' "$(basename "$0")" "${CUDA_VISIBLE_DEVICES--}" "$@" "" > "$record"
+cat "$record" >> "$CALLS"
 [ "$(basename "$0")" != vllm ] || exec sleep 60
 """
-"""Writes down what it is called, which GPUs it sees, and its arguments, with an empty line behind. A server stays."""
+"""Writes down what it is called, which GPUs it sees, and its arguments, with an empty line behind. A server stays.
+
+Programs run side by side: each record is added by one write, since a shell writes line by line and would mix them."""
 
 
 @dataclass(frozen=True, slots=True)

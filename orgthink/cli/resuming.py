@@ -6,12 +6,13 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.training.interrupt import answer
 
 T = TypeVar("T")
 
@@ -68,8 +69,7 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             return
         answered = True  # before the answer: the next Ctrl-C may follow it at once
         loop.call_soon_threadsafe(stop.set)
-        with suppress(RuntimeError, OSError):  # the signal may come in the middle of another print, or to a closed pipe
-            print("orgthink: finishing what is under way; Ctrl-C again stops now", file=sys.stderr, flush=True)
+        answer("orgthink: finishing what is under way; Ctrl-C again stops now")
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:

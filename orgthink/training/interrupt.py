@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -25,11 +26,23 @@ def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
     def handle(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, before)
         interrupted.set()
-        with suppress(RuntimeError, OSError):  # the signal may come in the middle of another print, or to a closed pipe
-            print(f"orgthink: finishing {under_way()}; Ctrl-C again stops now", file=sys.stderr, flush=True)
+        answer(f"orgthink: finishing {under_way()}; Ctrl-C again stops now")
 
     before = signal.signal(signal.SIGINT, handle)
     try:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def answer(line: str) -> None:
+    """Write a line to standard error from the handler of a signal, which may come in the middle of a print.
+
+    A print within a print is an error, and its line is lost: the descriptor is written to, where nothing else stands in
+    for standard error. A pipe may be closed.
+    """
+    with suppress(RuntimeError, OSError):
+        if sys.stderr is sys.__stderr__:
+            os.write(2, f"{line}\n".encode())
+        else:
+            print(line, file=sys.stderr, flush=True)
