@@ -139,6 +139,9 @@ class AsyncThinkScanner:
         return (*(end for name, end in ends.items() if name in names), *joins)
 
     def feed(self, text: str) -> list[Event]:
+        if not self._tail and "<" not in text:  # most of a text
+            self._take(text)
+            return []
         self._tail += text
         events: list[Event] = []
         position = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
+from itertools import takewhile
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ _LEAST_SHARE = 1 / 64
 """Of what may be cut from a prompt that is too long."""
 
 Watcher = Callable[[str, "Agent", str], None]
-"""Called with `start`, `text`, `fork`, `join` or `end`, the agent, and text, a key or a status."""
+"""Called with `start`, `text`, `fork`, `join` or `end`, the agent, and the next text, a key or a status."""
 
 
 class Agent:
@@ -128,6 +129,12 @@ class Agent:
     def text(self) -> str:
         """Everything after its prompt."""
         return "".join(span.text for span in self._context.spans if span.origin is not Origin.PROMPT)
+
+    @property
+    def last_sampled(self) -> str:
+        """What it sampled since its prompt, or since text was injected."""
+        spans = takewhile(lambda span: span.origin is Origin.SAMPLED, reversed(self._context.spans))
+        return "".join(reversed([span.text for span in spans]))
 
     @property
     def truncated(self) -> bool:
@@ -275,15 +282,19 @@ class Agent:
         if sampling is None:
             self._stop_at_budget()
             return
-        before, self._draft = self.steps, Draft(sampling, self._clock())
+        before, self._draft, shares = self.steps, Draft(sampling, self._clock()), self._tokens_left() < inf
         requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
         self._stream = stream = self._backing.engine.stream(self._context, requested)
         finish: FinishReason | None = None
         try:
             async for chunk in stream:
-                for i, piece in enumerate(chunk.pieces):
-                    self._take(chunk, i)
-                    for event in scanner.feed(piece):
+                taken = 0
+                for i, piece in enumerate(chunk.pieces, 1):
+                    events = scanner.feed(piece)
+                    if events or i == len(chunk.pieces):  # what happens, happens after the tokens up to here
+                        self._take(chunk, taken, i)
+                        taken = i
+                    for event in events:
                         if isinstance(event.action, Join | Answer | Return):
                             await self.rest()
                             self._paused = isinstance(event.action, Join)
@@ -297,7 +308,7 @@ class Agent:
                 finish = chunk.finish or finish
                 if not chunk.pieces:
                     self._draft.counted = chunk.tokens
-                if finish is None and self._tokens_left() < 1:  # others spent what this segment was promised
+                if finish is None and shares and self._tokens_left() < 1:  # others spent what this segment was promised
                     finish = FinishReason.LENGTH
                     break
             if finish is None:
@@ -355,16 +366,17 @@ class Agent:
         """Of its own and of the episode."""
         return min(self._limit - self.steps, self.account.left("tokens"))
 
-    def _take(self, chunk: Chunk, i: int) -> None:
-        assert self._draft is not None
-        if self._draft.pieces and self._draft.version != chunk.policy_version:  # other weights, another span
-            sampling = self._draft.sampling
+    def _take(self, chunk: Chunk, first: int, last: int) -> None:
+        """Take the pieces from `first` to before `last`."""
+        draft = self._draft
+        assert draft is not None
+        if draft.pieces and draft.version != chunk.policy_version:  # other weights, another span
             self._keep()
-            self._draft = Draft(sampling, self._clock())
-        self._draft.add(chunk, i)
-        self.steps += 1
-        self.account.spend("tokens", 1)
-        self._watch("text", self, chunk.pieces[i])
+            self._draft = draft = Draft(draft.sampling, self._clock())
+        draft.add(chunk, first, last)
+        self.steps += last - first
+        self.account.spend("tokens", last - first)
+        self._watch("text", self, "".join(chunk.pieces[first:last]))
 
     async def rest(self) -> None:
         """Stop decoding, if it is: abort the request and keep what was sampled as a span."""

@@ -129,9 +129,10 @@ class Account:
 
     def spend(self, name: str, amount: float) -> None:
         """Record spending that has happened; it may overdraw."""
-        self._spent[name] = self._spent.get(name, 0) + amount
-        if self._parent is not None:
-            self._parent.spend(name, amount)
+        account: Account | None = self
+        while account is not None:
+            account._spent[name] = account._spent.get(name, 0) + amount
+            account = account._parent
 
     def require(self, name: str, amount: float = 1) -> None:
         """Spend `amount` beforehand; raises BudgetExhausted if it is not left."""

@@ -25,15 +25,15 @@ class Draft:
         """Whether its pieces are tokens, or the server has counted these."""
         return self.counted is not None or len(self._ids) == len(self.pieces)
 
-    def add(self, chunk: Chunk, i: int) -> None:
-        """Take the chunk's piece `i`."""
-        self.pieces.append(chunk.pieces[i])
+    def add(self, chunk: Chunk, first: int, last: int) -> None:
+        """Take the chunk's pieces from `first` to before `last`."""
+        self.pieces += chunk.pieces[first:last]
         if chunk.token_ids is not None:
-            self._ids.append(chunk.token_ids[i])
+            self._ids += chunk.token_ids[first:last]
         if chunk.logprobs is not None:
-            self._logprobs.append(chunk.logprobs[i])
+            self._logprobs += chunk.logprobs[first:last]
         self.version = chunk.policy_version
-        if i == len(chunk.pieces) - 1:  # the count is of all pieces
+        if last == len(chunk.pieces):  # the count is of all pieces
             self.counted = chunk.tokens
 
     def span(self, end: float) -> Span:

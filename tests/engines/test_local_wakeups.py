@@ -15,7 +15,7 @@ from orgthink.episode import Sampling
 
 
 def deliver(stream: _Stream, number: int) -> None:
-    LocalEngine._deliver(None, [(stream, Token(number, 0.0, "0", None))])
+    LocalEngine._deliver(None, [(stream, Token(number, 0.0, "0", None))], None)
 
 
 class Racing(deque):

@@ -33,6 +33,9 @@ ones are bound by memory, which PyTorch reads with all threads."""
 _SHORT_PREFILL = 64
 """Most prompt tokens that the fused step reads at once: more are faster as large matrix products."""
 
+_FEW_ROWS = 4
+"""Most requests whose steps by the fused functions take less time than a thread needs to hand over their tokens."""
+
 _PREFILL_TOKENS = 512
 """Most prompt tokens read between two decoding steps; the rest waits for the next one."""
 
@@ -139,6 +142,13 @@ class DecodeBatch(Generic[R]):
     def busy(self) -> bool:
         """Whether a step has anything to do."""
         return self.reading or any(bool(block.rows) for block in self._blocks.values())
+
+    @property
+    def light(self) -> bool:
+        """Whether its steps take less time than to hand their tokens to another thread."""
+        reading = len(self._reading.block.rows) if self._reading else 0
+        rows = len(self._waiting) + reading + sum(len(block.rows) for block in self._blocks.values())
+        return self._fused is not None and rows <= _FEW_ROWS
 
     @property
     def requests(self) -> list[R]:

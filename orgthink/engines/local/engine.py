@@ -85,7 +85,9 @@ class LocalEngine(TokenIds):
     ) -> None:
         """At most `slots` requests are decoded at once; others wait. `cache_bytes` limits the caches of finished ones.
 
-        Without `threaded` it decodes on the caller's event loop, and results do not depend on timing.
+        Steps of a few rows of a small model are done on the caller's event loop, which takes less time than to hand
+        their tokens over to it; others in a thread beside it. Without `threaded` all are done on the loop, and results
+        do not depend on timing.
         """
         self.model = name
         self._config, self._tokenizer = model.config, tokenizer
@@ -93,12 +95,15 @@ class LocalEngine(TokenIds):
             model, tokenizer.eos_ids, version=version, slots=slots, cache_bytes=cache_bytes
         )
         self._open: set[_Stream] = set()
-        """Streams that wait for tokens. Only the decode thread uses it, so that a failure reaches all of them."""
+        """Streams that wait for tokens, so that a failure reaches all of them."""
         self._stops: dict[tuple[str, ...], StopTokens] = {}
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """Functions to run between two steps."""
         self._closed = False
-        self._ticking = False
-        """Whether a decoding step is scheduled on the event loop (without a thread)."""
+        self._baton = threading.Lock()
+        """Held while steps are scheduled or under way. Only its holder uses the batch and the open streams."""
+        self._heavy: queue.SimpleQueue[asyncio.AbstractEventLoop | None] = queue.SimpleQueue()
+        """Loops that left their steps to the decode thread; `None` ends it."""
         self._thread = threading.Thread(target=self._run, name="decode", daemon=True) if threaded else None
         if self._thread is not None:
             self._thread.start()
@@ -170,15 +175,15 @@ class LocalEngine(TokenIds):
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
-            self._inbox.put(lambda: None)
+            self._heavy.put(None)
         await self._stopped()
 
     async def _stopped(self) -> None:
         """Wait until decoding has stopped."""
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-        else:
-            self._settle()
+        self._drain()
+        self._fail(EngineError("the engine was closed"))
 
     def _request(self, ids: list[int], sampling: Sampling) -> _Stream:
         """Check a prompt; EngineError if the model cannot read it."""
@@ -196,13 +201,11 @@ class LocalEngine(TokenIds):
         return _Stream(ids, sampling, seed, min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop])
 
     def _post(self, work: Callable[[], None]) -> None:
-        """Run a function on the decode thread between two steps. Raises EngineError."""
+        """Run a function between two steps. Raises EngineError."""
         if self._closed:
             raise EngineError("the engine is closed")
         self._inbox.put(work)
-        if self._thread is None and not self._ticking:
-            self._ticking = True
-            asyncio.get_running_loop().call_soon(self._tick)
+        self._begin()
 
     async def _between_steps(self, work: Callable[[], None]) -> None:
         """Like `_post`, and wait for its end, also when cancelled. Raises the errors of the function."""
@@ -234,33 +237,45 @@ class LocalEngine(TokenIds):
         self._open.difference_update(requests)
         self._batch.abort(requests)
 
-    def _run(self) -> None:
-        """The decode thread."""
-        while not self._closed:
-            if self._batch.busy and self._inbox.empty():
-                self._step()
-            else:
-                self._inbox.get()()
-        self._settle()
-
-    def _tick(self) -> None:
-        """One step of decoding on the event loop, in place of the decode thread."""
-        while not self._inbox.empty():
-            self._inbox.get()()
-        self._ticking = self._batch.busy and not self._closed
-        if self._ticking:
-            self._step()
+    def _begin(self) -> None:
+        """Schedule steps, unless they are."""
+        if self._baton.acquire(blocking=False):
             asyncio.get_running_loop().call_soon(self._tick)
 
-    def _settle(self) -> None:
-        """Run the functions that were posted before the end, and fail all open streams."""
+    def _tick(self) -> None:
+        """One step on the event loop, or those of the decode thread until few rows are left."""
+        loop = asyncio.get_running_loop()
+        self._drain()
+        if self._closed or not self._batch.busy:
+            self._baton.release()
+            if not self._closed and not self._inbox.empty():  # posted on another loop in this moment
+                self._begin()
+        elif self._thread is None or self._batch.light:
+            self._step(loop)
+            loop.call_soon(self._tick)
+        else:
+            self._heavy.put(loop)
+
+    def _run(self) -> None:
+        """The decode thread."""
+        while (loop := self._heavy.get()) is not None:
+            while self._batch.busy and not self._batch.light and not self._closed:
+                self._step(None)
+                self._drain()
+            try:
+                loop.call_soon_threadsafe(self._tick)
+            except RuntimeError:  # the loop was closed
+                self._baton.release()
+
+    def _drain(self) -> None:
+        """Run the functions that were posted."""
         while not self._inbox.empty():
             self._inbox.get()()
-        self._fail(EngineError("the engine was closed"))
 
-    def _step(self) -> None:
+    def _step(self, here: asyncio.AbstractEventLoop | None) -> None:
+        """A step, on the event loop `here` or in the decode thread."""
         try:
-            self._deliver(self._batch.step())
+            self._deliver(self._batch.step(), here)
         except Exception as error:
             self._fail(EngineError(f"decoding failed: {error!r}"))
 
@@ -268,10 +283,12 @@ class LocalEngine(TokenIds):
         self._batch.clear()
         for stream in self._open:
             stream.over = True
-        self._deliver([(stream, error) for stream in self._open])
+        self._deliver([(stream, error) for stream in self._open], None)
         self._open.clear()
 
-    def _deliver(self, items: Sequence[tuple[_Stream, Token | EngineError]]) -> None:
+    def _deliver(
+        self, items: Sequence[tuple[_Stream, Token | EngineError]], here: asyncio.AbstractEventLoop | None
+    ) -> None:
         """Give tokens to their streams, and wake up the consumers that are not notified yet."""
         sleeping: dict[asyncio.AbstractEventLoop, list[_Stream]] = {}
         for stream, item in items:
@@ -282,6 +299,9 @@ class LocalEngine(TokenIds):
                 stream.notified = True
                 sleeping.setdefault(stream.loop, []).append(stream)
         for loop, streams in sleeping.items():
+            if loop is here:
+                _wake(streams)
+                continue
             try:
                 loop.call_soon_threadsafe(_wake, streams)
             except RuntimeError:  # the loop was closed: there is no consumer
