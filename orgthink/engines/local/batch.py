@@ -20,7 +20,7 @@ from torch import Tensor
 
 from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
-from orgthink.engines.local.fused import FusedStep, Places
+from orgthink.engines.local.fused import Floats, FusedStep, Places
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.local.sampling import draw, uniforms
 from orgthink.engines.stops import StopTokens
@@ -192,7 +192,6 @@ class DecodeBatch(Generic[R]):
         self.clear()
         self._waiting.extend(active)
 
-    @torch.inference_mode()
     def step(self) -> list[tuple[R, Token]]:
         """Read some prompt tokens, if any prompt waits, and sample one token for every decoding request."""
         tokens = self._read() if self._reading or self._start_reading() else []
@@ -235,6 +234,7 @@ class DecodeBatch(Generic[R]):
         known = min(known, len(seen) - 1)  # the last token's logits are needed
         return _Plan(request, known, len(seen) - known, key)
 
+    @torch.inference_mode()
     def _prepare(self, plans: list[_Plan[R]], width: int) -> _Prefill[R]:
         block: Block[R] = Block(self.model.config, max(plan.known for plan in plans) + width)
         ids = torch.zeros(len(plans), width, dtype=torch.long)
@@ -259,6 +259,7 @@ class DecodeBatch(Generic[R]):
             self._blocks[width] = Block(self.model.config, width)
         return self._blocks[width]
 
+    @torch.inference_mode()
     def _read(self) -> list[tuple[R, Token]]:
         """Read at most `_PREFILL_TOKENS` tokens. When the prompts are complete, return their first sampled tokens."""
         reading = self._reading
@@ -303,21 +304,25 @@ class DecodeBatch(Generic[R]):
         rows = [row for block in blocks for row in block.rows]
         if not rows:
             return []
-        hidden = self._hidden(blocks) if self._fused is None else self._fused_hidden(self._fused, blocks)
+        if self._fused is None:
+            hidden = self._hidden(blocks)
+        else:
+            hidden = torch.from_numpy(self._fused_hidden(self._fused, blocks))
         self.steps += 1
         for row in rows:
             row.length += 1
         return self._sample(rows, hidden)
 
-    def _fused_hidden(self, fused: FusedStep, blocks: Sequence[Block[R]]) -> Tensor:
+    def _fused_hidden(self, fused: FusedStep, blocks: Sequence[Block[R]]) -> Floats:
         """Final hidden state [B, C] of each row's last token."""
         ids = np.array([row.sampled[-1] for block in blocks for row in block.rows])
         places = [
             Places(np.arange(len(block.rows)), np.array([row.length for row in block.rows]), block.layers)
             for block in blocks
         ]
-        return torch.from_numpy(fused.hidden(ids, places))
+        return fused.hidden(ids, places)
 
+    @torch.inference_mode()
     def _hidden(self, blocks: Sequence[Block[R]]) -> Tensor:
         """The same by PyTorch."""
         rows, sizes = [row for block in blocks for row in block.rows], [len(block.rows) for block in blocks]
@@ -339,9 +344,10 @@ class DecodeBatch(Generic[R]):
         if self._fused is not None and all(row.sampling.top_p == 1 for row in rows):
             ids, logprobs = self._fused.sample(hidden_BC.numpy(), temperatures, seeds, counts)
         else:
-            top_p = torch.tensor([row.sampling.top_p for row in rows])
-            logits, temperature = self.model.logits(hidden_BC), torch.from_numpy(temperatures)
-            ids, logprobs = map(Tensor.numpy, draw(logits, temperature, top_p, uniforms(seeds, counts)))
+            with torch.inference_mode():
+                top_p = torch.tensor([row.sampling.top_p for row in rows])
+                logits, temperature = self.model.logits(hidden_BC), torch.from_numpy(temperatures)
+                ids, logprobs = map(Tensor.numpy, draw(logits, temperature, top_p, uniforms(seeds, counts)))
         if not np.isfinite(logprobs).all():
             raise ArithmeticError("the model's logits are not finite")
         sampled = zip(rows, ids.tolist(), logprobs.tolist(), strict=True)
@@ -361,9 +367,13 @@ class DecodeBatch(Generic[R]):
         request.over = finish is not None
         return Token(i, logprob, self.version, finish)
 
-    @torch.inference_mode()
     def _sweep(self) -> None:
         """Move the caches of finished requests to the prefix cache, and long rows to wider blocks."""
+        if any(row.over or row.length == block.width for block in self._blocks.values() for row in block.rows):
+            self._move()
+
+    @torch.inference_mode()
+    def _move(self) -> None:
         for block in list(self._blocks.values()):
             outgrown = sum(row.length == block.width and not row.over for row in block.rows)
             if outgrown:
