@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from orgthink.cli.resuming import INTERRUPTED
+from orgthink.garbage import collect_rarely
 from orgthink.threads import set_threads
 from orgthink.version import __version__
 
@@ -19,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # where "≥" cannot be printed
     argv = sys.argv[1:] if argv is None else argv
+    collect_rarely()
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.errors import Failure, UserError
