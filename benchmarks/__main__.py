@@ -29,12 +29,15 @@ MODULES = {
     "parallel-calls": "parallel_calls",
     "local": "local_engine",
     "training": "training",
+    "replay": "replay",
     "former": "former",
     "vllm": "vllm_engine",
 }
 """Module that measures a group of rows."""
 
-Group = Literal["all", "runtime", "forks", "parallel-calls", "local", "training", "pipeline", "former", "vllm"]
+Group = Literal[
+    "all", "runtime", "forks", "parallel-calls", "local", "training", "pipeline", "replay", "former", "vllm"
+]
 
 
 def main(
@@ -61,7 +64,9 @@ def rows(only: Group, model: Path | None, seeds: int, share: float) -> Iterator[
     """Yield the ratios as they are measured. Where vLLM is installed, all are those of vLLM."""
     if only == "all":
         installed = importlib.util.find_spec("vllm") is not None
-        names = ("vllm",) if installed else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
+        names = (
+            ("vllm", "replay") if installed else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
+        )
     else:
         names = (only,)
     for name in names:

@@ -1,4 +1,4 @@
-"""A random model with about a million parameters, the pocket size. Its vocabulary is the words `w0` to `w511`."""
+"""Random models of any shape, such as the pocket size of about a million parameters."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ import torch
 from orgthink_pocket.model import CONFIG as POCKET
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 
 CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 
 
 def pocket_size_model(folder: Path) -> Path:
-    """Write the model as a Hugging Face folder. It has no end-of-text token, so every text has the requested length."""
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(CONFIG.vocab_size)}, unk_token="w0"))
+    """Write a model of the pocket size as a Hugging Face folder."""
+    return random_model(folder, CONFIG, torch.float32)
+
+
+def random_model(folder: Path, config: Qwen3Config, dtype: torch.dtype) -> Path:
+    """Write a random model as a Hugging Face folder. Its vocabulary is the words `w0`, `w1`, … It has no end-of-text
+    token, so every text has the requested length."""
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(config.vocab_size)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
     words.save(str(folder / "tokenizer.json"))
-    model = Qwen3(CONFIG)
+    model = Qwen3(config).to(dtype)
     generator = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         if weight.ndim == 2:  # larger than usual, so that the text varies
             torch.nn.init.normal_(weight, std=1.5 / weight.shape[1] ** 0.5, generator=generator)
     model.save(folder)
-    CONFIG.save(folder, eos_token_id=0, pad_token_id=0)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": None}))
+    config.save(folder, eos_token_id=0, pad_token_id=0, dtype=str(dtype).removeprefix("torch."))
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**raw, "eos_token_id": None}))
     return folder

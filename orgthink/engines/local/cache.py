@@ -44,9 +44,9 @@ class KeysValues(NamedTuple):
 class Block(Generic[R]):
     """Rows of similar length, so that one matrix product computes the attention of all."""
 
-    def __init__(self, config: Qwen3Config, width: int) -> None:
-        """`width` is the most tokens of a row."""
-        self.width = width
+    def __init__(self, config: Qwen3Config, width: int, dtype: torch.dtype = torch.float32) -> None:
+        """`width` is the most tokens of a row; `dtype` that of keys and values."""
+        self.width, self._dtype = width, dtype
         self.rows: list[R] = []
         self._config = config
         self._allocate(0)
@@ -54,13 +54,15 @@ class Block(Generic[R]):
     def _allocate(self, capacity: int) -> None:
         c, n = self._config, len(self.rows)
         shape = (c.num_hidden_layers, capacity, c.num_key_value_heads)
-        keys = torch.empty(*shape, self.width, c.head_dim)
-        values = torch.empty(*shape, c.head_dim, self.width)
+        keys = torch.empty(*shape, self.width, c.head_dim, dtype=self._dtype)
+        values = torch.empty(*shape, c.head_dim, self.width, dtype=self._dtype)
         if n:
             keys[:, :n], values[:, :n] = self._keys[:, :n], self._values[:, :n]
         self._keys, self._values = keys, values
-        self.layers = [(keys[i].numpy(), values[i].numpy()) for i in range(len(keys))]
-        """Keys [capacity, K, T, D] and values [capacity, K, D, T] of each layer, as arrays of the same memory."""
+        arrays = self._dtype is torch.float32  # NumPy has no bfloat16
+        self.layers = [(keys[i].numpy(), values[i].numpy()) for i in range(len(keys))] if arrays else []
+        """Keys [capacity, K, T, D] and values [capacity, K, D, T] of each layer, as float32 arrays of the same memory;
+        empty for other types."""
 
     def reserve(self, rows: int) -> None:
         """Allocate memory for more rows."""
@@ -102,7 +104,7 @@ class Block(Generic[R]):
         self._new, self._row = positions_BT, torch.arange(n)[:, None]
         self._used = int(positions_BT.max()) + 1
         unseen = torch.arange(self._used) > positions_BT[..., None]
-        mask = torch.zeros(n, tokens, self._used).masked_fill_(unseen, -torch.inf)
+        mask = torch.zeros(n, tokens, self._used, dtype=self._dtype).masked_fill_(unseen, -torch.inf)
         heads = (c.num_key_value_heads, c.num_attention_heads // c.num_key_value_heads)
         self._mask = mask[:, None, None].expand(n, *heads, -1, -1).reshape(n * heads[0], -1, self._used)
 
@@ -115,7 +117,8 @@ class Block(Generic[R]):
         keys, values = keys.flatten(0, 1)[:, : self._used], values.flatten(0, 1)[..., : self._used]
         queries = q_BTHD.unflatten(2, (kv_heads, -1)).permute(0, 2, 3, 1, 4).reshape(n * kv_heads, -1, size)
         scores = torch.baddbmm(self._mask, queries, keys.transpose(1, 2), alpha=size**-0.5)
-        mixed = torch.bmm(values, torch.softmax(scores, -1).transpose(1, 2))
+        weights = torch.softmax(scores, -1, dtype=torch.float32).to(self._dtype)
+        mixed = torch.bmm(values, weights.transpose(1, 2))
         return mixed.view(n, kv_heads, size, -1, tokens).permute(0, 4, 1, 3, 2).flatten(2, 3)
 
 
