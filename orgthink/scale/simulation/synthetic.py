@@ -1,0 +1,107 @@
+"""Programs of organizations that divide a task among workers, with drawn lengths."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from itertools import chain
+
+from orgthink.errors import UserError
+from orgthink.scale.simulation.program import Decode, Fork, Join, Operation, Program, Read
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task whose work can be divided, in tokens."""
+
+    work: int
+    """Tokens that one agent alone decodes for it."""
+    serial: float = 0.1
+    """Share of the work that cannot be divided: half of it comes before the division, half after it."""
+    spread: float = 0.5
+    """Standard deviation of the logarithm of a part's length. Means do not depend on it."""
+    prompt: int = 512
+    """Tokens of an agent's prompt, without its sub-query."""
+    query: int = 30
+    """Tokens that an agent decodes for a fork: tags and sub-query."""
+    join: int = 6
+    """Tokens that an agent decodes for a join: its tag."""
+    limit: int = 32_768
+    """Largest number of tokens of an attempt or a part: its budget."""
+    result: int = 60
+    """Tokens that a worker decodes besides its part, and returns: its result."""
+
+    def __post_init__(self) -> None:
+        if self.work < 2 or not 0 <= self.serial <= 1 or self.spread < 0:
+            raise UserError("a task has at least 2 tokens of work, a serial share from 0 to 1, and a spread of at least 0")
+
+    @property
+    def before(self) -> int:
+        """Tokens before the division."""
+        return math.ceil(self.work * self.serial / 2)
+
+    @property
+    def divided(self) -> float:
+        """Tokens that are divided."""
+        return self.work * (1 - self.serial)
+
+
+def sequential(task: Task, rng: random.Random) -> Program:
+    """One agent does all the work."""
+    return Program(task.prompt, (Decode(_drawn(task.work, task, rng)),))
+
+
+def fork_join(task: Task, width: int, rng: random.Random) -> Program:
+    """AsyncThink: an organizer writes a fork for each worker, then a join for each. Results are injected one by one."""
+    return _tree(task, [width], rng, task.prompt)
+
+
+def tree(task: Task, fan_out: int, levels: int, rng: random.Random) -> Program:
+    """Nested fork–join: workers organize too, `fan_out`^`levels` of them work at the last level."""
+    return _tree(task, [fan_out] * levels, rng, task.prompt)
+
+
+def _tree(task: Task, widths: list[int], rng: random.Random, prompt: int) -> Program:
+    parts = math.prod(widths)
+
+    def organizer(level: int) -> Program:
+        if level == len(widths):
+            part = _drawn(task.divided / parts, task, rng)
+            return Program(prompt + task.query, (Decode(part + task.result),))
+        children = [organizer(level + 1) for _ in range(widths[level])]
+        forks = ((Decode(task.query), Fork(child)) for child in children)
+        joins = ((Decode(task.join), Join(i), Read(task.result)) for i in range(len(children)))
+        own: tuple[Operation, ...] = (*chain.from_iterable(forks), *chain.from_iterable(joins))
+        if level:
+            return Program(prompt + task.query, (*own, Decode(task.result)))
+        return Program(prompt, (Decode(task.before), *own, Decode(max(1, task.before))))
+
+    return organizer(0)
+
+
+def rounds(task: Task, width: int, number: int, rng: random.Random) -> Program:
+    """ParaManager: in each round a manager writes `width` calls, waits for all of them, and reads all results at once."""
+    operations: list[Operation] = [Decode(task.before)]
+    for n in range(number):
+        operations.append(Decode(width * task.query))
+        for _ in range(width):
+            part = _drawn(task.divided / (width * number), task, rng)
+            operations.append(Fork(Program(task.prompt + task.query, (Decode(part + task.result),))))
+        operations += [Join(n * width + i) for i in range(width)]
+        operations.append(Read(width * task.result))
+    return Program(task.prompt, (*operations, Decode(max(1, task.before))))
+
+
+def majority_vote(task: Task, width: int, rng: random.Random) -> Program:
+    """Self-consistency: each of `width` agents does all the work. Code forks them; after the first, the prompt is cached."""
+    attempts = [
+        Program(task.prompt, (Decode(_drawn(task.work, task, rng)),), cached=task.prompt if i else 0)
+        for i in range(width)
+    ]
+    return Program(0, (*map(Fork, attempts), *map(Join, range(width))))
+
+
+def _drawn(mean: float, task: Task, rng: random.Random) -> int:
+    """A length from a log-normal distribution, from 1 to the limit."""
+    return min(task.limit, max(1, round(mean * rng.lognormvariate(-(task.spread**2) / 2, task.spread))))
