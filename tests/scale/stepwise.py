@@ -1,4 +1,4 @@
-"""A second simulation of organizations on replicas: every step of every replica by itself, with none of the first's code."""
+"""A second simulation of organizations on replicas, every single step by itself. It shares no code with the first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Stepwise:
         self.takes: list[dict[Node, int]] = [{} for _ in range(replicas)]
         """Tokens read in the current step."""
         self.timers: list[tuple[Any, Any]] = []
-        self.busy = self.tokens = self.read = 0
+        self.homes: list[int] = []
+        """Replica of each agent that has one."""
+        self.busy = self.sampled = self.read = 0
         self.finished = [0] * len(programs)
         self.roots = [self.start(program, i, None) for i, program in enumerate(programs)]
 
@@ -101,8 +103,8 @@ class Stepwise:
             self.read += tokens
             node.known, node.unread = node.known + tokens, node.unread - tokens
         done = [node for node in takes if not node.unread]
+        self.sampled += len(rows) + len(done)
         for node in [*rows, *done]:
-            self.tokens += 1
             node.known, node.left = node.known + 1, node.left - 1
         for node in done:
             if node.state == "reading":
@@ -153,8 +155,9 @@ class Stepwise:
     def arrive(self, node: Node) -> None:
         if not node.over:
             if node.home is None:
-                loads = [len(queue) for queue in self.queues]
+                loads = [(len(queue), self.homes.count(i)) for i, queue in enumerate(self.queues)]
                 node.home = loads.index(min(loads))
+                self.homes.append(node.home)
             node.state = "waiting"
             self.queues[node.home].append(node)
 
@@ -162,13 +165,7 @@ class Stepwise:
         if node.state in ("waiting", "reading", "decoding"):
             assert node.home is not None
             self.queues[node.home].remove(node)
-            for lost in (self.rows[node.home], self.takes[node.home]):
-                if self.ends[node.home] is not None and node in lost:
-                    self.lose(node)
         node.state = "idle"
-
-    def lose(self, node: Node) -> None:
-        """A token that is being sampled, or read, counts although nobody gets it: it is delivered to nobody."""
 
     def end(self, node: Node) -> None:
         node.over = True

@@ -1,7 +1,7 @@
 """Organizations on a cluster of replicas: a simulation by events.
 
 An agent sends a request to a replica, decodes, forks, joins. Its first request goes to the replica with the fewest
-requests; the later ones return to it, where its context is cached.
+requests, and of those to the one with the fewest agents; the later ones return to it, where its context is cached.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class _Cluster:
         if agent.over:
             return
         if agent.replica is None:
-            agent.replica = min(self._replicas, key=lambda replica: replica.load)
+            agent.replica = min(self._replicas, key=lambda replica: (replica.load, replica.agents))
+            agent.replica.agents += 1
         agent.request = request
         agent.replica.submit(request, self._now)
         self._plan(agent.replica)

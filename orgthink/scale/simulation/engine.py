@@ -23,7 +23,7 @@ class Roof:
     """Seconds for each pair of a token that is read and a token to which it attends."""
 
     def line(self, rows: int, context: int) -> tuple[float, float]:
-        """Seconds of the next decoding step, and how much longer each following one is. Contexts grow by a token each."""
+        """Seconds of the next decoding step, and how much longer each following one is: contexts grow by a token."""
         return self.base + self.row * rows + self.context * context, self.context * rows
 
 

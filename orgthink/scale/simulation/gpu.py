@@ -40,7 +40,9 @@ def estimated(model: Model, gpu: Accelerator, cluster: Cluster, serving: Serving
     linear in the batch, and if the weights do not fit.
     """
     if model.experts > 1:
-        raise UserError("the simulation estimates dense models only: a mixture of experts reads other weights each step")
+        raise UserError(
+            "the simulation estimates dense models only: a mixture of experts reads other weights each step"
+        )
     n = serving.tensor
     kv_bytes = model.kv_bytes(serving.width, n)
     weights = model.total * serving.width / n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 
 from orgthink.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.scale.simulation.program import Decode, Fork, Join, Operation, Program, Read, Wait
@@ -60,7 +60,8 @@ def _operations(trace: Trace, programs: dict[str, Program]) -> Iterator[Operatio
 def _shared(trace: Trace, earlier: Sequence[Trace]) -> int:
     """Tokens at the beginning of the prompt with which an earlier agent's context begins as well."""
     prompt = _ids(trace)[: sum(span.tokens for span in trace.spans if span.origin is Origin.PROMPT)]
-    return max((len(commonprefix([prompt, _ids(other)])) for other in earlier), default=0)
+    pairs = (zip(prompt, _ids(other), strict=False) for other in earlier)
+    return max((sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], each)) for each in pairs), default=0)
 
 
 def _ids(trace: Trace) -> tuple[int, ...]:

@@ -42,6 +42,8 @@ class Replica(Generic[T]):
         """Seconds at which the last step ended."""
         self.load = 0
         """Requests in the batch or waiting for it."""
+        self.agents = 0
+        """Agents whose contexts it caches."""
         self.version = 0
         """Raised whenever the next event changes."""
         self.steps = self.sampled = self.read = 0

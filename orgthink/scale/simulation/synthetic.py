@@ -34,7 +34,9 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.work < 2 or not 0 <= self.serial <= 1 or self.spread < 0:
-            raise UserError("a task has at least 2 tokens of work, a serial share from 0 to 1, and a spread of at least 0")
+            raise UserError(
+                "a task has at least 2 tokens of work, a serial share from 0 to 1, and a spread of at least 0"
+            )
 
     @property
     def before(self) -> int:
@@ -81,7 +83,7 @@ def _tree(task: Task, widths: list[int], rng: random.Random, prompt: int) -> Pro
 
 
 def rounds(task: Task, width: int, number: int, rng: random.Random) -> Program:
-    """ParaManager: in each round a manager writes `width` calls, waits for all of them, and reads all results at once."""
+    """ParaManager: in each round a manager writes `width` calls, waits for all, and reads all results at once."""
     operations: list[Operation] = [Decode(task.before)]
     for n in range(number):
         operations.append(Decode(width * task.query))
@@ -94,7 +96,7 @@ def rounds(task: Task, width: int, number: int, rng: random.Random) -> Program:
 
 
 def majority_vote(task: Task, width: int, rng: random.Random) -> Program:
-    """Self-consistency: each of `width` agents does all the work. Code forks them; after the first, the prompt is cached."""
+    """Self-consistency: each of `width` agents does all the work. Only the first one's prompt is not cached."""
     attempts = [
         Program(task.prompt, (Decode(_drawn(task.work, task, rng)),), cached=task.prompt if i else 0)
         for i in range(width)

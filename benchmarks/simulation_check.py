@@ -1,0 +1,281 @@
+"""The simulation of `orgthink.scale.simulation` against measured runs of the local engine.
+
+`python -m benchmarks.simulation_check` fits the engine's model to independent completions, then runs organizations on
+the shipped model, simulates the episodes that they recorded, and compares the wall clock. No run of an organization is
+fitted. Calibration and organizations alternate, so that other load on the machine affects both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tyro
+
+from experiments.shared.conditions import hardware
+from orgthink.engines import MODELS
+from orgthink.engines.local.engine import LocalEngine
+from orgthink.episode import Episode, Message, Problem, Sampling
+from orgthink.evaluation import OrganizationSpec
+from orgthink.grammar.actions import Event
+from orgthink.grammar.asyncthink import AsyncThinkScanner
+from orgthink.provenance import commit
+from orgthink.runtime import Backing, Limits, Session, attempt
+from orgthink.scale.simulation.cluster import simulate
+from orgthink.scale.simulation.engine import EngineModel, Roof
+from orgthink.scale.simulation.program import Decode, Program
+from orgthink.scale.simulation.recorded import recorded
+from orgthink.tasks import task_named
+from orgthink.threads import set_threads
+
+MODEL, TASK = "pocket-async", "countdown-mini"
+CAPACITY, TOKENS, SLOTS = 4, 192, 128
+SETTINGS = {"sequential": {}, "parallel": {}, "asyncthink": {"malformed": "error"}}
+"""The organizations and their settings, as the model was trained."""
+AT_ONCE = (1, 16, 64)
+"""Episodes that run at once."""
+
+LOCAL = EngineModel(Roof(), slots=SLOTS, chunk=512)
+"""What is known of the local engine without measuring."""
+LINEAR = ("row", "extra", "context", "read", "fixed", "prefill", "turnaround")
+"""Parameters in which the seconds are linear."""
+BENDS = (2, 4, 8, 16, 32)
+"""Rows from which a further row takes `extra` seconds more; the best fit decides."""
+
+
+class Case(NamedTuple):
+    """Independent completions of one length, all at once."""
+
+    requests: int
+    """Number of completions."""
+    prompt: int
+    """Tokens of a prompt."""
+    tokens: int
+    """Tokens of each completion."""
+    times: int = 1
+    """How often this is done, one after the other."""
+
+
+CASES = (
+    Case(1, 10, 4, times=16),
+    Case(1, 10, 192, times=4),
+    Case(1, 320, 32, times=4),
+    Case(4, 10, 192, times=2),
+    Case(4, 320, 32, times=2),
+    Case(8, 10, 128),
+    Case(16, 10, 24, times=2),
+    Case(16, 10, 192),
+    Case(16, 320, 64),
+    Case(32, 10, 128),
+    Case(64, 10, 24),
+    Case(64, 10, 192),
+    Case(64, 80, 64),
+    Case(128, 10, 96),
+)
+"""The prompts of the organizations have 9 to 13 tokens, and a join injects 2 to 37."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One agent that decodes to its limit. Its text is read by AsyncThink's grammar, as in the organizations."""
+
+    prompt: str
+    name: str = "completion"
+    roles: tuple[str, ...] = ("completion",)
+
+    async def run(self, problem: Problem, session: Session) -> None:
+        async for _ in session.agent("completion", (Message("user", self.prompt),)).act(_Unheard()):
+            pass
+
+
+class _Unheard:
+    """The grammar of organizers, of which nothing is obeyed."""
+
+    stops: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._scanner = AsyncThinkScanner("fork", "join", "answer")
+
+    def feed(self, text: str) -> list[Event]:
+        self._scanner.feed(text)
+        return []
+
+    def close(self) -> list[Event]:
+        return []
+
+
+class Run(NamedTuple):
+    """A measured run."""
+
+    waves: list[list[Program]]
+    """Programs that ran at once, in waves one after the other."""
+    seconds: float
+    """Wall clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Simulated and measured runs of an organization."""
+
+    organization: str
+    """Its name."""
+    at_once: int
+    """Episodes at once."""
+    agents: int
+    """Agents of a run."""
+    measured: float
+    """Seconds of the fastest run."""
+    ratio: float
+    """Simulated ÷ measured seconds of that run."""
+    low: float
+    """The smallest ratio of all runs."""
+    high: float
+    """The largest ratio of all runs."""
+
+
+def predicted(model: EngineModel, run: Run) -> float:
+    """Seconds of a run by the model."""
+    return sum(simulate(wave, model).seconds for wave in run.waves)
+
+
+def fitted(runs: Sequence[Run]) -> EngineModel:
+    """The model with the smallest relative squares on independent completions. Its parameters are not negative.
+
+    All requests of a wave arrive at once, so the schedule does not depend on the parameters and the seconds are linear
+    in them: a coefficient is the simulated seconds with one parameter at 1 and the others at 0.
+    """
+    seconds = np.array([run.seconds for run in runs])
+    models = []
+    for bend in BENDS:
+        units = [_model({name: 1.0}, bend) for name in LINEAR]
+        shares = np.array([[predicted(unit, run) for unit in units] for run in runs]) / seconds[:, None]
+        values, error = _least_squares(shares)
+        models.append((error, bend, _model(dict(zip(LINEAR, values, strict=True)), bend)))
+    return min(models, key=lambda found: found[:2])[2]
+
+
+def _least_squares(shares: np.ndarray) -> tuple[list[float], float]:
+    """Values ≥ 0 for which shares @ values is close to 1, and the squared error. Negative ones are left out in turn."""
+    kept, values = list(range(shares.shape[1])), np.zeros(shares.shape[1])
+    while True:
+        found = np.linalg.lstsq(shares[:, kept], np.ones(len(shares)))[0]
+        if (found >= 0).all():
+            values[kept] = found
+            return values.tolist(), float(((shares @ values - 1) ** 2).sum())
+        del kept[int(found.argmin())]
+
+
+def _model(values: dict[str, float], bend: int) -> EngineModel:
+    """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token takes
+    as long in decoding as in reading."""
+    get = {name: values.get(name, 0.0) for name in LINEAR}
+    few = Roof(row=get["row"], context=get["context"], read=get["read"], seen=get["context"])
+    many = replace(few, base=-bend * get["extra"], row=get["row"] + get["extra"])
+    times = {name: get[name] for name in ("fixed", "prefill", "turnaround")}
+    return replace(LOCAL, memory=few, compute=many, **times)
+
+
+async def completions(folder: Path, case: Case) -> Run:
+    """Run independent completions on a new engine."""
+    engine = LocalEngine.open(folder, slots=SLOTS)
+    backing, seconds, waves = Backing(engine, Sampling(case.tokens, seed=0)), 0.0, []
+    for i in range(case.times):
+        drawn = [random.Random(i * case.requests + n) for n in range(case.requests)]
+        texts = [" ".join(str(rng.randrange(1, 10)) for _ in range(case.prompt)) for rng in drawn]
+        start = time.perf_counter()
+        episodes = await asyncio.gather(*(attempt(Completion(text), Problem(text, "", ""), backing) for text in texts))
+        seconds += time.perf_counter() - start
+        waves.append([_plain(episode) for episode in episodes])
+    await engine.aclose()
+    return Run(waves, seconds)
+
+
+def _plain(episode: Episode) -> Program:
+    prompt, sampled = episode.root.spans
+    return Program(prompt.tokens, (Decode(sampled.tokens),))
+
+
+async def organized(name: str, at_once: int, problems: Sequence[Problem]) -> Run:
+    """Run episodes of an organization on a new engine: all at once, or one after the other."""
+    engine = LocalEngine.open(Path(MODELS[MODEL]), slots=SLOTS)
+    organization = OrganizationSpec(name, {"prompts": "pocket", **SETTINGS[name]}).named(name)
+    backing, limits = Backing(engine, Sampling(TOKENS, seed=0)), Limits(CAPACITY, agent_tokens=TOKENS)
+    waves, seconds = [], 0.0
+    for first in range(0, len(problems), at_once):
+        start = time.perf_counter()
+        episodes = await asyncio.gather(
+            *(attempt(organization, problem, backing, limits=limits) for problem in problems[first : first + at_once])
+        )
+        seconds += time.perf_counter() - start
+        waves.append([recorded(episode) for episode in episodes])
+    await engine.aclose()
+    return Run(waves, seconds)
+
+
+def measure(rounds: int) -> tuple[list[list[Run]], dict[tuple[str, int], list[Run]]]:
+    """Runs of all cases in each round, and runs of each organization, by its name and the episodes at once."""
+    problems = list(itertools.islice(task_named(TASK).problems("test", 0), 128))
+    calibration: list[list[Run]] = []
+    organizations: dict[tuple[str, int], list[Run]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        endless = _endless(Path(name) / MODEL)
+        asyncio.run(completions(endless, Case(8, 10, 32)))  # warm up
+        for _ in range(rounds):
+            calibration.append([asyncio.run(completions(endless, case)) for case in CASES])
+            for organization, at_once in itertools.product(SETTINGS, AT_ONCE):
+                run = asyncio.run(organized(organization, at_once, problems[: max(16, at_once)]))
+                organizations.setdefault((organization, at_once), []).append(run)
+    return calibration, organizations
+
+
+def _endless(folder: Path) -> Path:
+    """The model without a token that ends a text, so that every text has the requested length."""
+    shutil.copytree(MODELS[MODEL], folder)
+    for file in (folder / "config.json", folder / "generation_config.json"):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token_id": None}))
+    return folder
+
+
+def compare(model: EngineModel, measured: dict[tuple[str, int], list[Run]]) -> Iterator[Comparison]:
+    for (name, at_once), runs in measured.items():
+        fastest, ratios = _fastest(runs), [predicted(model, run) / run.seconds for run in runs]
+        agents = sum(1 for wave in fastest.waves for program in wave for agent in program if agent.prompt)
+        ratio = predicted(model, fastest) / fastest.seconds
+        yield Comparison(name, at_once, agents, fastest.seconds, ratio, min(ratios), max(ratios))
+
+
+def _fastest(runs: Sequence[Run]) -> Run:
+    """The run that other load on the machine disturbed least."""
+    return min(runs, key=lambda run: run.seconds)
+
+
+def main(rounds: int = 4, out: Path | None = None) -> None:
+    """Measure, fit, compare and print. `out` is a JSON file for docs/cost_at_scale.md."""
+    set_threads(spare=1)
+    calibration, organizations = measure(rounds)
+    alone = [_fastest(runs) for runs in zip(*calibration, strict=True)]
+    model = fitted(alone)
+    errors = [predicted(model, run) / run.seconds for run in alone]
+    for case, run, error in zip(CASES, alone, errors, strict=True):
+        print(f"{case}: {run.seconds:.4f} s, fitted ÷ measured {error:.2f}")
+    print(model)
+    found = [asdict(each) for each in compare(model, organizations)]
+    for each in found:
+        print(each)
+    if out is not None:
+        facts = {"hardware": hardware(), "commit": commit(), "rounds": rounds, "model": asdict(model)}
+        out.write_text(json.dumps({**facts, "fit": errors, "comparisons": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
