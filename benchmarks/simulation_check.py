@@ -25,7 +25,7 @@ import tyro
 from experiments.shared.conditions import hardware
 from orgthink.engines import MODELS
 from orgthink.engines.local.engine import LocalEngine
-from orgthink.episode import Episode, Message, Problem, Sampling
+from orgthink.episode import Message, Problem, Sampling
 from orgthink.evaluation import OrganizationSpec
 from orgthink.grammar.actions import Event
 from orgthink.grammar.asyncthink import AsyncThinkScanner
@@ -33,7 +33,7 @@ from orgthink.provenance import commit
 from orgthink.runtime import Backing, Limits, Session, attempt
 from orgthink.scale.simulation.cluster import simulate
 from orgthink.scale.simulation.engine import EngineModel, Roof
-from orgthink.scale.simulation.program import Decode, Program
+from orgthink.scale.simulation.program import Program
 from orgthink.scale.simulation.recorded import recorded
 from orgthink.tasks import task_named
 from orgthink.threads import set_threads
@@ -47,10 +47,15 @@ AT_ONCE = (1, 16, 64)
 
 LOCAL = EngineModel(Roof(), slots=SLOTS, chunk=512)
 """What is known of the local engine without measuring."""
-LINEAR = ("row", "extra", "context", "read", "fixed", "prefill", "turnaround")
-"""Parameters in which the seconds are linear."""
+INJECTED, STAGGER = 10, 11
+INJECTED = 10
+"""Tokens that are injected between two requests of a completion."""
+STAGGER = 11
+"""Largest difference of the lengths of such requests, in tokens, so that they do not end together."""
 BENDS = (2, 4, 8, 16, 32)
-"""Rows from which a further row takes `extra` seconds more; the best fit decides."""
+"""Rows from which a further row takes longer; the best fit decides."""
+FITS = 4
+"""Number of least-squares fits, each at the values of the one before."""
 
 
 class Case(NamedTuple):
@@ -61,9 +66,11 @@ class Case(NamedTuple):
     prompt: int
     """Tokens of a prompt."""
     tokens: int
-    """Tokens of each completion."""
+    """Tokens of each request."""
     times: int = 1
     """How often this is done, one after the other."""
+    turns: int = 1
+    """Requests of each completion, one after the other."""
 
 
 CASES = (
@@ -81,21 +88,30 @@ CASES = (
     Case(64, 10, 192),
     Case(64, 80, 64),
     Case(128, 10, 96),
+    Case(1, 10, 8, turns=12, times=2),
+    Case(16, 10, 8, turns=12),
+    Case(64, 10, 8, turns=12),
 )
 """The prompts of the organizations have 9 to 13 tokens, and a join injects 2 to 37."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One agent that decodes to its limit. Its text is read by AsyncThink's grammar, as in the organizations."""
+    """One agent that decodes to its limit, several times. AsyncThink's grammar reads its text, as in organizations."""
 
     prompt: str
+    turns: int
     name: str = "completion"
     roles: tuple[str, ...] = ("completion",)
 
     async def run(self, problem: Problem, session: Session) -> None:
-        async for _ in session.agent("completion", (Message("user", self.prompt),)).act(_Unheard()):
-            pass
+        agent = session.agent("completion", (Message("user", self.prompt),))
+        for turn in range(self.turns):
+            if turn:
+                agent.inject(" 7" * INJECTED)
+                agent.resume()
+            async for _ in agent.act(_Unheard()):
+                pass
 
 
 class _Unheard:
@@ -149,60 +165,71 @@ def predicted(model: EngineModel, run: Run) -> float:
 
 
 def fitted(runs: Sequence[Run]) -> EngineModel:
-    """The model with the smallest relative squares on independent completions. Its parameters are not negative.
-
-    All requests of a wave arrive at once, so the schedule does not depend on the parameters and the seconds are linear
-    in them: a coefficient is the simulated seconds with one parameter at 1 and the others at 0.
-    """
-    seconds = np.array([run.seconds for run in runs])
-    models = []
-    for bend in BENDS:
-        units = [_model({name: 1.0}, bend) for name in LINEAR]
-        shares = np.array([[predicted(unit, run) for unit in units] for run in runs]) / seconds[:, None]
-        values, error = _least_squares(shares)
-        models.append((error, bend, _model(dict(zip(LINEAR, values, strict=True)), bend)))
-    return min(models, key=lambda found: found[:2])[2]
+    """The model with the smallest relative squares on independent completions. Its parameters are not negative."""
+    models = [_fitted(runs, bend) for bend in BENDS]
+    return min(models, key=lambda model: sum((predicted(model, run) / run.seconds - 1) ** 2 for run in runs))
 
 
-def _least_squares(shares: np.ndarray) -> tuple[list[float], float]:
-    """Values ≥ 0 for which shares @ values is close to 1, and the squared error. Negative ones are left out in turn."""
+def _fitted(runs: Sequence[Run], bend: int) -> EngineModel:
+    """Linear least squares, repeated where it led: as the seconds are proportional to all parameters together, they are
+    the sum of each parameter times their derivative by it, and a schedule changes little with the parameters."""
+    seconds, values = np.array([run.seconds for run in runs]), np.array([1e-4, 1e-5, 1e-7, 1e-5, 1e-4, 1e-4, 1e-4])
+    for _ in range(FITS):
+        before = _all_seconds(runs, values, bend)
+        steps = np.maximum(values / 10, [1e-6, 1e-6, 1e-9, 1e-6, 1e-5, 1e-5, 1e-5])
+        derivatives = [
+            (_all_seconds(runs, values + steps * (np.arange(len(steps)) == i), bend) - before) / step
+            for i, step in enumerate(steps)
+        ]
+        values = _least_squares(np.array(derivatives).T / seconds[:, None])
+    return _model(values, bend)
+
+
+def _all_seconds(runs: Sequence[Run], values: np.ndarray, bend: int) -> np.ndarray:
+    model = _model(values, bend)
+    return np.array([predicted(model, run) for run in runs])
+
+
+def _least_squares(shares: np.ndarray) -> np.ndarray:
+    """Values ≥ 0 for which shares @ values is close to 1. Negative ones are left out in turn."""
     kept, values = list(range(shares.shape[1])), np.zeros(shares.shape[1])
     while True:
         found = np.linalg.lstsq(shares[:, kept], np.ones(len(shares)))[0]
         if (found >= 0).all():
             values[kept] = found
-            return values.tolist(), float(((shares @ values - 1) ** 2).sum())
+            return values
         del kept[int(found.argmin())]
 
 
-def _model(values: dict[str, float], bend: int) -> EngineModel:
-    """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token takes
-    as long in decoding as in reading."""
-    get = {name: values.get(name, 0.0) for name in LINEAR}
-    few = Roof(row=get["row"], context=get["context"], read=get["read"], seen=get["context"])
-    many = replace(few, base=-bend * get["extra"], row=get["row"] + get["extra"])
-    times = {name: get[name] for name in ("fixed", "prefill", "turnaround")}
-    return replace(LOCAL, memory=few, compute=many, **times)
+def _model(values: np.ndarray, bend: int) -> EngineModel:
+    """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token
+    takes as long in decoding as in reading."""
+    row, extra, context, read, fixed, prefill, turnaround = map(float, values)
+    few = Roof(row=row, context=context, read=read, seen=context)
+    many = replace(few, base=-bend * extra, row=row + extra)
+    return replace(LOCAL, memory=few, compute=many, fixed=fixed, prefill=prefill, turnaround=turnaround)
 
 
 async def completions(folder: Path, case: Case) -> Run:
     """Run independent completions on a new engine."""
     engine = LocalEngine.open(folder, slots=SLOTS)
-    backing, seconds, waves = Backing(engine, Sampling(case.tokens, seed=0)), 0.0, []
+    later = [STAGGER * i // case.requests if case.turns > 1 else 0 for i in range(case.requests)]
+    backings = [Backing(engine, Sampling(case.tokens + n, seed=0)) for n in later]
+    waves, seconds = [], 0.0
     for i in range(case.times):
         drawn = [random.Random(i * case.requests + n) for n in range(case.requests)]
         texts = [" ".join(str(rng.randrange(1, 10)) for _ in range(case.prompt)) for rng in drawn]
         start = time.perf_counter()
-        episodes = await asyncio.gather(*(attempt(Completion(text), Problem(text, "", ""), backing) for text in texts))
+        episodes = await asyncio.gather(
+            *(
+                attempt(Completion(text, case.turns), Problem(text, "", ""), backing)
+                for text, backing in zip(texts, backings, strict=True)
+            )
+        )
         seconds += time.perf_counter() - start
-        waves.append([_plain(episode) for episode in episodes])
+        waves.append([recorded(episode) for episode in episodes])
     await engine.aclose()
     return Run(waves, seconds)
-
-
-def _plain(episode: Episode) -> Program:
-    prompt, sampled = episode.root.spans
-    return Program(prompt.tokens, (Decode(sampled.tokens),))
 
 
 async def organized(name: str, at_once: int, problems: Sequence[Problem]) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,7 +21,7 @@ class Task:
     serial: float = 0.1
     """Share of the work that cannot be divided: half of it comes before the division, half after it."""
     spread: float = 0.5
-    """Standard deviation of the logarithm of a part's length. Means do not depend on it."""
+    """Standard deviation of the logarithm of the length of a part, or of an attempt in a vote. Means stay the same."""
     prompt: int = 512
     """Tokens of an agent's prompt, without its sub-query."""
     query: int = 30
@@ -49,35 +50,31 @@ class Task:
         return self.work * (1 - self.serial)
 
 
-def sequential(task: Task, rng: random.Random) -> Program:
+def sequential(task: Task) -> Program:
     """One agent does all the work."""
-    return Program(task.prompt, (Decode(_drawn(task.work, task, rng)),))
+    return Program(task.prompt, (Decode(task.work),))
 
 
 def fork_join(task: Task, width: int, rng: random.Random) -> Program:
     """AsyncThink: an organizer writes a fork for each worker, then a join for each. Results are injected one by one."""
-    return _tree(task, [width], rng, task.prompt)
+    return tree(task, (width,), rng)
 
 
-def tree(task: Task, fan_out: int, levels: int, rng: random.Random) -> Program:
-    """Nested fork–join: workers organize too, `fan_out`^`levels` of them work at the last level."""
-    return _tree(task, [fan_out] * levels, rng, task.prompt)
-
-
-def _tree(task: Task, widths: list[int], rng: random.Random, prompt: int) -> Program:
-    parts = math.prod(widths)
+def tree(task: Task, fan_outs: Sequence[int], rng: random.Random) -> Program:
+    """Nested fork–join, with a fan-out for each level. Only the agents of the last level work; the others organize."""
+    parts = math.prod(fan_outs)
 
     def organizer(level: int) -> Program:
-        if level == len(widths):
+        if level == len(fan_outs):
             part = _drawn(task.divided / parts, task, rng)
-            return Program(prompt + task.query, (Decode(part + task.result),))
-        children = [organizer(level + 1) for _ in range(widths[level])]
+            return Program(task.prompt + task.query, (Decode(part + task.result),))
+        children = [organizer(level + 1) for _ in range(fan_outs[level])]
         forks = ((Decode(task.query), Fork(child)) for child in children)
         joins = ((Decode(task.join), Join(i), Read(task.result)) for i in range(len(children)))
         own: tuple[Operation, ...] = (*chain.from_iterable(forks), *chain.from_iterable(joins))
         if level:
-            return Program(prompt + task.query, (*own, Decode(task.result)))
-        return Program(prompt, (Decode(task.before), *own, Decode(max(1, task.before))))
+            return Program(task.prompt + task.query, (*own, Decode(task.result)))
+        return Program(task.prompt, (Decode(task.before), *own, Decode(max(1, task.before))))
 
     return organizer(0)
 
