@@ -23,6 +23,7 @@ import numpy as np
 import tyro
 
 from experiments.shared.conditions import hardware
+from experiments.shared.readme import Column, fill, table
 from orgthink.engines import MODELS
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.episode import Message, Problem, Sampling
@@ -35,8 +36,11 @@ from orgthink.scale.simulation.cluster import simulate
 from orgthink.scale.simulation.engine import EngineModel, Roof
 from orgthink.scale.simulation.program import Program
 from orgthink.scale.simulation.recorded import recorded
+from orgthink.store import write_whole
 from orgthink.tasks import task_named
 from orgthink.threads import set_threads
+
+PAGE = Path(__file__).parent.parent / "docs" / "cost_at_scale.md"
 
 MODEL, TASK = "pocket-async", "countdown-mini"
 CAPACITY, TOKENS, SLOTS = 4, 192, 128
@@ -89,6 +93,7 @@ CASES = (
     Case(64, 80, 64),
     Case(128, 10, 96),
     Case(1, 10, 8, turns=12, times=2),
+    Case(3, 10, 8, turns=12, times=2),
     Case(16, 10, 8, turns=12),
     Case(64, 10, 8, turns=12),
 )
@@ -173,10 +178,13 @@ def fitted(runs: Sequence[Run]) -> EngineModel:
 def _fitted(runs: Sequence[Run], bend: int) -> EngineModel:
     """Linear least squares, repeated where it led: as the seconds are proportional to all parameters together, they are
     the sum of each parameter times their derivative by it, and a schedule changes little with the parameters."""
-    seconds, values = np.array([run.seconds for run in runs]), np.array([1e-4, 1e-5, 1e-7, 1e-5, 1e-4, 1e-4, 1e-4])
+    seconds, values = (
+        np.array([run.seconds for run in runs]),
+        np.array([1e-4, 1e-5, 1e-7, 1e-5, 1e-4, 1e-4, 1e-4, 1e-4]),
+    )
     for _ in range(FITS):
         before = _all_seconds(runs, values, bend)
-        steps = np.maximum(values / 10, [1e-6, 1e-6, 1e-9, 1e-6, 1e-5, 1e-5, 1e-5])
+        steps = np.maximum(values / 10, [1e-6, 1e-6, 1e-9, 1e-6, 1e-5, 1e-5, 1e-5, 1e-5])
         derivatives = [
             (_all_seconds(runs, values + steps * (np.arange(len(steps)) == i), bend) - before) / step
             for i, step in enumerate(steps)
@@ -204,10 +212,11 @@ def _least_squares(shares: np.ndarray) -> np.ndarray:
 def _model(values: np.ndarray, bend: int) -> EngineModel:
     """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token
     takes as long in decoding as in reading."""
-    row, extra, context, read, fixed, prefill, turnaround = map(float, values)
+    row, extra, context, read, fixed, prefill, request, turnaround = map(float, values)
     few = Roof(row=row, context=context, read=read, seen=context)
     many = replace(few, base=-bend * extra, row=row + extra)
-    return replace(LOCAL, memory=few, compute=many, fixed=fixed, prefill=prefill, turnaround=turnaround)
+    times = {"fixed": fixed, "prefill": prefill, "request": request, "turnaround": turnaround}
+    return replace(LOCAL, memory=few, compute=many, **times)
 
 
 async def completions(folder: Path, case: Case) -> Run:
@@ -286,8 +295,37 @@ def _fastest(runs: Sequence[Run]) -> Run:
     return min(runs, key=lambda run: run.seconds)
 
 
-def main(rounds: int = 4, out: Path | None = None) -> None:
-    """Measure, fit, compare and print. `out` is a JSON file for docs/cost_at_scale.md."""
+COLUMNS: tuple[Column, ...] = (
+    ("organization", lambda row: row["organization"]),
+    ("episodes at once", lambda row: f"{row['at_once']}"),
+    ("agents", lambda row: f"{row['agents']}"),
+    ("measured, s", lambda row: f"{row['measured']:.2f}"),
+    ("simulated ÷ measured", lambda row: f"{row['ratio']:.2f}"),
+    ("of all runs", lambda row: f"{row['low']:.2f} to {row['high']:.2f}"),
+)
+
+
+def block(model: EngineModel, errors: Sequence[float], found: Sequence[Comparison], rounds: int) -> str:
+    """The comparison and its conditions, for docs/cost_at_scale.md."""
+    machine, few, many = hardware(), model.memory, model.compute
+    bend = round(-many.base / (many.row - few.row)) if many.row > few.row else 0
+    fit = (
+        f"Fitted in µs: a step {1e6 * model.fixed:.0f}, and for each row {1e6 * few.row:.0f} (beyond {bend} rows "
+        f"{1e6 * many.row:.0f}), for each token of context {1e6 * few.context:.2f}, for each token read "
+        f"{1e6 * few.read:.0f}, for a step that reads {1e6 * model.prefill:.0f}, for each request "
+        f"{1e6 * model.request:.0f}; between two requests {1e6 * model.turnaround:.0f}. Fitted ÷ measured on the "
+        f"{len(errors)} kinds of completions: {min(errors):.2f} to {max(errors):.2f}."
+    )
+    conditions = (
+        f"Conditions: {machine['cpu']}, {machine['cores']} cores, one thread beside the event loop; model `{MODEL}`, "
+        f"task `{TASK}`, {CAPACITY} agents, {TOKENS} tokens, {SLOTS} slots, seed 0; fastest of {rounds} runs; commit "
+        f"{commit()}. `python -m benchmarks.simulation_check --rounds {rounds} --write`."
+    )
+    return "\n\n".join((table([asdict(each) for each in found], COLUMNS), fit, conditions))
+
+
+def main(rounds: int = 4, write: bool = False) -> None:
+    """Measure, fit, compare and print. `write` puts the comparison into docs/cost_at_scale.md."""
     set_threads(spare=1)
     calibration, organizations = measure(rounds)
     alone = [_fastest(runs) for runs in zip(*calibration, strict=True)]
@@ -295,13 +333,10 @@ def main(rounds: int = 4, out: Path | None = None) -> None:
     errors = [predicted(model, run) / run.seconds for run in alone]
     for case, run, error in zip(CASES, alone, errors, strict=True):
         print(f"{case}: {run.seconds:.4f} s, fitted ÷ measured {error:.2f}")
-    print(model)
-    found = [asdict(each) for each in compare(model, organizations)]
-    for each in found:
-        print(each)
-    if out is not None:
-        facts = {"hardware": hardware(), "commit": commit(), "rounds": rounds, "model": asdict(model)}
-        out.write_text(json.dumps({**facts, "fit": errors, "comparisons": found}, indent=1) + "\n")
+    text = block(model, errors, list(compare(model, organizations)), rounds)
+    print(f"\n{text}")
+    if write:
+        write_whole(PAGE, fill(PAGE.read_text(), {"check": text}).encode())
 
 
 if __name__ == "__main__":

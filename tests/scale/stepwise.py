@@ -89,6 +89,7 @@ class Stepwise:
             context = sum(node.known for node in rows)
             read = sum(takes.values())
             seconds = model.fixed + (model.prefill if takes else 0)
+            seconds += model.request * sum(node.unread == tokens for node, tokens in takes.items())
             seconds += max(
                 roof.base + roof.row * len(rows) + roof.context * context + roof.read * read + roof.seen * seen
                 for roof in (model.memory, model.compute)

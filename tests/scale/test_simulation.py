@@ -39,6 +39,7 @@ models = st.builds(
     roofs,
     fixed=number,
     prefill=number,
+    request=number,
     slots=st.integers(1, 6),
     cache=st.integers(200, 400),
     chunk=st.integers(1, 20),
@@ -110,7 +111,7 @@ def test_nothing_is_faster_than_a_replica_for_each_agent(seed, model, replicas):
     which agents share one."""
     program = joined(random.Random(seed), 2)
     alone = simulate([program], model, sum(1 for _ in program)).seconds
-    least = min(model.decoding(1, 0, 1), model.reading(0, 0, 1, 1))
+    least = min(model.decoding(1, 0, 1), model.reading(0, 0, 1, 1, 1))
     assert critical_path(program) * least <= alone <= simulate([program], model, replicas).seconds
 
 

@@ -31,7 +31,7 @@ class Roof:
 class EngineModel:
     """An engine with continuous batching. In a step, every decoding row samples a token, and prompts are read.
 
-    A step takes `fixed` seconds, `prefill` more if it reads, and the longer of `memory` and `compute`. Requests are
+    A step takes `fixed` seconds, more if it reads, and the longer of `memory` and `compute`. Requests are
     served in order of arrival. The prefix cache keeps every context, and a request reserves the cache of its whole
     length, so none is preempted.
     """
@@ -44,6 +44,8 @@ class EngineModel:
     """Seconds of a step that overlap with nothing: scheduling, launches."""
     prefill: float = 0
     """Additional seconds of a step that reads anything, where prompts are read apart from decoding."""
+    request: float = 0
+    """Additional seconds of a step for each request that joins the batch at its end: bookkeeping, copies of caches."""
     slots: int = 256
     """Largest number of requests in the batch; others wait."""
     cache: int = 2**62
@@ -67,12 +69,12 @@ class EngineModel:
         cached = (known - sampled) // self.block * self.block
         return max(1, known + new - cached)
 
-    def reading(self, rows: int, context: int, read: int, seen: int) -> float:
+    def reading(self, rows: int, context: int, read: int, seen: int, joining: int) -> float:
         """Seconds of a step that reads so many tokens, which attend to `seen` tokens in total."""
         slowest = max(
             roof.line(rows, context)[0] + roof.read * read + roof.seen * seen for roof in (self.memory, self.compute)
         )
-        return self.fixed + self.prefill + slowest
+        return self.fixed + self.prefill + self.request * joining + slowest
 
     def decoding(self, rows: int, context: int, steps: int) -> float:
         """Seconds of so many consecutive steps without reading. Each of the two roofs is a line over the steps.

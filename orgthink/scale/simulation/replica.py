@@ -157,7 +157,8 @@ class Replica(Generic[T]):
         seen = sum(
             tokens * (request.context - request.unread) + tokens * (tokens + 1) // 2 for request, tokens in shares
         )
-        return self.model.reading(self._rows, self._context, read, seen)
+        joining = sum(tokens == request.unread for request, tokens in shares)
+        return self.model.reading(self._rows, self._context, read, seen, joining)
 
     def _take(self, shares: list[tuple[Request[T], int]]) -> None:
         """Take a step that reads. A request whose context is complete samples its first token."""
