@@ -20,8 +20,8 @@ from experiments.shared.plots import save
 from experiments.shared.readme import fill
 from orgthink.scale.simulation.cluster import simulate
 from orgthink.scale.simulation.gpu import Serving, estimated
-from orgthink.scale.simulation.program import Program
-from orgthink.scale.simulation.synthetic import Task, fork_join, majority_vote, rounds, sequential, tree
+from orgthink.scale.simulation.program import AgentProgram
+from orgthink.scale.simulation.synthetic import DividedTask, fork_join, majority_vote, rounds, sequential, tree
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
 from orgthink.scale.sizing.shape import Model
@@ -35,7 +35,7 @@ CONTEXT = CONFIG["max_position_embeddings"]
 """Largest context of the model, in tokens."""
 PRICE = 2.5
 """Assumed: dollars for an hour of an H100."""
-TASK = Task(work=32_768)
+TASK = DividedTask(work=32_768)
 WIDTHS = (2, 4, 8, 16, 32, 64, 128, 256, 1_000, 10_000)
 GPUS = (1, 8, 64, 1_000)
 SEEDS = 3
@@ -55,7 +55,7 @@ TREES = {
 }
 """Fan-out of each level of a tree, by the number of workers."""
 
-Maker = Callable[[Task, int, random.Random], Program]
+Maker = Callable[[DividedTask, int, random.Random], AgentProgram]
 """An organization of so many workers for a task."""
 
 
@@ -85,7 +85,7 @@ ORGANIZATIONS: Mapping[str, Maker] = {
 
 
 @cache
-def found(name: str, task: Task, width: int, gpus: int, episodes: int = 1) -> Found | None:
+def found(name: str, task: DividedTask, width: int, gpus: int, episodes: int = 1) -> Found | None:
     """Means of an organization over the seeds; `None` if a context exceeds the model's."""
     outcomes, agents = [], []
     for seed in range(SEEDS):
@@ -105,7 +105,7 @@ def found(name: str, task: Task, width: int, gpus: int, episodes: int = 1) -> Fo
     )
 
 
-def programmed(name: str, task: Task, width: int, rng: random.Random) -> Program:
+def programmed(name: str, task: DividedTask, width: int, rng: random.Random) -> AgentProgram:
     """The program of an organization; with a width of 1, of one agent."""
     return sequential(task) if width == 1 else ORGANIZATIONS[name](task, width, rng)
 

@@ -15,13 +15,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import tyro
 
+from benchmarks.engine_fit import SLOTS, Run, fitted, predicted
 from experiments.shared.conditions import hardware
 from experiments.shared.readme import Column, fill, table
 from orgthink.engines import MODELS
@@ -32,9 +32,7 @@ from orgthink.grammar.actions import Event
 from orgthink.grammar.asyncthink import AsyncThinkScanner
 from orgthink.provenance import commit
 from orgthink.runtime import Backing, Limits, Session, attempt
-from orgthink.scale.simulation.cluster import simulate
-from orgthink.scale.simulation.engine import EngineModel, Roof
-from orgthink.scale.simulation.program import Program
+from orgthink.scale.simulation.engine import EngineModel
 from orgthink.scale.simulation.recorded import recorded
 from orgthink.store import write_whole
 from orgthink.tasks import task_named
@@ -43,23 +41,16 @@ from orgthink.threads import set_threads
 PAGE = Path(__file__).parent.parent / "docs" / "cost_at_scale.md"
 
 MODEL, TASK = "pocket-async", "countdown-mini"
-CAPACITY, TOKENS, SLOTS = 4, 192, 128
+CAPACITY, TOKENS = 4, 192
 SETTINGS = {"sequential": {}, "parallel": {}, "asyncthink": {"malformed": "error"}}
 """The organizations and their settings, as the model was trained."""
 AT_ONCE = (1, 16, 64)
 """Episodes that run at once."""
 
-LOCAL = EngineModel(Roof(), slots=SLOTS, chunk=512)
-"""What is known of the local engine without measuring."""
-INJECTED, STAGGER = 10, 11
 INJECTED = 10
 """Tokens that are injected between two requests of a completion."""
 STAGGER = 11
 """Largest difference of the lengths of such requests, in tokens, so that they do not end together."""
-BENDS = (2, 4, 8, 16, 32)
-"""Rows from which a further row takes longer; the best fit decides."""
-FITS = 4
-"""Number of least-squares fits, each at the values of the one before."""
 
 
 class Case(NamedTuple):
@@ -135,15 +126,6 @@ class _Unheard:
         return []
 
 
-class Run(NamedTuple):
-    """A measured run."""
-
-    waves: list[list[Program]]
-    """Programs that ran at once, in waves one after the other."""
-    seconds: float
-    """Wall clock."""
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Simulated and measured runs of an organization."""
@@ -162,61 +144,6 @@ class Comparison:
     """The smallest ratio of all runs."""
     high: float
     """The largest ratio of all runs."""
-
-
-def predicted(model: EngineModel, run: Run) -> float:
-    """Seconds of a run by the model."""
-    return sum(simulate(wave, model).seconds for wave in run.waves)
-
-
-def fitted(runs: Sequence[Run]) -> EngineModel:
-    """The model with the smallest relative squares on independent completions. Its parameters are not negative."""
-    models = [_fitted(runs, bend) for bend in BENDS]
-    return min(models, key=lambda model: sum((predicted(model, run) / run.seconds - 1) ** 2 for run in runs))
-
-
-def _fitted(runs: Sequence[Run], bend: int) -> EngineModel:
-    """Linear least squares, repeated where it led: as the seconds are proportional to all parameters together, they are
-    the sum of each parameter times their derivative by it, and a schedule changes little with the parameters."""
-    seconds, values = (
-        np.array([run.seconds for run in runs]),
-        np.array([1e-4, 1e-5, 1e-7, 1e-5, 1e-4, 1e-4, 1e-4, 1e-4]),
-    )
-    for _ in range(FITS):
-        before = _all_seconds(runs, values, bend)
-        steps = np.maximum(values / 10, [1e-6, 1e-6, 1e-9, 1e-6, 1e-5, 1e-5, 1e-5, 1e-5])
-        derivatives = [
-            (_all_seconds(runs, values + steps * (np.arange(len(steps)) == i), bend) - before) / step
-            for i, step in enumerate(steps)
-        ]
-        values = _least_squares(np.array(derivatives).T / seconds[:, None])
-    return _model(values, bend)
-
-
-def _all_seconds(runs: Sequence[Run], values: np.ndarray, bend: int) -> np.ndarray:
-    model = _model(values, bend)
-    return np.array([predicted(model, run) for run in runs])
-
-
-def _least_squares(shares: np.ndarray) -> np.ndarray:
-    """Values ≥ 0 for which shares @ values is close to 1. Negative ones are left out in turn."""
-    kept, values = list(range(shares.shape[1])), np.zeros(shares.shape[1])
-    while True:
-        found = np.linalg.lstsq(shares[:, kept], np.ones(len(shares)))[0]
-        if (found >= 0).all():
-            values[kept] = found
-            return values
-        del kept[int(found.argmin())]
-
-
-def _model(values: np.ndarray, bend: int) -> EngineModel:
-    """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token
-    takes as long in decoding as in reading."""
-    row, extra, context, read, fixed, prefill, request, turnaround = map(float, values)
-    few = Roof(row=row, context=context, read=read, seen=context)
-    many = replace(few, base=-bend * extra, row=row + extra)
-    times = {"fixed": fixed, "prefill": prefill, "request": request, "turnaround": turnaround}
-    return replace(LOCAL, memory=few, compute=many, **times)
 
 
 async def completions(folder: Path, case: Case) -> Run:

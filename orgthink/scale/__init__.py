@@ -1,1 +1,1 @@
-"""Training on clusters: verl holds the weights and samples, the training loop is ours; and estimates of its size."""
+"""Training on clusters: verl holds the weights and samples, the training loop is ours; estimates of its size; simulations of serving."""

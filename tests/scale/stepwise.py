@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.scale.simulation.engine import EngineModel
-from orgthink.scale.simulation.program import Decode, Fork, Join, Program, Read, Wait
+from orgthink.scale.simulation.program import AgentProgram, DecodeTokens, ForkChild, JoinChild, ReadTokens, WaitSeconds
 
 
 @dataclass(eq=False)
 class Node:
     """An agent."""
 
-    program: Program
+    program: AgentProgram
     episode: int
     known: int
     unread: int
@@ -32,7 +32,7 @@ class Node:
 class Stepwise:
     """Times are compared exactly, so they should be integers."""
 
-    def __init__(self, programs: list[Program], model: EngineModel, replicas: int) -> None:
+    def __init__(self, programs: list[AgentProgram], model: EngineModel, replicas: int) -> None:
         self.model, self.now = model, 0
         self.queues: list[list[Node]] = [[] for _ in range(replicas)]
         """Live requests of each replica, in order of arrival."""
@@ -63,7 +63,7 @@ class Stepwise:
                     self.begin(replica)
         return self
 
-    def start(self, program: Program, episode: int, parent: Node | None) -> Node:
+    def start(self, program: AgentProgram, episode: int, parent: Node | None) -> Node:
         node = Node(program, episode, program.cached, program.prompt - program.cached, parent=parent)
         self.timers.append((self.now, lambda: self.go(node)))
         return node
@@ -118,21 +118,21 @@ class Stepwise:
         while not node.over and node.at < len(node.program.operations):
             operation = node.program.operations[node.at]
             node.at += 1
-            if isinstance(operation, Decode):
+            if isinstance(operation, DecodeTokens):
                 node.left = operation.tokens
                 if node.state != "decoding":
                     self.request(node)
                 return
-            if isinstance(operation, Fork):
+            if isinstance(operation, ForkChild):
                 node.children.append(self.start(operation.child, node.episode, node))
-            elif isinstance(operation, Join):
+            elif isinstance(operation, JoinChild):
                 if not node.children[operation.fork].over:
                     self.leave(node)
                     node.waits = node.children[operation.fork]
                     return
             else:
                 self.leave(node)
-                if isinstance(operation, Wait):
+                if isinstance(operation, WaitSeconds):
                     self.timers.append((self.now + operation.seconds, lambda: self.go(node)))
                     return
                 node.unread += operation.tokens
@@ -147,9 +147,9 @@ class Stepwise:
         node.known, node.unread = kept, total - kept
         rest = 0
         for operation in node.program.operations[node.at - 1 :]:
-            if isinstance(operation, Read | Wait):
+            if isinstance(operation, ReadTokens | WaitSeconds):
                 break
-            rest += operation.tokens if isinstance(operation, Decode) else 0
+            rest += operation.tokens if isinstance(operation, DecodeTokens) else 0
         node.reserved, node.state = total + rest, "coming"
         self.timers.append((self.now + self.model.turnaround, lambda: self.arrive(node)))
 

@@ -18,9 +18,17 @@ from orgthink.measure import latency as measured
 from orgthink.scale.simulation.cluster import simulate
 from orgthink.scale.simulation.engine import EngineModel, Roof
 from orgthink.scale.simulation.gpu import Serving, estimated
-from orgthink.scale.simulation.program import Decode, Fork, Join, Program, Read, Wait, critical_path
+from orgthink.scale.simulation.program import (
+    AgentProgram,
+    DecodeTokens,
+    ForkChild,
+    JoinChild,
+    ReadTokens,
+    WaitSeconds,
+    critical_path,
+)
 from orgthink.scale.simulation.recorded import recorded
-from orgthink.scale.simulation.synthetic import Task, fork_join, majority_vote, rounds, sequential, tree
+from orgthink.scale.simulation.synthetic import DividedTask, fork_join, majority_vote, rounds, sequential, tree
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
 from orgthink.scale.sizing.seconds import seconds
@@ -49,25 +57,25 @@ models = st.builds(
 """Seconds are integers, so that two simulations agree on what happens at the same time."""
 
 
-def drawn(rng: random.Random, depth: int) -> Program:
+def drawn(rng: random.Random, depth: int) -> AgentProgram:
     """A program with a few forks, of which some are not joined."""
     operations, forks, joined = [], 0, set[int]()
     for _ in range(rng.randrange(1, 6)):
         kind = rng.choice(["decode", "decode", "fork", "fork", "join", "read", "wait"])
         if kind == "decode":
-            operations.append(Decode(rng.randrange(1, 13)))
+            operations.append(DecodeTokens(rng.randrange(1, 13)))
         elif kind == "fork" and depth:
-            operations.append(Fork(drawn(rng, depth - 1)))
+            operations.append(ForkChild(drawn(rng, depth - 1)))
             forks += 1
         elif kind == "join" and (open_ := [i for i in range(forks) if i not in joined]):
             joined.add(i := rng.choice(open_))
-            operations += [Join(i), *([Read(rng.randrange(1, 9))] if rng.random() < 0.8 else [])]
+            operations += [JoinChild(i), *([ReadTokens(rng.randrange(1, 9))] if rng.random() < 0.8 else [])]
         elif kind == "read":
-            operations.append(Read(rng.randrange(1, 9)))
+            operations.append(ReadTokens(rng.randrange(1, 9)))
         elif kind == "wait":
-            operations.append(Wait(rng.randrange(1, 100)))
+            operations.append(WaitSeconds(rng.randrange(1, 100)))
     prompt = rng.randrange(1, 15)
-    return Program(prompt, tuple(operations), rng.randrange(0, prompt + 1))
+    return AgentProgram(prompt, tuple(operations), rng.randrange(0, prompt + 1))
 
 
 @settings(max_examples=1500, deadline=None)
@@ -80,15 +88,15 @@ def test_it_equals_a_simulation_of_every_single_step(seed, model, replicas, epis
     assert (fast.busy, fast.sampled, fast.read) == (slow.busy, slow.sampled, slow.read)
 
 
-def joined(rng: random.Random, depth: int) -> Program:
+def joined(rng: random.Random, depth: int) -> AgentProgram:
     """A program that joins all its forks."""
-    operations, forks = [Decode(rng.randrange(1, 9))], 0
+    operations, forks = [DecodeTokens(rng.randrange(1, 9))], 0
     for _ in range(rng.randrange(0, 5) if depth else 0):
-        operations += [Fork(joined(rng, depth - 1)), Decode(rng.randrange(1, 6))]
+        operations += [ForkChild(joined(rng, depth - 1)), DecodeTokens(rng.randrange(1, 6))]
         forks += 1
     for i in rng.sample(range(forks), forks):
-        operations += [Join(i), Read(rng.randrange(1, 6)), Decode(rng.randrange(1, 6))]
-    return Program(rng.randrange(1, 9), tuple(operations))
+        operations += [JoinChild(i), ReadTokens(rng.randrange(1, 6)), DecodeTokens(rng.randrange(1, 6))]
+    return AgentProgram(rng.randrange(1, 9), tuple(operations))
 
 
 @given(st.integers(0, 10**9), models, st.integers(1, 5))
@@ -97,8 +105,8 @@ def test_all_tokens_are_decoded_and_read_once(seed, model, replicas):
     programs = [joined(rng, 2) for _ in range(3)]
     found = simulate(programs, replace(model, block=1), replicas)
     agents = [agent for program in programs for agent in program]
-    joins = sum(isinstance(step, Join) for agent in agents for step in agent.operations)
-    injected = sum(step.tokens for agent in agents for step in agent.operations if isinstance(step, Read))
+    joins = sum(isinstance(step, JoinChild) for agent in agents for step in agent.operations)
+    injected = sum(step.tokens for agent in agents for step in agent.operations if isinstance(step, ReadTokens))
     assert found.sampled == sum(agent.decoded for agent in agents)
     assert found.read == sum(agent.prompt for agent in agents) + injected + joins  # with the last token before a join
     assert found.busy <= found.seconds * replicas
@@ -118,7 +126,9 @@ def test_nothing_is_faster_than_a_replica_for_each_agent(seed, model, replicas):
 def test_a_further_replica_may_be_slower():
     """Of four agents the first and the last are long. On two replicas they lie apart; on three they share one."""
     lengths = (100, 1, 1, 100)
-    vote = Program(0, (*(Fork(Program(1, (Decode(n),))) for n in lengths), *map(Join, range(4))))
+    vote = AgentProgram(
+        0, (*(ForkChild(AgentProgram(1, (DecodeTokens(n),))) for n in lengths), *map(JoinChild, range(4)))
+    )
     model = EngineModel(Roof(row=1, read=1))
     assert [simulate([vote], model, n).seconds for n in (1, 2, 3, 4)] == [202, 101, 200, 100]
 
@@ -138,7 +148,7 @@ def test_a_recorded_program_has_the_tokens_of_the_record(line):
     episode = load(line)
     spans = [span for trace in episode.traces for span in trace.spans]
     agents = list(recorded(episode))
-    read = sum(step.tokens for agent in agents for step in agent.operations if isinstance(step, Read))
+    read = sum(step.tokens for agent in agents for step in agent.operations if isinstance(step, ReadTokens))
     assert sum(agent.prompt for agent in agents) == sum(s.tokens for s in spans if s.origin is Origin.PROMPT)
     assert read == sum(span.tokens for span in spans if span.origin is Origin.INJECTED)
     assert all(agent.cached <= agent.prompt for agent in agents)
@@ -158,7 +168,7 @@ def test_a_gpus_step_is_that_of_the_sizing():
     work = Work(problems=64, group=1, agents=1, concurrent=1, prompt=512, sampled=1000)
     model = Model.of(config_of("qwen3-4b"))
     sized = seconds(model, Setup(share=0.92, sharded=False), work, ACCELERATORS["h100"], Cluster(gpus=1))
-    found = simulate([Program(512, (Decode(1000),))] * 64, H100).seconds
+    found = simulate([AgentProgram(512, (DecodeTokens(1000),))] * 64, H100).seconds
     assert sized is not None
     # the sizing takes half of the length, 756 tokens, for the mean context, which is 1,012 here
     longer = 1000 * 64 * (1012 - 756) * H100.memory.context
@@ -171,7 +181,7 @@ def test_a_mixture_of_experts_and_a_model_that_does_not_fit_are_refused():
             estimated(Model.of(config_of(name)), ACCELERATORS[card], Cluster(), Serving())
 
 
-EVEN = Task(work=10_000, serial=0.2, spread=0.0)
+EVEN = DividedTask(work=10_000, serial=0.2, spread=0.0)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from orgthink.errors import UserError
 from orgthink.scale.simulation.engine import EngineModel
-from orgthink.scale.simulation.program import Decode, Fork, Join, Program, Read, Wait
-from orgthink.scale.simulation.replica import Replica, Request
+from orgthink.scale.simulation.program import AgentProgram, DecodeTokens, ForkChild, JoinChild, ReadTokens, WaitSeconds
+from orgthink.scale.simulation.replica import EngineReplica, ReplicaRequest
 
 
-class Outcome(NamedTuple):
+class Simulated(NamedTuple):
     """What a workload took."""
 
     seconds: float
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 class _Agent:
     """An agent in progress."""
 
-    program: Program
+    program: AgentProgram
     """What it does."""
     episode: int
     """Which episode it belongs to."""
@@ -66,15 +66,15 @@ class _Agent:
     """Its children, in order."""
     joined: int | None = None
     """The child that it waits for."""
-    replica: Replica[_Agent] | None = None
+    replica: EngineReplica[_Agent] | None = None
     """Where its context is cached."""
-    request: Request[_Agent] | None = None
+    request: ReplicaRequest[_Agent] | None = None
     """Its current request."""
     over: bool = False
     """Whether it has ended."""
 
 
-def simulate(programs: Sequence[Program], model: EngineModel, replicas: int = 1) -> Outcome:
+def simulate(programs: Sequence[AgentProgram], model: EngineModel, replicas: int = 1) -> Simulated:
     """Run all programs at once, each as an episode."""
     return _Cluster(model, replicas).run(programs)
 
@@ -84,7 +84,7 @@ class _Cluster:
         if replicas < 1:
             raise UserError(f"{replicas} replicas: there must be at least one")
         self._model = model
-        self._replicas: list[Replica[_Agent]] = [Replica(model) for _ in range(replicas)]
+        self._replicas: list[EngineReplica[_Agent]] = [EngineReplica(model) for _ in range(replicas)]
         self._index = {replica: i for i, replica in enumerate(self._replicas)}
         self._events: list[tuple[float, int, int, Callable[[], None]]] = []
         """Heap of (time, replica, number that breaks ties, what happens). What is not a replica's comes after them."""
@@ -92,14 +92,14 @@ class _Cluster:
         self._now: float = 0
         self._ends: list[float] = []
 
-    def run(self, programs: Sequence[Program]) -> Outcome:
+    def run(self, programs: Sequence[AgentProgram]) -> Simulated:
         self._ends = [0.0] * len(programs)
         for i, program in enumerate(programs):
             self._start(program, i, None)
         while self._events:
             self._now, _, _, happen = heapq.heappop(self._events)
             happen()
-        return Outcome(
+        return Simulated(
             max(self._ends, default=0.0),
             tuple(self._ends),
             sum(replica.busy for replica in self._replicas),
@@ -109,7 +109,7 @@ class _Cluster:
             sum(replica.read for replica in self._replicas),
         )
 
-    def _start(self, program: Program, episode: int, parent: _Agent | None) -> _Agent:
+    def _start(self, program: AgentProgram, episode: int, parent: _Agent | None) -> _Agent:
         agent = _Agent(program, episode, parent, unread=program.prompt - program.cached, context=program.cached)
         self._after(0, lambda: self._proceed(agent))
         return agent
@@ -127,19 +127,19 @@ class _Cluster:
             operation = agent.program.operations[agent.next]
             agent.next += 1
             match operation:
-                case Decode(tokens):
+                case DecodeTokens(tokens):
                     return self._decode(agent, tokens)
-                case Read(tokens):
+                case ReadTokens(tokens):
                     self._leave(agent)
                     agent.unread += tokens
-                case Fork(child):
+                case ForkChild(child):
                     agent.forks.append(self._start(child, agent.episode, agent))
-                case Join(fork):
+                case JoinChild(fork):
                     if not agent.forks[fork].over:
                         self._leave(agent)
                         agent.joined = fork
                         return
-                case Wait(seconds):
+                case WaitSeconds(seconds):
                     self._leave(agent)
                     return self._after(seconds, lambda: self._proceed(agent))
         if not agent.over:
@@ -153,7 +153,7 @@ class _Cluster:
             return
         read = agent.context + agent.unread
         unread = self._model.unread(agent.context, agent.unread, sampled=agent.replica is not None)
-        request = Request(agent, unread, read, tokens, read + tokens + self._rest(agent))
+        request = ReplicaRequest(agent, unread, read, tokens, read + tokens + self._rest(agent))
         agent.context, agent.unread = read + tokens, 0
         self._after(self._model.turnaround, lambda: self._submit(request))
 
@@ -162,13 +162,13 @@ class _Cluster:
         tokens = 0
         for i in range(agent.next, len(agent.program.operations)):
             operation = agent.program.operations[i]
-            if isinstance(operation, Read | Wait):
+            if isinstance(operation, ReadTokens | WaitSeconds):
                 break
-            if isinstance(operation, Decode):
+            if isinstance(operation, DecodeTokens):
                 tokens += operation.tokens
         return tokens
 
-    def _submit(self, request: Request[_Agent]) -> None:
+    def _submit(self, request: ReplicaRequest[_Agent]) -> None:
         agent = request.agent
         if agent.over:
             return
@@ -199,7 +199,7 @@ class _Cluster:
             parent.joined = None
             self._proceed(parent)
 
-    def _plan(self, replica: Replica[_Agent]) -> None:
+    def _plan(self, replica: EngineReplica[_Agent]) -> None:
         """Put the replica's next event in place of an earlier one."""
         replica.version += 1
         version, time = replica.version, replica.next()

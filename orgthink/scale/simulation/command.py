@@ -13,7 +13,7 @@ from orgthink.errors import UserError, pick, user_input
 
 if TYPE_CHECKING:
     from orgthink.scale.simulation.engine import EngineModel
-    from orgthink.scale.simulation.program import Program
+    from orgthink.scale.simulation.program import AgentProgram
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Simulate:
             engine = estimated(Model.of(config_of(self.model)), card, cluster, serving)
         if wrong := [n for n in self.gpus if n < 1 or n % serving.tensor]:
             raise UserError(f"--gpus {wrong[0]}: it must be a multiple of tensor={serving.tensor}, and at least 1")
-        programs: dict[str, list[Program]] = {}
+        programs: dict[str, list[AgentProgram]] = {}
         for episode in RunFolder.open(self.folder).episodes():
             programs.setdefault(episode.organization, []).append(recorded(episode))
         print(f"{self.model}, {self.gpu}, estimated; all episodes at once; ${self.price:g} for an hour of a GPU")
@@ -79,7 +79,7 @@ TITLES = (
 
 
 def _table(
-    programs: Mapping[str, list[Program]], engine: EngineModel, gpus: Sequence[tuple[int, int]], price: float
+    programs: Mapping[str, list[AgentProgram]], engine: EngineModel, gpus: Sequence[tuple[int, int]], price: float
 ) -> Iterator[str]:
     """The lines of the table. `gpus` are numbers of GPUs, and of the replicas on them."""
     from orgthink.scale.simulation.cluster import simulate

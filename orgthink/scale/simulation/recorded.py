@@ -6,20 +6,28 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from orgthink.episode import EdgeKind, Episode, Origin, Trace
-from orgthink.scale.simulation.program import Decode, Fork, Join, Operation, Program, Read, Wait
+from orgthink.scale.simulation.program import (
+    AgentProgram,
+    DecodeTokens,
+    ForkChild,
+    JoinChild,
+    Operation,
+    ReadTokens,
+    WaitSeconds,
+)
 
 
-def recorded(episode: Episode) -> Program:
+def recorded(episode: Episode) -> AgentProgram:
     """The program of an episode's root, with those of its agents.
 
     Forks and joins lie where the record has them. Code without forks waits as long as it took; code that forks takes no
     time of its own. Prompts share their beginnings with earlier contexts of the same episode, where ids are recorded.
     """
-    programs: dict[str, Program] = {}
+    programs: dict[str, AgentProgram] = {}
     for i in reversed(range(len(episode.traces))):  # children come after their parents
         trace = episode.traces[i]
         earlier = episode.traces[:i]
-        programs[trace.agent] = Program(
+        programs[trace.agent] = AgentProgram(
             sum(span.tokens for span in trace.spans if span.origin is Origin.PROMPT),
             tuple(_operations(trace, programs)),
             _shared(trace, earlier),
@@ -27,9 +35,9 @@ def recorded(episode: Episode) -> Program:
     return programs[episode.root.agent]
 
 
-def _operations(trace: Trace, programs: dict[str, Program]) -> Iterator[Operation]:
+def _operations(trace: Trace, programs: dict[str, AgentProgram]) -> Iterator[Operation]:
     if not trace.spans and not trace.edges:
-        yield Wait(trace.end - trace.start)
+        yield WaitSeconds(trace.end - trace.start)
     edges, forked, done = list(trace.edges), list[str](), 0
 
     def until(step: int) -> Iterator[Operation]:
@@ -38,22 +46,22 @@ def _operations(trace: Trace, programs: dict[str, Program]) -> Iterator[Operatio
         while edges and edges[0].at <= step:
             edge = edges.pop(0)
             if edge.at > done:
-                yield Decode(edge.at - done)
+                yield DecodeTokens(edge.at - done)
                 done = edge.at
             if edge.kind is EdgeKind.FORK:
                 forked.append(edge.child)
-                yield Fork(programs[edge.child])
+                yield ForkChild(programs[edge.child])
             else:
-                yield Join(forked.index(edge.child))
+                yield JoinChild(forked.index(edge.child))
         if step > done:
-            yield Decode(step - done)
+            yield DecodeTokens(step - done)
             done = step
 
     for span in trace.spans:
         if span.origin is Origin.SAMPLED:
             yield from until(done + span.tokens)
         elif span.origin is Origin.INJECTED:
-            yield Read(span.tokens)
+            yield ReadTokens(span.tokens)
     yield from until(max([done, *(edge.at for edge in edges)]))
 
 

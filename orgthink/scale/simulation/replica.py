@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class Request(Generic[T]):
+class ReplicaRequest(Generic[T]):
     """A prompt or a continued context, and the tokens to decode after it."""
 
     agent: T
@@ -33,7 +33,7 @@ class Request(Generic[T]):
     """Whether it has left the replica."""
 
 
-class Replica(Generic[T]):
+class EngineReplica(Generic[T]):
     """A copy of the model on its own GPU. All rows advance together, so one counter of steps determines every event."""
 
     def __init__(self, model: EngineModel) -> None:
@@ -51,13 +51,13 @@ class Replica(Generic[T]):
         self.busy: float = 0
         """Seconds spent in steps."""
         self._rows = self._context = self._reserved = 0
-        self._events: list[tuple[int, int, Request[T]]] = []
+        self._events: list[tuple[int, int, ReplicaRequest[T]]] = []
         """Heap of (step at which a row has decoded its tokens, number that breaks ties, request)."""
         self._order = 0
-        self._waiting: deque[Request[T]] = deque()
-        self._reading: list[Request[T]] = []
+        self._waiting: deque[ReplicaRequest[T]] = deque()
+        self._reading: list[ReplicaRequest[T]] = []
 
-    def submit(self, request: Request[T], now: float) -> None:
+    def submit(self, request: ReplicaRequest[T], now: float) -> None:
         """Take a request at the end of the current step."""
         if request.reserved > self.model.cache:
             raise UserError(f"a context of {request.reserved:,} tokens exceeds the cache of {self.model.cache:,}")
@@ -65,12 +65,12 @@ class Replica(Generic[T]):
         self.load += 1
         self._waiting.append(request)
 
-    def extend(self, request: Request[T], tokens: int) -> None:
+    def extend(self, request: ReplicaRequest[T], tokens: int) -> None:
         """Let a row decode on."""
         self._order += 1
         heapq.heappush(self._events, (self.steps + tokens, self._order, request))
 
-    def remove(self, request: Request[T], now: float) -> None:
+    def remove(self, request: ReplicaRequest[T], now: float) -> None:
         """End a request. A token that is being sampled is lost."""
         self.catch_up(now)
         request.over = True
@@ -90,7 +90,7 @@ class Replica(Generic[T]):
             return self.clock + self._step(self._shares())
         return None if not self._rows else self.clock + self.model.decoding(self._rows, self._context, steps)
 
-    def advance(self) -> list[Request[T]]:
+    def advance(self) -> list[ReplicaRequest[T]]:
         """Advance to the next event. Returns the requests that have decoded their tokens."""
         self._run(self._until_event())
         due = []
@@ -117,7 +117,7 @@ class Replica(Generic[T]):
                 self._reading.append(request)
                 self._reserved += request.reserved
 
-    def _fits(self, request: Request[T]) -> bool:
+    def _fits(self, request: ReplicaRequest[T]) -> bool:
         free = self._rows + len(self._reading) < self.model.slots
         return free and self._reserved + request.reserved <= self.model.cache
 
@@ -141,7 +141,7 @@ class Replica(Generic[T]):
             self._context += steps * self._rows
         self.clock, self.busy = self.clock + seconds, self.busy + seconds
 
-    def _shares(self) -> list[tuple[Request[T], int]]:
+    def _shares(self) -> list[tuple[ReplicaRequest[T], int]]:
         """The requests that the next step reads, with the number of their tokens, in order of arrival."""
         shares, left = [], self.model.chunk
         for request in self._reading:
@@ -151,7 +151,7 @@ class Replica(Generic[T]):
             left -= shares[-1][1]
         return shares
 
-    def _step(self, shares: list[tuple[Request[T], int]]) -> float:
+    def _step(self, shares: list[tuple[ReplicaRequest[T], int]]) -> float:
         """Seconds of a step that reads."""
         read = sum(tokens for _, tokens in shares)
         seen = sum(
@@ -160,7 +160,7 @@ class Replica(Generic[T]):
         joining = sum(tokens == request.unread for request, tokens in shares)
         return self.model.reading(self._rows, self._context, read, seen, joining)
 
-    def _take(self, shares: list[tuple[Request[T], int]]) -> None:
+    def _take(self, shares: list[tuple[ReplicaRequest[T], int]]) -> None:
         """Take a step that reads. A request whose context is complete samples its first token."""
         self.steps, self.sampled = self.steps + 1, self.sampled + self._rows
         self._context += self._rows

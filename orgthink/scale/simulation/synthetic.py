@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from orgthink.errors import UserError
-from orgthink.scale.simulation.program import Decode, Fork, Join, Operation, Program, Read
+from orgthink.scale.simulation.program import AgentProgram, DecodeTokens, ForkChild, JoinChild, Operation, ReadTokens
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DividedTask:
     """A task whose work can be divided, in tokens."""
 
     work: int
@@ -50,57 +50,57 @@ class Task:
         return self.work * (1 - self.serial)
 
 
-def sequential(task: Task) -> Program:
+def sequential(task: DividedTask) -> AgentProgram:
     """One agent does all the work."""
-    return Program(task.prompt, (Decode(task.work),))
+    return AgentProgram(task.prompt, (DecodeTokens(task.work),))
 
 
-def fork_join(task: Task, width: int, rng: random.Random) -> Program:
+def fork_join(task: DividedTask, width: int, rng: random.Random) -> AgentProgram:
     """AsyncThink: an organizer writes a fork for each worker, then a join for each. Results are injected one by one."""
     return tree(task, (width,), rng)
 
 
-def tree(task: Task, fan_outs: Sequence[int], rng: random.Random) -> Program:
+def tree(task: DividedTask, fan_outs: Sequence[int], rng: random.Random) -> AgentProgram:
     """Nested fork–join, with a fan-out for each level. Only the agents of the last level work; the others organize."""
     parts = math.prod(fan_outs)
 
-    def organizer(level: int) -> Program:
+    def organizer(level: int) -> AgentProgram:
         if level == len(fan_outs):
             part = _drawn(task.divided / parts, task, rng)
-            return Program(task.prompt + task.query, (Decode(part + task.result),))
+            return AgentProgram(task.prompt + task.query, (DecodeTokens(part + task.result),))
         children = [organizer(level + 1) for _ in range(fan_outs[level])]
-        forks = ((Decode(task.query), Fork(child)) for child in children)
-        joins = ((Decode(task.join), Join(i), Read(task.result)) for i in range(len(children)))
+        forks = ((DecodeTokens(task.query), ForkChild(child)) for child in children)
+        joins = ((DecodeTokens(task.join), JoinChild(i), ReadTokens(task.result)) for i in range(len(children)))
         own: tuple[Operation, ...] = (*chain.from_iterable(forks), *chain.from_iterable(joins))
         if level:
-            return Program(task.prompt + task.query, (*own, Decode(task.result)))
-        return Program(task.prompt, (Decode(task.before), *own, Decode(max(1, task.before))))
+            return AgentProgram(task.prompt + task.query, (*own, DecodeTokens(task.result)))
+        return AgentProgram(task.prompt, (DecodeTokens(task.before), *own, DecodeTokens(max(1, task.before))))
 
     return organizer(0)
 
 
-def rounds(task: Task, width: int, number: int, rng: random.Random) -> Program:
+def rounds(task: DividedTask, width: int, number: int, rng: random.Random) -> AgentProgram:
     """ParaManager: in each round a manager writes `width` calls, waits for all, and reads all results at once."""
-    operations: list[Operation] = [Decode(task.before)]
+    operations: list[Operation] = [DecodeTokens(task.before)]
     for n in range(number):
-        operations.append(Decode(width * task.query))
+        operations.append(DecodeTokens(width * task.query))
         for _ in range(width):
             part = _drawn(task.divided / (width * number), task, rng)
-            operations.append(Fork(Program(task.prompt + task.query, (Decode(part + task.result),))))
-        operations += [Join(n * width + i) for i in range(width)]
-        operations.append(Read(width * task.result))
-    return Program(task.prompt, (*operations, Decode(max(1, task.before))))
+            operations.append(ForkChild(AgentProgram(task.prompt + task.query, (DecodeTokens(part + task.result),))))
+        operations += [JoinChild(n * width + i) for i in range(width)]
+        operations.append(ReadTokens(width * task.result))
+    return AgentProgram(task.prompt, (*operations, DecodeTokens(max(1, task.before))))
 
 
-def majority_vote(task: Task, width: int, rng: random.Random) -> Program:
+def majority_vote(task: DividedTask, width: int, rng: random.Random) -> AgentProgram:
     """Self-consistency: each of `width` agents does all the work. Only the first one's prompt is not cached."""
     attempts = [
-        Program(task.prompt, (Decode(_drawn(task.work, task, rng)),), cached=task.prompt if i else 0)
+        AgentProgram(task.prompt, (DecodeTokens(_drawn(task.work, task, rng)),), cached=task.prompt if i else 0)
         for i in range(width)
     ]
-    return Program(0, (*map(Fork, attempts), *map(Join, range(width))))
+    return AgentProgram(0, (*map(ForkChild, attempts), *map(JoinChild, range(width))))
 
 
-def _drawn(mean: float, task: Task, rng: random.Random) -> int:
+def _drawn(mean: float, task: DividedTask, rng: random.Random) -> int:
     """A length from a log-normal distribution, from 1 to the limit."""
     return min(task.limit, max(1, round(mean * rng.lognormvariate(-(task.spread**2) / 2, task.spread))))
