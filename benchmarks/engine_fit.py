@@ -55,11 +55,11 @@ def _fitted(runs: Sequence[Run], bend: int) -> EngineModel:
             for i, step in enumerate(steps)
         ]
         values = _least_squares(np.array(derivatives).T / seconds[:, None])
-    return _model(values, bend)
+    return two_line_model(values, bend)
 
 
 def _all_seconds(runs: Sequence[Run], values: np.ndarray, bend: int) -> np.ndarray:
-    model = _model(values, bend)
+    model = two_line_model(values, bend)
     return np.array([predicted(model, run) for run in runs])
 
 
@@ -74,7 +74,7 @@ def _least_squares(shares: np.ndarray) -> np.ndarray:
         del kept[int(found.argmin())]
 
 
-def _model(values: np.ndarray, bend: int) -> EngineModel:
+def two_line_model(values: np.ndarray, bend: int) -> EngineModel:
     """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token
     takes as long in decoding as in reading."""
     row, extra, context, read, fixed, prefill, request, turnaround = map(float, values)
