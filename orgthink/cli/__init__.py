@@ -57,6 +57,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     from orgthink.cli.view import View
     from orgthink.errors import UserError
     from orgthink.registry import COMMANDS, DEMO
+    from orgthink.scale.simulation.command import Simulate
     from orgthink.scale.sizing.command import Size
 
     verbs: dict[str, Callable[..., Callable[[], int]]] = {
@@ -65,6 +66,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
         "synth": Synth,
         "train": Train,
         "size": Size,
+        "simulate": Simulate,
         "export": Export,
         "measure": Measure,
         "view": View,
