@@ -62,7 +62,7 @@ class Block(Generic[R]):
         self._keys, self._values = keys, values
         arrays = self._dtype is torch.float32  # NumPy has no bfloat16
         self.layers = [(keys[i].numpy(), values[i].numpy()) for i in range(len(keys))] if arrays else []
-        """Keys and values [capacity, K, T, D] of each layer, as float32 arrays of the same memory; empty for other types."""
+        """Keys and values [capacity, K, T, D] of each layer as arrays of the same memory; empty unless float32."""
 
     def reserve(self, rows: int) -> None:
         """Allocate memory for more rows."""
