@@ -43,6 +43,8 @@ CANDIDATES = 24
 """Problems that are tried beforehand."""
 ROWS = (1, 2, 4, 8)
 """Numbers of rows at which the time of a step is measured."""
+CONTEXT = 150
+"""Tokens of their prompts: a thinker that thinks alone has as many before its mean token."""
 
 
 class Recording(NamedTuple):
@@ -207,7 +209,7 @@ async def replayed(episodes: Sequence[Episode], engine: Engine, step: Sequence[f
         if again.error is not None:
             raise RuntimeError(f"the replay of {episode.id} failed: {again.error}")
         steps += critical_path(again)
-        expected += sum(np.interp(rows, ROWS, step) for rows in _rows(again))
+        expected += float(np.interp(_rows(again), ROWS, step).sum())
     return Replayed(seconds, steps, expected)
 
 
@@ -225,7 +227,7 @@ async def step_seconds(engine: Engine, rows: int) -> float:
 
     async def complete(tokens: int, repeat: int) -> float:
         backing = Backing(engine, Sampling(tokens, seed=0))
-        prompts = [" ".join(f"w{7 * row + repeat + 1}" for _ in range(40)) for row in range(rows)]
+        prompts = [" ".join(f"w{7 * row + repeat + 1}" for _ in range(CONTEXT)) for row in range(rows)]
         start = time.perf_counter()
         await asyncio.gather(*(attempt(Plain(text, tokens), Problem(text, "", ""), backing) for text in prompts))
         return time.perf_counter() - start
@@ -272,7 +274,8 @@ async def measure(engine: Engine, name: str, episodes: Mapping[str, Sequence[Epi
     times = ", ".join(f"{seconds * 1e3:.0f}" for seconds in step)
     load = (
         f"{SHAPE}, random weights, bfloat16, {torch.get_num_threads()} threads; {PROBLEMS} solved"
-        f" problem of each task; a step of {', '.join(map(str, ROWS))} rows takes {times} ms"
+        f" problem of each task; a step of {', '.join(map(str, ROWS))} rows with"
+        f" {CONTEXT} tokens of context takes {times} ms"
     )
     lines = []
     for one, other in FASTER.items():
