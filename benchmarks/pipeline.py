@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from orgthink_pocket.shipped import MODELS
 
-from benchmarks import pipeline_simulation
+from benchmarks import pipeline_frontier
+from benchmarks.pipeline_simulation import Lengths
 from benchmarks.report import Line
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
@@ -138,7 +139,7 @@ def run(model: Path | None = None, seeds: int = 3, share: float = 1.0) -> Iterat
         return
     for setting in SETTINGS:
         yield from compare(replace(setting, tokens=int(setting.tokens * share)), model, seeds)
-    yield from pipeline_simulation.run(asyncio.run(measured(model)), MOST)
+    yield from pipeline_frontier.run(asyncio.run(measured(model)), MOST)
 
 
 def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
@@ -242,7 +243,7 @@ def formatted(values: Sequence[float | None]) -> str:
     return f"{sum(known) / len(known):.2f}" if known else "–"
 
 
-async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.Lengths]:
+async def measured(model: Path, problems: int = 16) -> list[Lengths]:
     """Lengths of chains' outputs, as the model writes them."""
     job = replace(SETTINGS[0], whole=problems).job(True, model, 0)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
@@ -252,7 +253,7 @@ async def measured(model: Path, problems: int = 16) -> list[pipeline_simulation.
     return [_lengths(episode) for episode in batch.episodes]
 
 
-def _lengths(chain: Episode) -> pipeline_simulation.Lengths:
+def _lengths(chain: Episode) -> Lengths:
     """Lengths by stage, group and member."""
     stages: dict[str, list[list[int]]] = {}
     for group in groups_of(chain.traces):
