@@ -1,7 +1,7 @@
 """How short a delay and how much throughput the schedules of MarsRL reach together at 64k tokens, by simulation.
 
-Goal: 1.5 × the tokens a second of whole trajectories, at a delay of which at least 70 % is the wait for the longest output
-of a group. All schedules take the same optimizer steps: of as many groups each.
+Goal: 1.5 × the tokens a second of whole trajectories, at a delay of which at least 70 % is the wait for the longest
+output of a group. All schedules take the same optimizer steps: of as many groups each.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SHARE, FASTER = 0.7, 1.5
 
 
 def machine(slots: int, apart: bool = False, rereads: bool = False) -> Machine:
-    """A machine for a 30B mixture-of-experts model, with a number of slots in proportion to its GPUs. Assumed, not measured.
+    """A machine for a 30B mixture-of-experts model, with slots in proportion to its GPUs. Assumed, not measured.
 
-    About fifty GPUs hold the caches of 1,024 outputs. A decoding step takes 15 ms, or 35 ms with all slots full. Training
-    takes three times as long as prefill. With more GPUs everything gets faster, except the fixed part of a step.
+    About fifty GPUs hold the caches of 1,024 outputs. A decoding step takes 15 ms, or 35 ms with all slots full.
+    Training takes three times as long as prefill. More GPUs speed up everything but the fixed part of a step.
     """
     scale = 1024 / slots
     row, read = 0.02 / slots, scale / 300_000 if rereads else 0.0
@@ -111,7 +111,7 @@ CASES = {
     ),
     f"{LARGE:,} slots, trainer apart, caches read again": Case(machine(LARGE, apart=True, rereads=True)),
 }
-"""By name. The calibrated machine is that with `SLOTS`. Where nothing else is said, caches are kept over updates, decoding
+"""By name. The calibrated machine has `SLOTS`. Where nothing else is said, caches are kept over updates, decoding
 pauses while the trainer works, and an optimizer step trains on 8 groups; `marsrl-qwen3` has 128."""
 
 TICKS = ((32, 4), (16, 16), (8, 16), (6, 16))

@@ -1,9 +1,9 @@
-"""A simulation of decoding and training schedules without a model, to estimate the gain of a pipeline at 64k tokens.
+"""A simulation of decoding and training schedules without a model.
 
-A chain is given by the lengths of its outputs. In one decoding step all rows advance by a token. A group that is complete
+A chain is given by the lengths of its outputs. In one decoding step all rows advance by a token. A complete group
 enters the training queue, from which an optimizer step takes a fixed number of groups, whatever the schedule. Schedules
 differ in when they train: with a barrier (whole trajectories, the pipeline of figure 3a of MarsRL) only when nothing is
-being decoded, without one as soon as the queue has enough groups. `orgthink.training.marsrl` has the real ones.
+being decoded, without one as soon as the queue has enough. `orgthink.training.marsrl` has the real ones.
 """
 
 from __future__ import annotations

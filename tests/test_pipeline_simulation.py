@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -256,7 +257,7 @@ def test_a_frontier_has_no_schedule_that_another_beats_in_both(monkeypatch):
     monkeypatch.setattr(pipeline_frontier, "PROBLEMS", 8)
     points = frontier(lognormal([20_000, 5_000], count=32), Case(CASES["1,024 slots"].machine, 2))
     assert len(points) > 1
-    for before, after in zip(points, points[1:], strict=False):
+    for before, after in pairwise(points):
         assert before.outcome.share > after.outcome.share
         assert before.faster < after.faster
     far = [point for point in points if point.outcome.share < 0.7]
