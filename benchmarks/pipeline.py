@@ -1,7 +1,7 @@
-"""MarsRL's pipeline compared with whole trajectories on the same model, problems and seeds.
+"""MarsRL's schedules compared on one model, problems and seeds: whole trajectories, the pipeline's ticks, the queue.
 
-The delay of an output is the time from its end to the start of the optimizer step that uses it. Durations of a
-pipeline are measured from the tick at which all five agents work. Its learning curve starts at the first tick.
+The delay of an output is the time from its end to the start of the optimizer step that uses it. Durations are measured
+from the step at which all five agents work. A learning curve starts at the first step.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from operator import sub
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from orgthink_pocket.shipped import MODELS
 
-from benchmarks import pipeline_frontier
+from benchmarks import pipeline_frontier, pipeline_prediction
+from benchmarks.pipeline_prediction import Measured, Work
 from benchmarks.pipeline_simulation import Lengths
+from benchmarks.pipeline_simulation import Schedule as Simulated
 from benchmarks.report import Line
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
@@ -28,6 +32,7 @@ from orgthink.recipes.jobs import Mars
 from orgthink.recipes.registry import RECIPES, Training, start
 from orgthink.training.embedded import SLOTS, embedded
 from orgthink.training.marsrl.chain import groups_of
+from orgthink.training.marsrl.rollout import Schedule
 from orgthink.training.marsrl.streams import ROLES, STREAMS
 from orgthink.training.rl import Clock, train_policy
 
@@ -35,48 +40,50 @@ COLD_STARTS = Path("runs/pocket-roles/checkpoints")
 SHIPPED = MODELS / "pocket-roles"
 MOST = 240
 """Largest number of tokens of an output. Solvers that enumerate need 90 or more, most verdicts fewer than 20."""
+SCHEDULES: tuple[Schedule, ...] = ("whole", "pipeline", "queue")
 BINS = 4
 """Number of bins of the learning curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A pair of schedules to compare."""
+    """Schedules to compare."""
 
     name: str
-    """Name of the pair: what both schedules have in common."""
+    """What the schedules have in common."""
     whole: int
     """Number of problems per step of whole trajectories."""
     pipeline: int
     """Number of new problems per tick of the pipeline."""
     minibatches: int
-    """Number of optimizer steps per step of whole trajectories. A tick has as many per problem."""
+    """Number of optimizer steps per step of whole trajectories. A tick has as many a problem, the queue 1 a step."""
+    queue: int
+    """Number of groups per step of the queue: about as many as an optimizer step of the others has."""
     tokens: int
     """Number of trained tokens of each run."""
-    segment: int | None = None
-    """Tokens per segment of the pipeline; `None`: the default of the rollout."""
 
-    def job(self, whole: bool, model: Path, seed: int) -> Mars:
-        """The training with one of the two schedules."""
+    def job(self, schedule: Schedule, model: Path, seed: int) -> Mars:
+        """The training with one of the schedules."""
         job = RECIPES["marsrl-countdown-mini"]
         assert isinstance(job, Mars)
-        plan = replace(
-            job.settings.rollout,
-            max_tokens=MOST,
-            schedule="whole" if whole else "pipeline",
-            problems=self.whole if whole else self.pipeline,
-            segment=None if whole else self.segment,
-        )
-        parts = self.minibatches if whole else self.minibatches * self.pipeline // self.whole
+        problems, parts = {
+            "whole": (self.whole, self.minibatches),
+            "pipeline": (self.pipeline, self.minibatches * self.pipeline // self.whole),
+            "queue": (self.queue, 1),
+        }[schedule]
+        plan = replace(job.settings.rollout, max_tokens=MOST, schedule=schedule, problems=problems)
+        plan = replace(plan, live=LIVE) if schedule == "queue" else plan
         endless = replace(job.settings, rollout=plan, steps=10_000, save_every=10_000, decay=False)
         return replace(job, settings=replace(endless, minibatches=parts, seed=seed), model=str(model))
 
 
 SETTINGS = (
-    Setting("equal problems a step", whole=2, pipeline=2, minibatches=1, tokens=24_000),
-    Setting("equal optimizer steps", whole=16, pipeline=1, minibatches=16, tokens=24_000),
+    Setting("2 problems a step", whole=2, pipeline=2, minibatches=1, queue=15, tokens=24_000),
+    Setting("16 problems a step", whole=16, pipeline=1, minibatches=16, queue=8, tokens=24_000),
 )
-"""One setting favours throughput, the other delay. A step of this engine takes longer with more rows: none has both."""
+"""All schedules of a setting take optimizer steps of about equally many groups: 15, then 7 or 8."""
+LIVE = 16
+"""Number of outputs under way up to which the queue begins problems."""
 
 
 class Enough(Exception):
@@ -92,8 +99,8 @@ class Trained(NamedTuple):
     """Metrics of the timed steps."""
     minibatches: int
     """Number of optimizer steps per step."""
-    batch: float
-    """Mean number of rows in a decoding step."""
+    work: list[Work]
+    """Work of the timed steps."""
 
     @property
     def wait(self) -> float:
@@ -112,6 +119,21 @@ class Trained(NamedTuple):
     @property
     def speed(self) -> float:
         return sum(line["trained_tokens"] for line in self.steady) / self.seconds
+
+    @property
+    def pace(self) -> float:
+        """Tokens of complete groups per second, also of groups that give no advantage, which are not trained."""
+        return sum(one.trained for one in self.work) / self.seconds
+
+    @property
+    def batch(self) -> float:
+        """Mean number of rows in a decoding step."""
+        return sum(one.tokens for one in self.work) / sum(one.steps for one in self.work)
+
+    @property
+    def groups(self) -> float:
+        """Mean number of groups of an optimizer step."""
+        return sum(line["groups"] for line in self.steady) / len(self.steady) / self.minibatches
 
     @property
     def share(self) -> float:
@@ -133,59 +155,93 @@ def model_of(given: Path | None) -> Path | None:
 
 
 def run(model: Path | None = None, seeds: int = 3, share: float = 1.0) -> Iterator[Line]:
-    """Ratios of each setting with a share of its tokens, then ratios of the simulation with the model's lengths."""
+    """Ratios of each setting with a share of its tokens, what the simulation says of them, and its ratios at 64k."""
     if (model := model_of(model)) is None:
         print("orgthink train pocket-roles --out runs/pocket-roles adds the ratios of MarsRL's pipeline", flush=True)
         return
-    for setting in SETTINGS:
-        yield from compare(replace(setting, tokens=int(setting.tokens * share)), model, seeds)
-    yield from pipeline_frontier.run(asyncio.run(measured(model)), MOST)
+    lengths = asyncio.run(measured(model))
+    for setting in [replace(one, tokens=int(one.tokens * share)) for one in SETTINGS]:
+        runs = trainings(setting, model, seeds)
+        for schedule in SCHEDULES[1:]:
+            yield from compare(setting, schedule, runs, model)
+        print(predicted(setting, runs, lengths), flush=True)
+    yield from pipeline_frontier.run(lengths, MOST)
 
 
-def compare(setting: Setting, model: Path, seeds: int) -> Iterator[Line]:
-    """Pairs of runs. The order alternates, so a drift of the machine's speed affects both schedules."""
-    wholes: list[Trained] = []
-    pipelines: list[Trained] = []
+Runs = dict[Schedule, list[Trained]]
+"""The runs of all seeds, by schedule."""
+
+
+def trainings(setting: Setting, model: Path, seeds: int) -> Runs:
+    """Runs of all schedules. The order alternates, so a drift of the machine's speed affects all of them."""
+    runs: Runs = {schedule: [] for schedule in SCHEDULES}
     for seed in range(seeds):
-        for whole in (True, False) if seed % 2 == 0 else (False, True):
-            (wholes if whole else pipelines).append(train(setting, whole, model, seed))
-    pairs = list(zip(wholes, pipelines, strict=True))
-    shorter = over([whole.wait / pipeline.wait for whole, pipeline in pairs])
-    faster = over([pipeline.speed / whole.speed for whole, pipeline in pairs])
-    how = f"{model}, {torch.get_num_threads()} threads, {seeds} seeds of {setting.tokens:,} trained tokens; "
-    how += f"{setting.whole} problems a step and {setting.pipeline} a tick, {setting.whole // setting.minibatches} an "
-    how += "optimizer step; whole and pipeline: "
-    waits = f"{mean(wholes, 'wait'):.2f} s and {mean(pipelines, 'wait'):.2f} s"
+        for schedule in SCHEDULES[:: 1 if seed % 2 == 0 else -1]:
+            runs[schedule].append(train(setting, schedule, model, seed))
+    return runs
+
+
+def compare(setting: Setting, schedule: Schedule, runs: Runs, model: Path) -> Iterator[Line]:
+    """Ratios of a schedule and whole trajectories, of pairs with one seed."""
+    wholes, others = runs["whole"], runs[schedule]
+    pairs = list(zip(wholes, others, strict=True))
+    shorter = over([whole.wait / other.wait for whole, other in pairs])
+    faster = over([other.speed / whole.speed for whole, other in pairs])
+    how = f"{model}, {torch.get_num_threads()} threads, {len(pairs)} seeds of {setting.tokens:,} trained tokens; "
+    how += f"{mean(wholes, 'groups'):.1f} and {mean(others, 'groups'):.1f} groups an optimizer step; "
+    how += f"whole and {schedule}: "
+    waits = f"{mean(wholes, 'wait'):.2f} s and {mean(others, 'wait'):.2f} s"
     assert shorter.mean is not None and faster.mean is not None
-    name = f"delay, whole trajectories ÷ pipeline, {setting.name}"
+    name = f"delay, whole trajectories ÷ {schedule}, {setting.name}"
     yield Line(name, shorter.mean, "≥ 10", shorter.mean >= 10, f"{how}{waits}, {interval(shorter)}")
-    speeds = f"{mean(wholes, 'speed'):,.0f} and {mean(pipelines, 'speed'):,.0f}, {interval(faster)}; "
-    speeds += f"{mean(wholes, 'batch'):.0f} and {mean(pipelines, 'batch'):.0f} rows a decoding step, "
-    speeds += f"rollout {mean(wholes, 'share'):.0%} and {mean(pipelines, 'share'):.0%} of the time"
+    speeds = f"{mean(wholes, 'speed'):,.0f} and {mean(others, 'speed'):,.0f}, {interval(faster)}; "
+    speeds += f"{mean(wholes, 'batch'):.0f} and {mean(others, 'batch'):.0f} rows a decoding step, "
+    speeds += f"rollout {mean(wholes, 'share'):.0%} and {mean(others, 'share'):.0%} of the time"
     conditions = f"{how}{speeds}"
-    name = f"trained tokens a second, pipeline ÷ whole trajectories, {setting.name}"
+    name = f"trained tokens a second, {schedule} ÷ whole trajectories, {setting.name}"
     yield Line(name, faster.mean, "≥ 1.5", faster.mean >= 1.5, conditions)
     if len(wholes[0].lines) > 1:
-        yield curves(setting, pairs)
+        yield curves(setting, schedule, pairs)
 
 
-def train(setting: Setting, whole: bool, model: Path, seed: int) -> Trained:
+def train(setting: Setting, schedule: Schedule, model: Path, seed: int) -> Trained:
     """Train until the setting's number of tokens is reached."""
-    job, lines = setting.job(whole, model, seed), []
+    job, lines, done = setting.job(schedule, model, seed), [], [(0, 0, 0)]
+    backend = embedded(model, job)
+    sampler = backend.sampler
+    assert isinstance(sampler, LocalEngine)
 
     def report(line: dict[str, Any]) -> None:
         lines.append(line)
+        done.append((sampler.steps, sampler.sampled_tokens, sampler.computed_prompt_tokens))
         filled = any(at_work(one) for one in lines)
         if filled and sum(one["trained_tokens"] for one in lines) >= setting.tokens:
             raise Enough
 
-    backend = embedded(model, job)
     with tempfile.TemporaryDirectory() as folder, suppress(Enough):
         train_policy(backend, job.source(), job.settings, start(Training("bench", job), Path(folder) / "run"), report)
-    assert isinstance(backend.sampler, LocalEngine)
     filled = next(i for i, line in enumerate(lines) if at_work(line))
-    batch = backend.sampler.sampled_tokens / backend.sampler.steps
-    return Trained(lines, lines[filled:], job.settings.minibatches, batch)
+    work = [_work(line, *map(sub, after, before)) for line, (before, after) in zip(lines, pairwise(done), strict=True)]
+    return Trained(lines, lines[filled:], job.settings.minibatches, work[filled:])
+
+
+def _work(line: dict[str, Any], steps: int, tokens: int, read: int) -> Work:
+    seconds = line["seconds"]
+    return Work(steps, tokens, read, line["sampled_tokens"], seconds["rollout"], seconds["train"], seconds["sync"])
+
+
+def predicted(setting: Setting, runs: Runs, lengths: Sequence[Lengths]) -> str:
+    """What the simulation says of the runs."""
+    groups = round(mean(runs["whole"], "groups"))
+    schedules = {
+        "whole": Simulated(groups, problems=setting.whole),
+        "pipeline": Simulated(groups, problems=setting.pipeline, segment=MOST),
+        "queue": Simulated(setting.queue, live=LIVE),
+    }
+    works = {schedule: [one for run in runs[schedule] for one in run.work] for schedule in SCHEDULES}
+    machine = pipeline_prediction.fitted(works["whole"], [one for work in works.values() for one in work], SLOTS)
+    measured = {s: Measured(schedules[s], mean(runs[s], "wait"), mean(runs[s], "pace")) for s in SCHEDULES}
+    return pipeline_prediction.table(f"simulated and measured, {setting.name}", machine, measured, lengths)
 
 
 def at_work(line: dict[str, Any]) -> bool:
@@ -206,13 +262,12 @@ def interval(estimate: Estimate) -> str:
     return "" if estimate.low is None else f"95 % [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
+def curves(setting: Setting, schedule: Schedule, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
     """Rewards of both schedules in bins of trained tokens, and their mean difference over the seeds."""
     conditions, gaps = [], []
-    for whole, pipeline in pairs:
+    for whole, other in pairs:
         cells = [
-            zip(curve(pipeline, role, setting.tokens), curve(whole, role, setting.tokens), strict=True)
-            for role in ROLES
+            zip(curve(other, role, setting.tokens), curve(whole, role, setting.tokens), strict=True) for role in ROLES
         ]
         known = [a - b for role in cells for a, b in role if a is not None and b is not None]
         gaps.append(sum(known) / len(known))
@@ -222,8 +277,8 @@ def curves(setting: Setting, pairs: Sequence[tuple[Trained, Trained]]) -> Line:
     gap = over(gaps)
     assert gap.mean is not None
     same = gap.low is not None and gap.high is not None and gap.low <= 0 <= gap.high
-    how = f"over {setting.tokens:,} trained tokens, {interval(gap)}; by {BINS} bins of them, whole and pipeline: "
-    name = f"reward, pipeline − whole trajectories, {setting.name}"
+    how = f"over {setting.tokens:,} trained tokens, {interval(gap)}; by {BINS} bins of them, whole and {schedule}: "
+    name = f"reward, {schedule} − whole trajectories, {setting.name}"
     return Line(name, gap.mean, "0 in its interval", same, how + "; ".join(conditions))
 
 
@@ -245,7 +300,7 @@ def formatted(values: Sequence[float | None]) -> str:
 
 async def measured(model: Path, problems: int = 16) -> list[Lengths]:
     """Lengths of chains' outputs, as the model writes them."""
-    job = replace(SETTINGS[0], whole=problems).job(True, model, 0)
+    job = replace(SETTINGS[0], whole=problems).job("whole", model, 0)
     engine = LocalEngine.open(model, slots=SLOTS, threaded=False)
     await engine.update_weights(Qwen3.load(model).to_hf(), "0")  # the ages of rows are relative to it
     batch = await job.source().collect(engine, 0, Clock())
