@@ -1,9 +1,9 @@
 """A simulation of decoding and training schedules without a model.
 
 A chain is given by the lengths of its outputs. In one decoding step all rows advance by a token. A complete group
-enters the training queue, from which an optimizer step takes a fixed number of groups, whatever the schedule. Schedules
-differ in when they train: with a barrier (whole trajectories, the pipeline of figure 3a of MarsRL) only when nothing is
-being decoded, without one as soon as the queue has enough. `orgthink.training.marsrl` has the real ones.
+enters the training queue, from which optimizer steps take as many groups under every schedule. Schedules differ in
+when they train: with a barrier (whole trajectories, the pipeline of figure 3a of MarsRL) only when nothing is being
+decoded, without one as soon as the queue has enough. `orgthink.training.marsrl` has the real ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Schedule:
     """A schedule of decoding and training. Either `problems` or `live` is set."""
 
     groups: int
-    """Number of groups that an optimizer step trains on."""
+    """Number of groups that an optimizer step trains on; at a barrier, about so many."""
     problems: int | None = None
     """Number of new problems at each barrier, where all decoding has stopped; `None`: there is no barrier."""
     segment: int | None = None
@@ -249,11 +249,16 @@ class Simulation:
             self.decoder.update(sum(output.known for output in self._paused))
 
     def _begin_step(self) -> bool:
-        """Begin an optimizer step if there are groups enough; the last one takes what is left."""
-        last = not (self.decoder.busy or self._paused or self._problems)
-        count = min(len(self._queue), self._schedule.groups)
-        if not count or (count < self._schedule.groups and not last):
+        """Begin an optimizer step if there are groups enough; the last one takes what is left.
+
+        At a barrier those there are make as many steps of equal size as come nearest to the schedule's.
+        """
+        complete, wanted = len(self._queue), self._schedule.groups
+        barrier, last = self._schedule.live is None, not (self.decoder.busy or self._paused or self._problems)
+        parts = (2 * complete + wanted) // (2 * wanted) if barrier else complete // wanted
+        if not complete or not (parts or last):
             return False
+        count = -(-complete // max(1, parts)) if barrier else min(wanted, complete)
         groups = [self._queue.popleft() for _ in range(count)]
         tokens = sum(output.length for group in groups for output in group.outputs)
         self._ready = self.decoder.now + tokens * self._machine.train

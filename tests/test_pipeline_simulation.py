@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -86,10 +87,14 @@ def step_by_step(of: list[Lengths], schedule: Schedule, machine: Machine) -> lis
         while True:
             if ready is None:
                 over = not (rows or waiting or paused or problems)
-                if len(queue) < schedule.groups and not (over and queue):
+                count = schedule.groups if len(queue) >= schedule.groups or over else 0
+                if schedule.live is None:
+                    parts = math.floor(len(queue) / schedule.groups + 0.5)
+                    count = math.ceil(len(queue) / parts) if parts else len(queue) if over else 0
+                groups = queue[:count]
+                del queue[:count]
+                if not groups:
                     break
-                groups = queue[: schedule.groups]
-                del queue[: schedule.groups]
                 ready = now + machine.train * sum(output["length"] for group in groups for output in group)
                 steps.append((now, ready, [[(one["length"], one["ended"]) for one in group] for group in groups]))
             if not machine.apart or not (rows or waiting):
@@ -149,10 +154,13 @@ def test_every_output_is_trained_once_with_its_group(of, schedule, machine):
 
 
 @given(chains, schedules, machines)
-def test_every_optimizer_step_but_the_last_trains_on_equally_many_groups(of, schedule, machine):
+def test_every_optimizer_step_but_the_last_trains_on_as_many_groups_or_at_a_barrier_about_as_many(
+    of, schedule, machine
+):
     *before, last = [len(one.groups) for one in simulated(of, schedule, machine).steps]
-    assert set(before) <= {schedule.groups}
-    assert 1 <= last <= schedule.groups
+    about = {n for n in range(100) if 0.5 <= n / schedule.groups <= 1.5}
+    assert set(before) <= (about if schedule.live is None else {schedule.groups})
+    assert 1 <= last <= max(about if schedule.live is None else {schedule.groups})
 
 
 @given(chains, schedules, machines)
