@@ -18,7 +18,7 @@ def steps(rng: Random, step: float, row: float, read: float, contexts: int) -> l
     works = []
     for _ in range(20):
         count = rng.randint(50, 200)
-        tokens, again = count * rng.randint(1, 30), rng.randint(0, contexts)
+        tokens, again = 2 * count * rng.randint(1, 15), rng.randint(0, contexts)
         seconds = step * count + row * tokens + read * (tokens / 2 + again)  # half a token of inputs for each sampled
         works.append(Work(count, tokens, tokens // 2 + again, tokens, seconds, tokens * 0.25, 2.0))
     return works
@@ -28,7 +28,7 @@ def steps(rng: Random, step: float, row: float, read: float, contexts: int) -> l
 def test_a_fit_finds_the_costs_and_counts_inputs_to_the_rows(rng, step, row, read):
     whole, queue = steps(rng, step, row, read, 0), steps(rng, step, row, read, 5_000)
     expected = Machine(192, step, row + read / 2, train=0.25, update=2.0, read=read)
-    assert astuple(fitted(whole, [*whole, *queue], 192)) == approx(astuple(expected), rel=0.02)
+    assert astuple(fitted(whole, [*whole, *queue], 192)) == approx(astuple(expected), rel=1e-6)
 
 
 def test_a_cost_below_0_is_left_out_of_the_fit():
