@@ -29,6 +29,7 @@ MODULES = {
     "parallel-calls": "parallel_calls",
     "local": "local_engine",
     "training": "training",
+    "simulation": "simulation_check",
     "replay": "replay",
     "former": "former",
     "vllm": "vllm_engine",
@@ -36,7 +37,17 @@ MODULES = {
 """Module that measures a group of rows."""
 
 Group = Literal[
-    "all", "runtime", "forks", "parallel-calls", "local", "training", "pipeline", "replay", "former", "vllm"
+    "all",
+    "runtime",
+    "forks",
+    "parallel-calls",
+    "local",
+    "training",
+    "pipeline",
+    "simulation",
+    "replay",
+    "former",
+    "vllm",
 ]
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import tyro
 
 from benchmarks.engine_fit import SLOTS, Run, fitted, predicted
+from benchmarks.report import Line
 from experiments.shared.conditions import hardware
 from experiments.shared.readme import Column, fill, table
 from orgthink.engines import MODELS
@@ -249,6 +250,23 @@ def block(model: EngineModel, errors: Sequence[float], found: Sequence[Compariso
         f"{commit()}. `python -m benchmarks.simulation_check --rounds {rounds} --write`."
     )
     return "\n\n".join((table([asdict(each) for each in found], COLUMNS), fit, conditions))
+
+
+def run(rounds: int = 3) -> list[Line]:
+    """The comparisons as rows of `make bench`."""
+    calibration, organizations = measure(rounds)
+    model = fitted([_fastest(runs) for runs in zip(*calibration, strict=True)])
+    load = f"{MODEL}, {TASK}, {CAPACITY} agents, {TOKENS} tokens, {SLOTS} slots; fastest of {rounds} runs"
+    return [
+        Line(
+            f"simulated ÷ measured seconds, {each.organization}, {each.at_once} episodes at once",
+            each.ratio,
+            "0.9 to 1.1",
+            0.9 <= each.ratio <= 1.1,
+            f"{load}; of all runs {each.low:.2f} to {each.high:.2f}",
+        )
+        for each in compare(model, organizations)
+    ]
 
 
 def main(rounds: int = 4, write: bool = False) -> None:

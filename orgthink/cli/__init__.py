@@ -47,36 +47,14 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command that the arguments describe. tyro's frames become one line."""
     import tyro
 
-    from orgthink.cli.eval import Eval
-    from orgthink.cli.export import Export
-    from orgthink.cli.measure import Measure
-    from orgthink.cli.names import List
-    from orgthink.cli.run import RunCommand
-    from orgthink.cli.synth import Synth
-    from orgthink.cli.train import Train
-    from orgthink.cli.view import View
     from orgthink.errors import UserError
     from orgthink.registry import COMMANDS, DEMO
-    from orgthink.scale.simulation.command import Simulate
-    from orgthink.scale.sizing.command import Size
 
-    verbs: dict[str, Callable[..., Callable[[], int]]] = {
-        "run": RunCommand,
-        "eval": Eval,
-        "synth": Synth,
-        "train": Train,
-        "size": Size,
-        "simulate": Simulate,
-        "export": Export,
-        "measure": Measure,
-        "view": View,
-        "list": List,
-    }
     first = next(iter(argv), "--help")
     if first == "demo" and first not in COMMANDS:
         raise UserError(DEMO)
-    if first not in verbs:  # a command that cannot be loaded is in nobody else's way
-        verbs |= {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
+    # A command that cannot be loaded is in nobody else's way.
+    verbs = {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
