@@ -182,8 +182,8 @@ def _attention(
     for name in ("position_bias", "softcap", "s_aux", "sliding_window"):
         if settings.get(name) is not None:
             raise UserError(f"{type(module).__name__} has a {name}, which packed rows do not support")
-    mixed = tree_attention(query[0], key[0], value[0], attention_mask[0, 0].tolist(), settings.get("scaling"))
-    return mixed.transpose(0, 1)[None].contiguous(), None
+    mixed = tree_attention(query, key, value, attention_mask[0, 0].tolist(), settings.get("scaling"))
+    return mixed.transpose(1, 2), None
 
 
 def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:

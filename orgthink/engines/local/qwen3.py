@@ -132,7 +132,7 @@ class Layer(nn.Module):
             grouped = q.shape[1] != k.shape[1]
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
         else:
-            mixed = tree_attention(q[0], k[0], v[0], rectangles)[None]
+            mixed = tree_attention(q, k, v, rectangles)
         x = x + self.output(mixed.transpose(1, 2).flatten(2))
         return x + self.mlp(x)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Shapes: H query heads, K key/value heads, T tokens, Q queries and M keys of a rectangle, D head size, R rectangles.
+# Shapes: B batch, H query heads, K key/value heads, T tokens, Q queries and M keys of a rectangle, D head size.
 
 SCORES = 2**26
 """Largest number of attention scores that exist at once where PyTorch has no kernel that we use: 256 MB."""
@@ -40,104 +40,106 @@ def rectangles_of(ends: Sequence[int]) -> list[Rectangle]:
 
 
 def tree_attention(
-    q_HTD: Tensor, k_KTD: Tensor, v_KTD: Tensor, rectangles: Sequence[Rectangle], scale: float | None = None
+    q_BHTD: Tensor, k_BKTD: Tensor, v_BKTD: Tensor, rectangles: Sequence[Rectangle], scale: float | None = None
 ) -> Tensor:
-    """[H, T, D]: attention of each token to itself and the tokens before it in its texts.
+    """[B, H, T, D]: attention of each token to itself and the tokens before it in its texts.
 
     `scale` multiplies the products of queries and keys; `None`: one over the square root of D.
     """
-    scale = q_HTD.shape[-1] ** -0.5 if scale is None else scale
-    dtype = v_KTD.dtype  # under autocast norms leave queries and keys in single precision
-    return _TreeAttention.apply(q_HTD.to(dtype), k_KTD.to(dtype), v_KTD, rectangles, scale)
+    scale = q_BHTD.shape[-1] ** -0.5 if scale is None else scale
+    runs = [last - first for first, last, start, _ in rectangles if first == start]
+    branches = [rectangle for rectangle in rectangles if rectangle[0] != rectangle[2]]
+    dtype = v_BKTD.dtype  # under autocast norms leave queries and keys in single precision
+    return _TreeAttention.apply(q_BHTD.to(dtype), k_BKTD.to(dtype), v_BKTD, runs, branches, scale)
 
 
 class _TreeAttention(torch.autograd.Function):
     """The merge of all rectangles. Given the merged output and log-sum-exp, the gradient is the sum of theirs."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, rectangles: Sequence[Rectangle], scale: float) -> Tensor:
-        heads, tokens, _ = q.shape
-        out = q.new_empty(tokens, heads, v.shape[-1]).transpose(0, 1)  # tokens outermost: what comes next reads so
-        logsumexp = torch.empty(heads, tokens, dtype=_precise(q), device=q.device)
-        for first, last, start, stop in rectangles:
-            queries, keys, causal = slice(first, last), slice(start, stop), first == start
-            part, weight = _attend(q[:, queries], k[:, keys], v[:, keys], causal, scale)
-            so_far, weight_so_far = out[:, queries], logsumexp[:, queries]
-            if causal:
-                so_far.copy_(part)
-                weight_so_far.copy_(weight)
-            else:
-                so_far.lerp_(part, torch.sigmoid(weight - weight_so_far).to(part.dtype).unsqueeze(-1))
-                torch.logaddexp(weight_so_far, weight, out=weight_so_far)
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, runs: list[int], branches: list[Rectangle], scale: float
+    ) -> Tensor:
+        each = [_attend(*parts, True, scale) for parts in zip(*(x.split(runs, 2) for x in (q, k, v)), strict=True)]
+        out, logsumexp = map(_joined, zip(*each, strict=True))
+        for first, last, start, stop in branches:
+            queries, keys = slice(first, last), slice(start, stop)
+            part, weight = _attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], False, scale)
+            out_so_far, so_far = out[:, :, queries], logsumexp[:, :, queries]
+            out_so_far.lerp_(part, torch.sigmoid(weight - so_far).to(part.dtype).unsqueeze(-1))
+            torch.logaddexp(so_far, weight, out=so_far)
         ctx.save_for_backward(q, k, v, out, logsumexp)
-        ctx.rectangles, ctx.scale = rectangles, scale
+        ctx.runs, ctx.branches, ctx.scale = runs, branches, scale
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, logsumexp = ctx.saved_tensors
-        found = [torch.empty_like(tensor, dtype=_precise(tensor)) for tensor in (q, k, v)]
-        for first, last, start, stop in ctx.rectangles:
-            queries, keys, causal = slice(first, last), slice(start, stop), first == start
-            merged = gradient[:, queries], out[:, queries], logsumexp[:, queries]
-            parts = _attend_backward(q[:, queries], k[:, keys], v[:, keys], *merged, causal, ctx.scale)
-            for whole, place, part in zip(found, (queries, keys, keys), parts, strict=True):
-                if causal:
-                    whole[:, place] = part
-                else:
-                    whole[:, place] += part
-        of_q, of_k, of_v = (whole.to(q.dtype) for whole in found)
-        return of_q, of_k, of_v, None, None
+        of_queries = q, gradient, out, logsumexp
+        split = [tensor.split(ctx.runs, 2) for tensor in (k, v, *of_queries)]
+        each = [_attend_backward(*parts, True, ctx.scale) for parts in zip(*split, strict=True)]
+        of_q, of_k, of_v = (_joined(parts).to(_precise(q)) for parts in zip(*each, strict=True))
+        for first, last, start, stop in ctx.branches:
+            queries, keys = slice(first, last), slice(start, stop)
+            given = k[:, :, keys], v[:, :, keys], *(tensor[:, :, queries] for tensor in of_queries)
+            parts = _attend_backward(*given, False, ctx.scale)
+            of_q[:, :, queries] += parts[0]
+            of_k[:, :, keys] += parts[1]
+            of_v[:, :, keys] += parts[2]
+        return of_q.to(q.dtype), of_k.to(k.dtype), of_v.to(v.dtype), None, None, None
 
 
-def _attend(q_HQD: Tensor, k_KMD: Tensor, v_KMD: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """Attention output [H, Q, D] and log-sum-exp [H, Q] of a rectangle."""
-    if _has_kernel(q_HQD, v_KMD):
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Parts of the tokens as one tensor, with tokens outside heads in memory: what comes next reads it so."""
+    return torch.cat([part.transpose(1, 2) for part in parts], 1).transpose(1, 2)
+
+
+def _attend(q_BHQD: Tensor, k_BKMD: Tensor, v_BKMD: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """Attention output [B, H, Q, D] and log-sum-exp [B, H, Q] of a rectangle."""
+    if _has_kernel(q_BHQD, v_BKMD):
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        out, logsumexp = kernel(q_HQD[None], k_KMD[None], v_KMD[None], 0.0, causal, scale=scale)
-        return out[0], logsumexp[0]
+        return kernel(q_BHQD, k_BKMD, v_BKMD, 0.0, causal, scale=scale)
     outs, sums = [], []
-    for part in _parts(q_HQD, k_KMD):
-        scores = _scores(q_HQD, k_KMD, part, causal, scale)
+    for part in _parts(q_BHQD, k_BKMD):
+        scores = _scores(q_BHQD, k_BKMD, part, causal, scale)
         sums.append(scores.logsumexp(-1))
-        shares = (scores - sums[-1].unsqueeze(-1)).exp().to(v_KMD.dtype)
-        outs.append(shares @ _for_queries(v_KMD, q_HQD))
-    return torch.cat(outs, 1), torch.cat(sums, 1)
+        shares = (scores - sums[-1].unsqueeze(-1)).exp().to(v_BKMD.dtype)
+        outs.append(shares @ _for_queries(v_BKMD, q_BHQD))
+    return torch.cat(outs, 2), torch.cat(sums, 2)
 
 
 def _attend_backward(
-    q_HQD: Tensor,
-    k_KMD: Tensor,
-    v_KMD: Tensor,
-    gradient_HQD: Tensor,
-    out_HQD: Tensor,
-    logsumexp_HQ: Tensor,
+    k_BKMD: Tensor,
+    v_BKMD: Tensor,
+    q_BHQD: Tensor,
+    gradient_BHQD: Tensor,
+    out_BHQD: Tensor,
+    logsumexp_BHQ: Tensor,
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the queries, keys and values of a rectangle, given the merged output and log-sum-exp."""
-    if _has_kernel(q_HQD, v_KMD):
+    if _has_kernel(q_BHQD, v_BKMD):
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        given = (gradient_HQD, q_HQD, k_KMD, v_KMD, out_HQD, logsumexp_HQ)
-        of_q, of_k, of_v = kernel(*(tensor[None] for tensor in given), 0.0, causal, scale=scale)
-        return of_q[0], of_k[0], of_v[0]
-    keys, values = _for_queries(k_KMD, q_HQD), _for_queries(v_KMD, q_HQD)
-    of_q, of_k, of_v = (torch.zeros_like(tensor, dtype=_precise(q_HQD)) for tensor in (q_HQD, keys, values))
-    for part in _parts(q_HQD, k_KMD):
-        shares = (_scores(q_HQD, k_KMD, part, causal, scale) - logsumexp_HQ[:, part, None]).exp()
-        gradient, out = gradient_HQD[:, part], out_HQD[:, part]
+        merged = gradient_BHQD, q_BHQD, k_BKMD, v_BKMD, out_BHQD, logsumexp_BHQ
+        return kernel(*merged, 0.0, causal, scale=scale)
+    keys, values = _for_queries(k_BKMD, q_BHQD), _for_queries(v_BKMD, q_BHQD)
+    of_q, of_k, of_v = (torch.zeros_like(tensor, dtype=_precise(q_BHQD)) for tensor in (q_BHQD, keys, values))
+    for part in _parts(q_BHQD, k_BKMD):
+        shares = (_scores(q_BHQD, k_BKMD, part, causal, scale) - logsumexp_BHQ[:, :, part, None]).exp()
+        gradient, out = gradient_BHQD[:, :, part], out_BHQD[:, :, part]
         of_v += shares.to(gradient.dtype).mT @ gradient
         of_shares = gradient @ values.mT - (gradient * out).sum(-1, keepdim=True)
-        of_scores = (shares * of_shares * scale).to(q_HQD.dtype)
-        of_q[:, part] = of_scores @ keys
-        of_k += of_scores.mT @ q_HQD[:, part]
-    groups = (len(k_KMD), -1)
-    return of_q, of_k.unflatten(0, groups).sum(1), of_v.unflatten(0, groups).sum(1)
+        of_scores = (shares * of_shares * scale).to(q_BHQD.dtype)
+        of_q[:, :, part] = of_scores @ keys
+        of_k += of_scores.mT @ q_BHQD[:, :, part]
+    groups = (k_BKMD.shape[1], -1)
+    return of_q, of_k.unflatten(1, groups).sum(2), of_v.unflatten(1, groups).sum(2)
 
 
-def _has_kernel(q_HQD: Tensor, v_KMD: Tensor) -> bool:
+def _has_kernel(q_BHQD: Tensor, v_BKMD: Tensor) -> bool:
     """Whether PyTorch has a kernel for these that gives the log-sum-exp and takes a merged one."""
-    return q_HQD.device.type == "cpu" and q_HQD.shape[-1] == v_KMD.shape[-1]
+    return q_BHQD.device.type == "cpu" and q_BHQD.shape[-1] == v_BKMD.shape[-1]
 
 
 def _precise(tensor: Tensor) -> torch.dtype:
@@ -145,22 +147,22 @@ def _precise(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def _for_queries(x_KMD: Tensor, q_HQD: Tensor) -> Tensor:
-    """[H, M, D]: keys or values, repeated for the query heads that share them."""
-    return x_KMD.repeat_interleave(len(q_HQD) // len(x_KMD), 0)
+def _for_queries(x_BKMD: Tensor, q_BHQD: Tensor) -> Tensor:
+    """[B, H, M, D]: keys or values, repeated for the query heads that share them."""
+    return x_BKMD.repeat_interleave(q_BHQD.shape[1] // x_BKMD.shape[1], 1)
 
 
-def _parts(q_HQD: Tensor, k_KMD: Tensor) -> Iterator[slice]:
+def _parts(q_BHQD: Tensor, k_BKMD: Tensor) -> Iterator[slice]:
     """Runs of queries with at most `SCORES` scores each."""
-    heads, queries, _ = q_HQD.shape
-    step = max(1, SCORES // (heads * k_KMD.shape[1]))
+    batch, heads, queries, _ = q_BHQD.shape
+    step = max(1, SCORES // (batch * heads * k_BKMD.shape[2]))
     return (slice(first, first + step) for first in range(0, queries, step))
 
 
-def _scores(q_HQD: Tensor, k_KMD: Tensor, part: slice, causal: bool, scale: float) -> Tensor:
-    """[H, part of Q, M] in single precision: scaled products of queries and keys, -inf where a key is not visible."""
-    scores = (q_HQD[:, part] @ _for_queries(k_KMD, q_HQD).mT).to(_precise(q_HQD)) * scale
+def _scores(q_BHQD: Tensor, k_BKMD: Tensor, part: slice, causal: bool, scale: float) -> Tensor:
+    """[B, H, part of Q, M]: scaled products of queries and keys, -inf where a key is not visible."""
+    scores = (q_BHQD[:, :, part] @ _for_queries(k_BKMD, q_BHQD).mT).to(_precise(q_BHQD)) * scale
     if not causal:
         return scores
-    places = torch.arange(k_KMD.shape[1], device=scores.device)
+    places = torch.arange(k_BKMD.shape[2], device=scores.device)
     return scores.masked_fill_(places > places[part, None], -torch.inf)
