@@ -32,6 +32,7 @@ TREES = {
     "one text": [40] * 40,
     "apart": [20] * 20 + [50] * 30 + [51],
     "a comb": [20 if i % 2 == 0 else i + 1 for i in range(20)],
+    "two words after one": [3, 2, 3],
     "one token": [1],
 }
 
