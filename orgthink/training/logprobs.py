@@ -62,10 +62,10 @@ class _Predicted(torch.autograd.Function):
         return logprobs_N, entropies_P
 
     @staticmethod
-    def backward(ctx: Any, gradient_N: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         """A logit gains what its own tokens gain, less its probability's share of what all tokens do."""
         probabilities, temperatures_P, which_N, targets_N = ctx.saved_tensors
-        gradient_N = gradient_N / temperatures_P[which_N]
+        gradient_N = gradients[0] / temperatures_P[which_N]
         of_all_P = torch.zeros_like(temperatures_P).index_add_(0, which_N, gradient_N)
         of_logits = probabilities * -of_all_P[:, None]
         return of_logits.index_put_((which_N, targets_N), gradient_N, accumulate=True), None, None, None

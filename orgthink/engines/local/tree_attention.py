@@ -60,11 +60,14 @@ class _TreeAttention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, runs: list[int], branches: list[Rectangle], scale: float
     ) -> Tensor:
-        each = [_attend(*parts, True, scale) for parts in zip(*(x.split(runs, 2) for x in (q, k, v)), strict=True)]
+        each = [
+            _attend(*parts, causal=True, scale=scale)
+            for parts in zip(*(x.split(runs, 2) for x in (q, k, v)), strict=True)
+        ]
         out, logsumexp = map(_joined, zip(*each, strict=True))
         for first, last, start, stop in branches:
             queries, keys = slice(first, last), slice(start, stop)
-            part, weight = _attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], False, scale)
+            part, weight = _attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], causal=False, scale=scale)
             out_so_far, so_far = out[:, :, queries], logsumexp[:, :, queries]
             out_so_far.lerp_(part, torch.sigmoid(weight - so_far).to(part.dtype).unsqueeze(-1))
             torch.logaddexp(so_far, weight, out=so_far)
@@ -73,16 +76,17 @@ class _TreeAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
         q, k, v, out, logsumexp = ctx.saved_tensors
         of_queries = q, gradient, out, logsumexp
         split = [tensor.split(ctx.runs, 2) for tensor in (k, v, *of_queries)]
-        each = [_attend_backward(*parts, True, ctx.scale) for parts in zip(*split, strict=True)]
+        each = [_attend_backward(*parts, causal=True, scale=ctx.scale) for parts in zip(*split, strict=True)]
         of_q, of_k, of_v = (_joined(parts).to(_precise(q)) for parts in zip(*each, strict=True))
         for first, last, start, stop in ctx.branches:
             queries, keys = slice(first, last), slice(start, stop)
             given = k[:, :, keys], v[:, :, keys], *(tensor[:, :, queries] for tensor in of_queries)
-            parts = _attend_backward(*given, False, ctx.scale)
+            parts = _attend_backward(*given, causal=False, scale=ctx.scale)
             of_q[:, :, queries] += parts[0]
             of_k[:, :, keys] += parts[1]
             of_v[:, :, keys] += parts[2]
