@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.fork_join import INJECTED, ROUNDS, Plan, Throughput, fork_join, plain, plans
-from benchmarks.models import pocket_size_model
+from benchmarks.models import random_model
 from benchmarks.report import Line
 from orgthink.engines.local.batch import DecodeBatch, Request
 from orgthink.engines.local.engine import LocalEngine
@@ -30,7 +30,7 @@ SLOTS = 128
 
 def run() -> list[Line]:
     with tempfile.TemporaryDirectory() as folder:
-        model, wanted = Qwen3.load(pocket_size_model(Path(folder))), plans(EPISODES)
+        model, wanted = Qwen3.load(random_model(Path(folder))), plans(EPISODES)
         bounds = [_bound(model)]
         forked, busy, unforked, joins = asyncio.run(_runtime(Path(folder), wanted))
         static = _hugging_face(Path(folder), wanted)
