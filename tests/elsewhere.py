@@ -25,9 +25,7 @@ class Elsewhere(Tensor):
 
     @staticmethod
     def __new__(cls, value: Tensor) -> Elsewhere:
-        made = Tensor._make_wrapper_subclass(
-            cls, value.shape, strides=value.stride(), dtype=value.dtype, device=DEVICE
-        )
+        made = Tensor._make_wrapper_subclass(cls, value.shape, strides=value.stride(), dtype=value.dtype, device=DEVICE)
         made.value = value
         return made
 
