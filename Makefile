@@ -73,10 +73,9 @@ test-slow: setup  ## the tests of a thousand episodes and of real widths: minute
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check
 
-bench: setup  ## speed, as ratios of two things measured in one run
-	$(BIN)/python -m benchmarks
-
-	@if [ -e $(VLLM)/.ready ]; then $(VLLM)/bin/python -m benchmarks; else echo "make vllm bench adds the ratios of vLLM"; fi
+bench: setup  ## speed, as ratios of two things measured in one run; JSON=FILE writes them to a file as well
+	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON))
+	@if [ -e $(VLLM)/.ready ]; then $(VLLM)/bin/python -m benchmarks $(if $(JSON),--json $(JSON)); else echo "make vllm bench adds the ratios of vLLM"; fi
 
 pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket

@@ -1,69 +1,103 @@
 """`make bench`: all ratios that this environment can measure, with their goals and conditions.
 
-`python -m benchmarks --only pipeline` measures only MarsRL's pipeline, on your own model. `--only parallel-calls`
-measures only the rounds of ParaManager.
+`python -m benchmarks --only pipeline` measures only MarsRL's pipeline, on your own model. `--only` takes every other
+group of rows as well. `--json FILE` adds the rows to a file: row → {"measured", "goal", "holds", "conditions"}.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
 import tyro
 
 from benchmarks.report import Line
+from orgthink.garbage import collect_rarely
 from orgthink.provenance import commit
 from orgthink.threads import set_threads
 
+MODULES = {
+    "runtime": "runtime_overhead",
+    "forks": "many_forks",
+    "parallel-calls": "parallel_calls",
+    "local": "local_engine",
+    "training": "training",
+    "simulation": "simulation_check",
+    "replay": "replay",
+    "former": "former",
+    "vllm": "vllm_engine",
+}
+"""Module that measures a group of rows."""
 
-def lines() -> Iterator[Line]:
-    """Yield the ratios as they are measured: those of vLLM if it is installed, the others if not."""
-    if importlib.util.find_spec("vllm") is not None:
-        from benchmarks import vllm_engine
-
-        yield from vllm_engine.run()
-        return
-    from benchmarks import local_engine, parallel_calls, pipeline, runtime_overhead, training
-
-    yield from runtime_overhead.run()
-    yield from parallel_calls.run()
-    yield from local_engine.run()
-    yield from training.run()
-    yield from pipeline.run()
+Group = Literal[
+    "all",
+    "runtime",
+    "forks",
+    "parallel-calls",
+    "local",
+    "training",
+    "pipeline",
+    "simulation",
+    "replay",
+    "former",
+    "vllm",
+]
 
 
 def main(
-    only: Literal["all", "pipeline", "parallel-calls"] = "all",
+    only: Group = "all",
     model: Path | None = None,
     seeds: int = 3,
     share: float = 1.0,
+    file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
-    """Measure and print. `model`, `seeds` and `share` (of the trained tokens) apply to `--only pipeline`."""
+    """Measure and print. `model`, `seeds` and `share` (of the trained tokens) apply to MarsRL's pipeline."""
+    collect_rarely()
     set_threads(spare=1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}\n", flush=True)
-    measured = {"all": lines, "pipeline": partial(pipeline_alone, model, seeds, share), "parallel-calls": rounds_alone}
-    for line in measured[only]():
+    machine = f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}"
+    print(f"{machine}\n", flush=True)
+    for line in rows(only, model, seeds, share):
         verdict = "met" if line.met else "missed"
         print(f"{line.name}: {line.value:.2f}  (goal {line.goal}: {verdict})\n    {line.conditions}", flush=True)
+        if file is not None:
+            save(line, machine, file)
 
 
-def pipeline_alone(model: Path | None, seeds: int, share: float) -> Iterator[Line]:
-    from benchmarks import pipeline
+def rows(only: Group, model: Path | None, seeds: int, share: float) -> Iterator[Line]:
+    """Yield the ratios as they are measured. Where vLLM is installed, all are those of vLLM."""
+    if only == "all":
+        installed = importlib.util.find_spec("vllm") is not None
+        names = (
+            ("vllm", "replay") if installed else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
+        )
+    else:
+        names = (only,)
+    for name in names:
+        yield from _group(name, model, seeds, share)
 
-    yield from pipeline.run(model, seeds, share)
+
+def _group(name: str, model: Path | None, seeds: int, share: float) -> Iterable[Line]:
+    if name == "pipeline":
+        from benchmarks import pipeline
+
+        return pipeline.run(model, seeds, share)
+    return importlib.import_module(f"benchmarks.{MODULES[name]}").run()
 
 
-def rounds_alone() -> Iterator[Line]:
-    from benchmarks import parallel_calls
-
-    yield from parallel_calls.run()
+def save(line: Line, machine: str, path: Path) -> None:
+    """Add a row to the file, in place of an older one of its name."""
+    found = json.loads(path.read_bytes()) if path.exists() else {}
+    conditions = f"{machine}; {line.conditions}"
+    found[line.name] = {"measured": line.value, "goal": line.goal, "holds": line.met, "conditions": conditions}
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ from orgthink.runtime import Agent, Backing, Limits, Result, Session, attempt
 ROUNDS = 2
 INJECTED = 20
 """Number of tokens that a join injects."""
-LONGEST = 2000
-"""Most tokens of a segment, or of a plain completion."""
 
 
 class Plan(NamedTuple):
@@ -142,7 +140,7 @@ async def plain(engine: Engine, plans: list[Plan]) -> tuple[Throughput, list[Epi
 
 
 def _roles(engine: Engine) -> dict[str, Backing]:
-    return {str(n): Backing(engine, Sampling(n, seed=0)) for n in range(LONGEST + 1)}
+    return {str(n): Backing(engine, Sampling(n, seed=0)) for n in range(361)}
 
 
 async def _timed(attempts: Iterable[Awaitable[Episode]]) -> tuple[Throughput, list[Episode]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import tyro
 
-from benchmarks.fork_join import Plan, fork_join, plain, plans
+from benchmarks.fork_join import plain, plans
 from benchmarks.models import random_model
 from benchmarks.report import Line
 from orgthink.engines.local.qwen3 import Qwen3Config
@@ -32,8 +32,6 @@ CONTEXT = 4096
 """Most tokens of a sequence."""
 BATCHES = (1, 8, 64)
 """Numbers of requests that decode at once."""
-ALONE = Plan("w1 w2 w3", segment=240, fork_at=10, workers=(210, 210))
-"""An episode of AsyncThink's shape: an organizer with two joins, each of a worker that it does not wait for."""
 GROUPS, GROUP, PROMPT, ROW = 4, 4, 128, 512
 """Rows of the training step: groups of a prompt and as many rows, and tokens of a prompt and of a row."""
 PACK = 2048
@@ -41,9 +39,12 @@ PACK = 2048
 
 
 def sampling(folder: Path, name: str) -> Iterator[Line]:
-    """vLLM in this process: decoding, fork and join, and one episode alone."""
+    """vLLM in this process: decoding, fork and join, and recorded episodes again, alone, in seconds and steps."""
+    from benchmarks import replay
     from benchmarks.vllm_engine import EPISODES, SLOTS, fork_joins
     from orgthink.engines.vllm import VllmEngine
+
+    episodes = replay.recorded()
 
     async def measured() -> list[Line]:
         vllm = await VllmEngine.open(folder, max_num_seqs=SLOTS)
@@ -54,28 +55,11 @@ def sampling(folder: Path, name: str) -> Iterator[Line]:
             conditions = f"{name}, vLLM in process, 180 to 360 tokens a request; best of 3"
             lines.append(Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions))
         lines += (await fork_joins(vllm, EPISODES, name))[1]
-        lines += await alone(vllm, name)
+        lines += await replay.measure(vllm, f"vLLM on {name}", episodes, name)
         await vllm.aclose()
         return lines
 
     yield from asyncio.run(measured())
-
-
-async def alone(vllm, name: str) -> list[Line]:
-    """One episode at a time: all of its tokens in sequence, divided by the episode, in seconds and in steps."""
-    from orgthink.measure.latency import critical_path
-
-    total = 3 * ALONE.segment + sum(ALONE.workers)
-    sequence = ALONE._replace(segment=total // 3, workers=())
-    together = [await fork_join(vllm, [ALONE]) for _ in range(3)]
-    one_by_one = min([(await plain(vllm, [sequence]))[0].seconds for _ in range(3)])
-    seconds = one_by_one / min(done.seconds for done, _ in together)
-    steps = total / critical_path(together[0][1][0])
-    conditions = f"{name}, {total} tokens, alone on vLLM, {one_by_one:.2f} s in sequence; best of 3"
-    return [
-        Line("in sequence ÷ AsyncThink's shape, seconds of an episode", seconds, "≥ 1", seconds >= 1, conditions),
-        Line("the same, decoding steps", steps, "none", True, conditions),
-    ]
 
 
 def training(folder: Path, name: str, device: str) -> Iterator[Line]:
@@ -136,7 +120,7 @@ def lines(names: tuple[str, ...], device: str) -> Iterator[Line]:
             shape = {field: known[field] for field in Qwen3Config.__slots__ if field in known}
             config = Qwen3Config(**shape | {"max_position_embeddings": CONTEXT})
             (folder := Path(place) / name).mkdir()
-            random_model(folder, config, device, torch.bfloat16)
+            random_model(folder, config, torch.bfloat16, device)
             try:
                 yield from training(folder, name, device)
             except torch.OutOfMemoryError:

@@ -1,4 +1,4 @@
-"""Random models. Their vocabulary is the words `w0`, `w1`, …; that of the pocket size, a million weights, has 512."""
+"""Random models of any shape, such as the pocket size of about a million parameters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 CONFIG = replace(POCKET, vocab_size=512, max_position_embeddings=2048)
 
 
-def random_model(
-    folder: Path, config: Qwen3Config = CONFIG, device: str = "cpu", dtype: torch.dtype = torch.float32
-) -> Path:
-    """Write the model as a Hugging Face folder. It has no end-of-text token, so every text has the requested length.
+def pocket_size_model(folder: Path) -> Path:
+    """Write a model of the pocket size as a Hugging Face folder."""
+    return random_model(folder, CONFIG, torch.float32)
 
-    The weights are drawn on `device`.
-    """
+
+def random_model(folder: Path, config: Qwen3Config, dtype: torch.dtype, device: str = "cpu") -> Path:
+    """Write a random model as a Hugging Face folder. Its vocabulary is the words `w0`, `w1`, … It has no end-of-text
+    token, so every text has the requested length. The weights are drawn on `device`."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(config.vocab_size)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
     words.save(str(folder / "tokenizer.json"))
@@ -33,6 +34,6 @@ def random_model(
             torch.nn.init.normal_(weight, std=1.5 / weight.shape[1] ** 0.5, generator=generator)
     model.save(folder)
     config.save(folder, eos_token_id=0, pad_token_id=0, dtype=str(dtype).removeprefix("torch."))
-    written = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**written, "eos_token_id": None}))
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**raw, "eos_token_id": None}))
     return folder

@@ -1,20 +1,20 @@
-"""A simulation of decoding and training schedules without a model, to estimate the gain of a pipeline at 64k tokens.
+"""A simulation of decoding and training schedules without a model.
 
-A chain is given by the lengths of its outputs. In one decoding step all rows of a batch advance by a token, and the
-duration of the step grows with the batch. Sampler and trainer alternate, as in `orgthink.training.marsrl.schedule`.
+A chain is given by the lengths of its outputs. In one decoding step all rows advance by a token. A complete group
+enters the training queue, from which optimizer steps take as many groups under every schedule. Schedules differ in
+when they train: with a barrier (whole trajectories, the pipeline of figure 3a of MarsRL) only when nothing is being
+decoded, without one as soon as the queue has enough. `orgthink.training.marsrl` has the real ones.
 """
 
 from __future__ import annotations
 
 import heapq
-import random
+import math
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from benchmarks.report import Line
 
 Lengths = Sequence[Sequence[Sequence[int]]]
 """Number of tokens of each output of a chain, at least 1, by stage, group and member."""
@@ -22,7 +22,7 @@ Lengths = Sequence[Sequence[Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Speed of a machine. Durations are in seconds."""
+    """Speed of a machine. Durations are in seconds. Inputs are short beside outputs, and cost nothing."""
 
     slots: int
     """Largest number of outputs that are decoded in parallel; others wait."""
@@ -30,240 +30,277 @@ class Machine:
     """Fixed duration of a decoding step."""
     row: float
     """Additional duration of a decoding step per row."""
-    read: float
-    """Duration per token of a prefix that is read again after an update of the weights."""
     train: float
     """Duration per trained token."""
+    context: float = 0.0
+    """Additional duration of a decoding step per token that its rows have so far."""
+    update: float = 0.0
+    """Fixed duration of an update of the decoders' weights."""
+    read: float = 0.0
+    """Duration per token of a context that is read again after an update; 0: caches are kept."""
+    apart: bool = False
+    """Whether the trainer has its own GPUs; if not, decoding pauses while it works."""
+
+    def decoding(self, steps: int, rows: int, context: int) -> float:
+        """Seconds of some steps with the same rows, which have `context` tokens before the first of them."""
+        tokens = steps * context + rows * (steps * (steps - 1) // 2)
+        return steps * (self.step + self.row * rows) + tokens * self.context
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule of decoding and training."""
+    """A schedule of decoding and training. Either `problems` or `live` is set."""
 
-    name: str
-    """Name in the table."""
-    problems: int
-    """Number of new problems per step."""
-    whole: bool = False
-    """Whether chains are completed before any of their outputs is trained on."""
+    groups: int
+    """Number of groups that an optimizer step trains on; at a barrier, about so many."""
+    problems: int | None = None
+    """Number of new problems at each barrier, where all decoding has stopped; `None`: there is no barrier."""
     segment: int | None = None
-    """Largest number of tokens that an output decodes in a tick of the pipeline; `None`: up to its end."""
+    """Largest number of tokens that an output decodes between two barriers, which its chain waits for as well; `None`:
+    chains are completed first (whole trajectories)."""
+    live: int | None = None
+    """Without a barrier, problems begin while no more outputs than this are under way."""
 
 
-class Outcome(NamedTuple):
-    """Result of a schedule."""
+@dataclass(slots=True, eq=False)
+class Output:
+    """An output of a chain."""
 
-    tokens: int
-    """Number of trained tokens."""
-    seconds: float
-    """Seconds from the first problem to the last trained token."""
-    delay: float
-    """Mean seconds from an output's end to the start of its training."""
-    throughput: float
-    """Trained tokens per second in the middle half of the steps, where a pipeline neither fills nor drains."""
-    rows: float
-    """Mean number of rows in a decoding step."""
-
-
-@dataclass(slots=True)
-class _Output:
-    """An output in progress."""
-
-    left: int
-    """Number of tokens still to decode."""
+    length: int
+    """Number of tokens at its end."""
+    group: Group
+    """Its group."""
     known: int = 0
-    """Number of tokens decoded so far."""
+    """Number of tokens that are decoded or, of a row, will be when it stops."""
     ended: float = 0.0
     """Time of its end in seconds."""
 
 
-class _Chain:
+@dataclass(slots=True, eq=False)
+class Group:
+    """Outputs for one input, which are trained together."""
+
+    chain: Chain
+    """Its chain."""
+    outputs: list[Output] = field(default_factory=list)
+    """Its outputs."""
+    missing: int = 0
+    """Number of outputs that have not ended."""
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
     """A chain in progress."""
 
-    def __init__(self, lengths: Lengths) -> None:
-        self._later = iter(lengths)
-        self.groups: list[list[_Output]] = []
-        """Outputs of the current stage, by group."""
-        self.fresh: list[list[_Output]] = []
-        """Groups of the current stage that are not trained yet."""
+    stages: Iterator[Sequence[Sequence[int]]]
+    """Lengths of the stages to come."""
+    missing: int = 0
+    """Number of outputs of the current stage that have not ended."""
 
-    def advance(self) -> bool:
-        """Go to the next stage. Returns whether there is one."""
-        self.groups = [[_Output(length) for length in group] for group in next(self._later, ())]
-        self.fresh = list(self.groups)
-        return bool(self.groups)
-
-    @property
-    def outputs(self) -> list[_Output]:
-        return [output for group in self.groups for output in group]
+    def following(self) -> list[Output]:
+        """Go to the next stage. Returns its outputs; empty at the end of the chain."""
+        begun: list[Output] = []
+        for lengths in next(self.stages, ()):
+            group = Group(self, missing=len(lengths))
+            group.outputs = [Output(length, group) for length in lengths]
+            begun += group.outputs
+        self.missing = len(begun)
+        return begun
 
 
-class _Engine:
-    """Decodes outputs and keeps the time. All rows advance together, so one counter of steps determines every end."""
+@dataclass(frozen=True, slots=True)
+class OptimizerStep:
+    """What was trained, and when."""
+
+    start: float
+    """Time of the start in seconds."""
+    end: float
+    """Time of the end in seconds."""
+    groups: Sequence[Group]
+    """The trained groups."""
+
+
+class Decoder:
+    """Decodes outputs and keeps the time. All rows advance together, so one counter of steps determines every stop."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._waiting: deque[tuple[_Output, int]] = deque()
-        self._rows: list[tuple[int, int, _Output]] = []
-        """Heap of (step at which the output stops, number that breaks ties, output)."""
-        self._submitted = 0
+        self._waiting: deque[tuple[Output, int]] = deque()
+        self._rows: list[tuple[int, int, Output]] = []  # a heap of (step of the stop, number that breaks ties, output)
+        self._admitted = 0
+        self._context = 0
         self.now = 0.0
         self.steps = 0
-        self.sampled = 0
+        self.tokens = 0
+        """Number of tokens decoded so far."""
+        self.most = 0
+        """Largest number of rows of a step."""
 
-    def submit(self, output: _Output, most: int | None) -> None:
+    @property
+    def busy(self) -> bool:
+        return bool(self._rows or self._waiting)
+
+    def submit(self, output: Output, most: int | None) -> None:
         """Submit an output, to be decoded up to its end or for at most `most` tokens."""
-        self.now += output.known * self._machine.read
-        self._waiting.append((output, min(output.left, most or output.left)))
+        self._waiting.append((output, min(output.length - output.known, most or output.length)))
 
-    def run(self, ended: Callable[[_Output], None]) -> None:
-        """Decode until no output is left. `ended` is called for each output that stops, and may submit others."""
-        while self._waiting or self._rows:
-            while self._waiting and len(self._rows) < self._machine.slots:
-                output, tokens = self._waiting.popleft()
-                self._submitted += 1
-                heapq.heappush(self._rows, (self.steps + tokens, self._submitted, output))
-                output.left, output.known = output.left - tokens, output.known + tokens
-            rows, steps = len(self._rows), self._rows[0][0] - self.steps
-            self.now += steps * (self._machine.step + self._machine.row * rows)
-            self.steps, self.sampled = self.steps + steps, self.sampled + steps * rows
-            while self._rows and self._rows[0][0] == self.steps:
-                output = heapq.heappop(self._rows)[2]
-                output.ended = self.now
-                ended(output)
+    def run(self, until: float) -> list[Output]:
+        """Decode to the next step at which an output stops, or that ends at `until` or later. Returns what stopped."""
+        while self._waiting and len(self._rows) < self._machine.slots:
+            output, tokens = self._waiting.popleft()
+            self._admitted += 1
+            self._context += output.known
+            output.known += tokens
+            heapq.heappush(self._rows, (self.steps + tokens, self._admitted, output))
+        rows, steps = len(self._rows), self._rows[0][0] - self.steps
 
-    def train(self, tokens: int) -> None:
-        self.now += tokens * self._machine.train
+        def decoding(steps: int) -> float:
+            return self._machine.decoding(steps, rows, self._context)
+
+        if self.now + decoding(steps) > until:
+            steps = 1 + bisect_left(range(1, steps), until - self.now, key=decoding)
+        self.now += decoding(steps)
+        self.steps, self.tokens, self.most = self.steps + steps, self.tokens + steps * rows, max(self.most, rows)
+        self._context += steps * rows
+        stopped: list[Output] = []
+        while self._rows and self._rows[0][0] == self.steps:
+            stopped.append(heapq.heappop(self._rows)[2])
+        self._context -= sum(output.known for output in stopped)
+        return stopped
+
+    def update(self, paused: int) -> None:
+        """Replace the weights, and read again the contexts of rows and of `paused` tokens."""
+        self.now += self._machine.update + self._machine.read * (self._context + paused)
+
+
+class Simulation:
+    """All chains under one schedule, in order, until none is in progress."""
+
+    def __init__(self, chains: Sequence[Lengths], schedule: Schedule, machine: Machine) -> None:
+        assert (schedule.problems is None) != (schedule.live is None)
+        self._schedule, self._machine = schedule, machine
+        self._problems = deque(chains)
+        self._paused: list[Output] = []
+        """Outputs that go on at the next barrier."""
+        self._queue: deque[Group] = deque()
+        self._live = 0
+        self._ready = math.inf
+        """When the optimizer step in progress ends; infinite if there is none."""
+        self.decoder = Decoder(machine)
+        self.steps: list[OptimizerStep] = []
+        """All optimizer steps."""
+        self.marks: list[tuple[int, int]] = []
+        """At each update of the decoders: number of optimizer steps so far, and of problems that have not begun."""
+
+    def run(self) -> None:
+        self._enter()
+        while self.decoder.busy:
+            for output in self.decoder.run(self._ready):
+                self._stop(output)
+            if self._schedule.live is not None:
+                self._enter()
+                self._train()
+            elif not self.decoder.busy:
+                self._train()
+                self._enter()
+
+    def _enter(self) -> None:
+        """Continue what is paused, and begin as many problems as the schedule allows."""
+        begun, self._paused = self._paused, []
+        self._submit(begun)
+        for _ in range(min(self._schedule.problems or len(self._problems), len(self._problems))):
+            if self._schedule.live is not None and self._live >= self._schedule.live:
+                break
+            self._submit(Chain(iter(self._problems.popleft())).following())
+
+    def _submit(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            self._live += not output.known
+            self.decoder.submit(output, self._schedule.segment)
+
+    def _stop(self, output: Output) -> None:
+        """An output reached its end, or that of a segment."""
+        if output.known < output.length:
+            self._paused.append(output)
+            return
+        output.ended = self.decoder.now
+        self._live -= 1
+        group, chain = output.group, output.group.chain
+        group.missing, chain.missing = group.missing - 1, chain.missing - 1
+        if not group.missing:
+            self._queue.append(group)
+        if not chain.missing:
+            if self._schedule.segment is None:
+                self._submit(chain.following())
+            else:
+                self._paused += chain.following()
+
+    def _train(self) -> None:
+        """Take all optimizer steps that can be taken now, then update the decoders if any step has ended."""
+        updated, alongside = False, self._machine.apart and self.decoder.busy
+        while self._ready < math.inf or self._begin_step():
+            if not alongside:
+                self.decoder.now = max(self.decoder.now, self._ready)
+            if self.decoder.now < self._ready:
+                break
+            updated, self._ready = True, math.inf
+        if updated:
+            self.marks.append((len(self.steps) - (self._ready < math.inf), len(self._problems)))
+            self.decoder.update(sum(output.known for output in self._paused))
+
+    def _begin_step(self) -> bool:
+        """Begin an optimizer step if there are groups enough; the last one takes what is left.
+
+        At a barrier those there are make as many steps of equal size as come nearest to the schedule's.
+        """
+        complete, wanted = len(self._queue), self._schedule.groups
+        barrier, last = self._schedule.live is None, not (self.decoder.busy or self._paused or self._problems)
+        parts = (2 * complete + wanted) // (2 * wanted) if barrier else complete // wanted
+        if not complete or not (parts or last):
+            return False
+        count = -(-complete // max(1, parts)) if barrier else min(wanted, complete)
+        groups = [self._queue.popleft() for _ in range(count)]
+        tokens = sum(output.length for group in groups for output in group.outputs)
+        self._ready = self.decoder.now + tokens * self._machine.train
+        self.steps.append(OptimizerStep(self.decoder.now, self._ready, groups))
+        return True
+
+
+class Outcome(NamedTuple):
+    """Measures of a simulation while the second half of its problems begins: it neither fills nor drains."""
+
+    delay: float
+    """Mean seconds from an output's end to the start of its optimizer step."""
+    least: float
+    """Lower bound of that: an advantage needs the whole group, so an output waits for the longest one of its group,
+    which takes no less than if it were decoded alone. It presumes that the outputs of a group begin together."""
+    throughput: float
+    """Trained tokens per second."""
+    rows: float
+    """Mean number of rows in a decoding step, from the beginning to the end."""
+
+    @property
+    def share(self) -> float:
+        """Share of the delay that no schedule that trains whole groups can avoid."""
+        return self.least / self.delay if self.delay else 1.0
 
 
 def simulate(chains: Sequence[Lengths], schedule: Schedule, machine: Machine) -> Outcome:
-    """Run a schedule on all chains, in order, until none is in progress."""
-    engine, problems = _Engine(machine), iter(chains)
-    tick = _grow if schedule.whole else _tick
-    live: list[_Chain] = []
-    marks: list[tuple[float, int]] = [(0.0, 0)]  # at the end of each step: the time, and tokens trained so far
-    delays: list[float] = []
-    while live := live + _begun(problems, schedule.problems):
-        live, finished = tick(engine, live, schedule.segment)
-        outputs = [output for group in finished for output in group]
-        delays += [engine.now - output.ended for output in outputs]
-        tokens = sum(output.known for output in outputs)
-        engine.train(tokens)
-        marks.append((engine.now, marks[-1][1] + tokens))
-    (began, before), (over, after) = marks[len(marks) // 4], marks[3 * len(marks) // 4]
-    seconds, tokens = marks[-1]
-    rate = (after - before) / (over - began) if over > began else tokens / seconds
-    return Outcome(tokens, seconds, sum(delays) / len(delays), rate, engine.sampled / engine.steps)
+    """Run a schedule on all chains."""
+    simulation = Simulation(chains, schedule, machine)
+    simulation.run()
+    marks, steps, decoder = simulation.marks, simulation.steps, simulation.decoder
+    first, last = (next(done for done, left in marks if left <= most) for most in (len(chains) // 2, 0))
+    first = first if first < last else 0
+    began = steps[first - 1].end if first else 0.0
+    groups = [(one.start, group.outputs) for one in steps[first:last] for group in one.groups]
+    delays = [start - output.ended for start, outputs in groups for output in outputs]
+    least = sum(alone(machine, [output.length for output in outputs]) for _, outputs in groups)
+    tokens = sum(output.length for _, outputs in groups for output in outputs)
+    rate = tokens / (steps[last - 1].end - began)
+    return Outcome(sum(delays) / len(delays), least / len(delays), rate, decoder.tokens / decoder.steps)
 
 
-def _begun(problems: Iterator[Lengths], count: int) -> list[_Chain]:
-    chains = [_Chain(lengths) for lengths in islice(problems, count)]
-    return [chain for chain in chains if chain.advance()]
-
-
-def _tick(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[list[_Chain], list[list[_Output]]]:
-    """Run one tick of the pipeline. Returns the chains that continue, and the groups that finished."""
-    for chain in chains:
-        for output in chain.outputs:
-            if output.left:
-                engine.submit(output, segment)
-    engine.run(lambda output: None)
-    finished: list[list[_Output]] = []
-    going: list[_Chain] = []
-    for chain in chains:
-        finished += [group for group in chain.fresh if not any(output.left for output in group)]
-        chain.fresh = [group for group in chain.fresh if any(output.left for output in group)]
-        if chain.fresh or chain.advance():
-            going.append(chain)
-    return going, finished
-
-
-def _grow(engine: _Engine, chains: list[_Chain], segment: int | None) -> tuple[list[_Chain], list[list[_Output]]]:
-    """Run one step of whole trajectories: complete every chain at its own pace. Returns all their groups."""
-    finished: list[list[_Output]] = []
-    chain_of: dict[int, _Chain] = {}
-    left: dict[int, int] = {}
-
-    def submit(chain: _Chain) -> None:
-        finished.extend(chain.groups)
-        left[id(chain)] = len(chain.outputs)
-        for output in chain.outputs:
-            chain_of[id(output)] = chain
-            engine.submit(output, segment)
-
-    def ended(output: _Output) -> None:
-        chain = chain_of[id(output)]
-        left[id(chain)] -= 1
-        if not left[id(chain)] and chain.advance():
-            submit(chain)
-
-    for chain in chains:
-        submit(chain)
-    engine.run(ended)
-    return [], finished
-
-
-def least_delay(chains: Sequence[Lengths], machine: Machine) -> float:
-    """Lower bound of the delay if the outputs of a group start together.
-
-    An advantage needs the whole group, so an output waits for the longest one of its group.
-    """
-    groups = [group for chain in chains for stage in chain for group in stage]
-    steps = sum(max(group) - length for group in groups for length in group)
-    return steps * (machine.step + machine.row) / sum(map(len, groups))
-
-
-MOST = 65_536
-"""Number of tokens of the longest output, as in section 4.1 of MarsRL. A segment is a quarter of it."""
-
-PROBLEMS = 128
-"""Number of problems per step, as in the paper."""
-
-SMALL = Machine(slots=1024, step=0.015, row=0.02 / 1024, read=1 / 300_000, train=1 / 100_000)
-"""Assumed, not measured: about fifty GPUs that hold the caches of 1,024 traces of a 30B mixture-of-experts model. A
-step takes 15 ms, or 35 ms with all slots full. Training takes three times as long as prefill."""
-
-LARGE = replace(SMALL, slots=8192, row=SMALL.row / 8, read=SMALL.read / 8, train=SMALL.train / 8)
-"""Eight times as many GPUs. Only the fixed part of a decoding step stays the same."""
-
-WHOLE = Schedule("whole trajectories", PROBLEMS, whole=True)
-
-PIPELINES = (
-    Schedule("pipeline", PROBLEMS),
-    Schedule("pipeline, 4 segments", PROBLEMS, segment=MOST // 4),
-    Schedule("pipeline, 4 segments, 1/4 of the problems a tick", PROBLEMS // 4, segment=MOST // 4),
-    Schedule("pipeline, 16 segments, 1/32 of the problems a tick", PROBLEMS // 32, segment=MOST // 16),
-)
-
-
-def drawn(measured: Sequence[Lengths], limit: int, count: int, seed: int) -> list[Lengths]:
-    """Sample chains from measured ones, and scale their lengths so that the limit becomes `MOST`."""
-    stretched = [
-        [[[max(1, length * MOST // limit) for length in group] for group in stage] for stage in chain]
-        for chain in measured
-    ]
-    return random.Random(seed).choices(stretched, k=count)
-
-
-def run(measured: Sequence[Lengths], limit: int) -> Iterator[Line]:
-    """A table and the ratios of delay and throughput, for chains measured with a limit of `limit` tokens per output."""
-    chains = drawn(measured, limit, PROBLEMS * 16, seed=0)
-    how = f"{len(chains):,} chains drawn from {len(measured)} measured ones, lengths × {MOST / limit:,.0f}; "
-    for machine in (SMALL, LARGE):
-        base, slots = simulate(chains, WHOLE, machine), f"{machine.slots:,} slots"
-        others = [(schedule, simulate(chains, schedule, machine)) for schedule in PIPELINES]
-        print(f"\nsimulated, 64k tokens, {slots:<30}{'delay, s':>9}{'÷':>6}{'tokens/s':>10}{'÷':>6}{'rows':>7}")
-        for schedule, one in ((WHOLE, base), *others):
-            shorter, faster = base.delay / one.delay, one.throughput / base.throughput
-            print(f"{schedule.name:<53}{one.delay:>8,.0f}{shorter:>6.2f}{one.throughput:>10,.0f}{faster:>6.2f}", end="")
-            print(f"{one.rows:>7,.0f}")
-        print(flush=True)
-        bound = base.delay / least_delay(chains, machine)
-        for schedule, one in (others[1], others[-1]):  # the paper's, and the shortest delay
-            shorter, faster = base.delay / one.delay, one.throughput / base.throughput
-            most = f"{how}no schedule that trains whole groups gets beyond {bound:.1f}"
-            name = f"simulated delay, {WHOLE.name} ÷ {schedule.name}, {slots}"
-            yield Line(name, shorter, "≥ 10", shorter >= 10, most)
-            conditions = f"{how}{base.rows:,.0f} and {one.rows:,.0f} rows a decoding step"
-            name = f"simulated trained tokens a second, {schedule.name} ÷ {WHOLE.name}, {slots}"
-            yield Line(name, faster, "≥ 1.5", faster >= 1.5, conditions)
+def alone(machine: Machine, lengths: Sequence[int]) -> float:
+    """Sum of the seconds that the outputs of a group wait for its longest, if it is decoded alone in the meantime."""
+    return sum(machine.decoding(max(lengths) - length, 1, length) for length in lengths)

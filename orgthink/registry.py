@@ -248,8 +248,23 @@ def _of_file(file: Path) -> ModuleType:
     return module
 
 
-COMMANDS: Registry[Any] = Registry("command", "orgthink.commands", {})
-"""Commands that installed packages add to `orgthink`: callable dataclasses."""
+COMMANDS: Registry[Any] = Registry(
+    "command",
+    "orgthink.commands",
+    {
+        "run": "orgthink.cli.run:RunCommand",
+        "eval": "orgthink.cli.eval:Eval",
+        "synth": "orgthink.cli.synth:Synth",
+        "train": "orgthink.cli.train:Train",
+        "size": "orgthink.scale.sizing.command:Size",
+        "simulate": "orgthink.scale.simulation.command:Simulate",
+        "export": "orgthink.cli.export:Export",
+        "measure": "orgthink.cli.measure:Measure",
+        "view": "orgthink.cli.view:View",
+        "list": "orgthink.cli.names:List",
+    },
+)
+"""Commands of `orgthink`, and those that installed packages add: callable dataclasses."""
 
 DEFAULTS: Registry[str] = Registry("default", "orgthink.defaults", {})
 """Defaults of a plug-in: a `model`, a `task` and a `recipe`."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from orgthink.cli.resuming import INTERRUPTED
+from orgthink.garbage import collect_rarely
 from orgthink.threads import set_threads
 from orgthink.version import __version__
 
@@ -19,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # where "≥" cannot be printed
     argv = sys.argv[1:] if argv is None else argv
+    collect_rarely()
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.errors import Failure, UserError
@@ -45,34 +47,14 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command that the arguments describe. tyro's frames become one line."""
     import tyro
 
-    from orgthink.cli.eval import Eval
-    from orgthink.cli.export import Export
-    from orgthink.cli.measure import Measure
-    from orgthink.cli.names import List
-    from orgthink.cli.run import RunCommand
-    from orgthink.cli.synth import Synth
-    from orgthink.cli.train import Train
-    from orgthink.cli.view import View
     from orgthink.errors import UserError
     from orgthink.registry import COMMANDS, DEMO
-    from orgthink.scale.sizing.command import Size
 
-    verbs: dict[str, Callable[..., Callable[[], int]]] = {
-        "run": RunCommand,
-        "eval": Eval,
-        "synth": Synth,
-        "train": Train,
-        "size": Size,
-        "export": Export,
-        "measure": Measure,
-        "view": View,
-        "list": List,
-    }
     first = next(iter(argv), "--help")
     if first == "demo" and first not in COMMANDS:
         raise UserError(DEMO)
-    if first not in verbs:  # a command that cannot be loaded is in nobody else's way
-        verbs |= {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
+    # A command that cannot be loaded is in nobody else's way.
+    verbs = {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_type_hints
+
+import docstring_parser.google
 
 from orgthink.errors import UserError
 
@@ -123,19 +124,9 @@ def _typed(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, An
 
 
 def _descriptions(docstring: str) -> dict[str, str]:
-    """What the section `Args:` says of each parameter."""
-    section = re.search(r"^Args:[ \t]*\n((?:[ \t]+\S.*(?:\n|\Z)|[ \t]*\n)+)", docstring, re.MULTILINE)
-    lines = inspect.cleandoc("\n" + section[1]).splitlines() if section else []
-    descriptions: dict[str, str] = {}
-    name = None
-    for line in lines:
-        entry = re.match(r"(\w+)[ ]*(?:\([^)]*\))?:(.*)", line)
-        if entry:
-            name = entry[1]
-            descriptions[name] = entry[2].strip()
-        elif name is not None and line.strip():
-            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
-    return descriptions
+    """What the section `Args:` says of each parameter, on one line."""
+    found = docstring_parser.google.parse(docstring).params
+    return {one.arg_name: " ".join((one.description or "").split()) for one in found}
 
 
 def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:

@@ -120,8 +120,9 @@ class DecodeBatch(Generic[R]):
     def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
         self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
+        self._dtype = model.norm.weight.dtype
         small = sum(weight.numel() for weight in model.parameters()) <= _SMALL_MODEL
-        self._fused = FusedStep(model) if small else None
+        self._fused = FusedStep(model) if small and self._dtype is torch.float32 else None
         self._eos_ids, self._slots = eos_ids, slots
         self._waiting: deque[R] = deque()
         self._waited = 0
@@ -236,7 +237,7 @@ class DecodeBatch(Generic[R]):
 
     @torch.inference_mode()
     def _prepare(self, plans: list[_Plan[R]], width: int) -> _Prefill[R]:
-        block: Block[R] = Block(self.model.config, max(plan.known for plan in plans) + width)
+        block: Block[R] = self._new_block(max(plan.known for plan in plans) + width)
         ids = torch.zeros(len(plans), width, dtype=torch.long)
         for i, (request, known, need, key) in enumerate(plans):
             block.put(request, self._cached(key, known) if known else None)
@@ -256,8 +257,11 @@ class DecodeBatch(Generic[R]):
         """The block in which a row of this length decodes its next token."""
         width = _WIDTHS[bisect.bisect_right(_WIDTHS, length)]
         if width not in self._blocks:
-            self._blocks[width] = Block(self.model.config, width)
+            self._blocks[width] = self._new_block(width)
         return self._blocks[width]
+
+    def _new_block(self, width: int) -> Block[R]:
+        return Block(self.model.config, width, self._dtype)
 
     @torch.inference_mode()
     def _read(self) -> list[tuple[R, Token]]:
@@ -346,7 +350,7 @@ class DecodeBatch(Generic[R]):
         else:
             with torch.inference_mode():
                 top_p = torch.tensor([row.sampling.top_p for row in rows])
-                logits, temperature = self.model.logits(hidden_BC), torch.from_numpy(temperatures)
+                logits, temperature = self.model.logits(hidden_BC).float(), torch.from_numpy(temperatures)
                 ids, logprobs = map(Tensor.numpy, draw(logits, temperature, top_p, uniforms(seeds, counts)))
         if not np.isfinite(logprobs).all():
             raise ArithmeticError("the model's logits are not finite")

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, FinishReason
@@ -109,14 +110,25 @@ class LocalEngine(TokenIds):
             self._thread.start()
 
     @classmethod
-    def open(cls, folder: Path, *, slots: int = 128, cache_bytes: int = 1 << 30, threaded: bool = True) -> LocalEngine:
-        """Load a Hugging Face folder. ValueError if it lacks its config, weights or tokenizer."""
+    def open(
+        cls,
+        folder: Path,
+        *,
+        slots: int = 128,
+        cache_bytes: int = 1 << 30,
+        threaded: bool = True,
+        dtype: torch.dtype = torch.float32,
+    ) -> LocalEngine:
+        """Load a Hugging Face folder, to compute in `dtype`. ValueError if it lacks its config, weights or tokenizer.
+
+        In bfloat16 a large model takes half the memory, and a step half the time.
+        """
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} has no config.json: it is not a model folder")
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
-        model = Qwen3.load(folder)
+        model = Qwen3.load(folder, dtype)
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     @property

@@ -38,7 +38,7 @@ class Places(NamedTuple):
     positions: Integers
     """[N]: position in its sequence; tokens of one row in order."""
     caches: Sequence[tuple[Floats, Floats]]
-    """Keys [R, K, T, D] and values [R, K, D, T] of each layer."""
+    """Keys and values [R, K, T, D] of each layer."""
 
 
 _GAMMA, _FIRST, _SECOND = np.uint64(GAMMA), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -128,7 +128,7 @@ def project(x_NC, positions_N, qkv_OC, norm_C, query_D, key_D, cos_TD, sin_TD, e
 
 
 @compiled("void(f4[:, :, ::1], i8[::1], i8[::1], f4[:, :, :, ::1], f4[:, :, :, ::1], f4[:, ::1])")
-def attend(qkv, rows_N, positions_N, keys_RKTD, values_RKDT, out_NO):
+def attend(qkv, rows_N, positions_N, keys_RKTD, values_RKTD, out_NO):
     """Store keys and values of new tokens, and write the attention output of their queries, [N, H D]."""
     kv_heads, size = keys_RKTD.shape[1], keys_RKTD.shape[3]
     queries = qkv.shape[1] - 2 * kv_heads
@@ -136,12 +136,12 @@ def attend(qkv, rows_N, positions_N, keys_RKTD, values_RKDT, out_NO):
     for n in range(qkv.shape[0]):
         for k in range(kv_heads):
             keys_RKTD[rows_N[n], k, positions_N[n]] = qkv[n, queries + k]
-            values_RKDT[rows_N[n], k, :, positions_N[n]] = qkv[n, queries + kv_heads + k]
+            values_RKTD[rows_N[n], k, positions_N[n]] = qkv[n, queries + kv_heads + k]
     for n in range(qkv.shape[0]):
         length = positions_N[n] + 1
         weights_T = np.empty(length, np.float32)
         for h in range(queries):
-            keys_TD, values_DT = keys_RKTD[rows_N[n], h // group], values_RKDT[rows_N[n], h // group]
+            keys_TD, values_TD = keys_RKTD[rows_N[n], h // group], values_RKTD[rows_N[n], h // group]
             query_D, largest = qkv[n, h], np.float32(-3.4e38)
             for t in range(length):
                 score = np.float32(0)
@@ -153,11 +153,12 @@ def attend(qkv, rows_N, positions_N, keys_RKTD, values_RKDT, out_NO):
             for t in range(length):
                 weights_T[t] = np.exp(weights_T[t] - largest)
                 total += weights_T[t]
-            for d in range(size):
-                mixed, value_T = np.float32(0), values_DT[d]
-                for t in range(length):
-                    mixed += weights_T[t] * value_T[t]
-                out_NO[n, h * size + d] = mixed / total
+            mixed_D = out_NO[n, h * size : (h + 1) * size]
+            mixed_D[:] = 0
+            for t in range(length):
+                weight = weights_T[t] / total
+                for d in range(size):
+                    mixed_D[d] += weight * values_TD[t, d]
 
 
 @compiled("void(f4[:, ::1], f4[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], f4[:, ::1], f4)")

@@ -199,12 +199,12 @@ class Qwen3(nn.Module):
         return self.logits(self.hidden(ids_BT))
 
     @classmethod
-    def load(cls, folder: Path) -> Qwen3:
-        """Open a Hugging Face folder (one or several safetensors files), in float32.
+    def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> Qwen3:
+        """Open a Hugging Face folder (one or several safetensors files).
 
         ValueError if a file is missing, corrupt or holds another model.
         """
-        model = cls(Qwen3Config.load(folder))
+        model = cls(Qwen3Config.load(folder)).to(dtype)
         weights: dict[str, Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
             try:

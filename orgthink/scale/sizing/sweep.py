@@ -16,7 +16,7 @@ from orgthink.scale.sizing.shape import Model
 from orgthink.scale.sizing.work import Work
 from orgthink.store import typed
 
-Sizes = TypeVar("Sizes", Work, Setup, Cluster, Accelerator)
+Sizes = TypeVar("Sizes")
 
 
 def plans(job: Job | None, config: Mapping[str, Any], gpus: int, gpu: str, assumed: Sequence[str] = ()) -> list[Plan]:
@@ -65,5 +65,5 @@ def assumptions(given: Sequence[str], kinds: Sequence[type]) -> dict[str, str]:
 
 def with_assumed(sizes: Sizes, values: Mapping[str, str]) -> Sizes:
     """The dataclass with the values that name its fields. UserError for a value of the wrong type."""
-    old = asdict(sizes)
+    old = asdict(sizes)  # type: ignore[call-overload]  # its callers are dataclasses
     return typed(type(sizes), old | {name: value for name, value in values.items() if name in old}, "--assume")

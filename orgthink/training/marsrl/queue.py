@@ -43,8 +43,9 @@ class Queue(Chains):
         """Of each of them, the sources of its stage's groups, in order."""
         self._live = 0
         """Outputs that are being decoded."""
-        self._entered: dict[tuple[int, str], float] = {}
-        """When groups entered the queue, on the monotonic clock, by chain and source."""
+        self._ends: dict[tuple[int, str], list[float]] = {}
+        """When the outputs of complete groups ended, by chain and source. The clocks of episodes stand still while
+        weights are trained; a wait counts that time, so it is read from the monotonic clock."""
         self._open, self._step = False, 0
 
     @asynccontextmanager
@@ -69,7 +70,7 @@ class Queue(Chains):
         self._chains = list(self._under_way.values())
         batch = self._batch([(e, groups_of(e.traces)[-1:]) for e in complete], step, self._live, self._waited)
         for episode in complete:
-            self._entered.pop((episode.sample, groups_of(episode.traces)[-1].source), None)
+            self._ends.pop((episode.sample, groups_of(episode.traces)[-1].source), None)
         return batch
 
     def _counts(self, episode: Episode) -> bool:
@@ -98,7 +99,10 @@ class Queue(Chains):
     async def _decoded(self, chain: Chain, group: GroupInput, sampler: Engine) -> list[Episode]:
         """The record of a group, when it is complete; then its chain goes on."""
 
+        ends: list[float] = []
+
         def ended() -> None:
+            ends.append(time.monotonic())
             self._live -= 1
             if self._open:
                 self._fill(sampler)
@@ -108,7 +112,7 @@ class Queue(Chains):
         policy, since = Backing(sampler, self._sampling), time.monotonic() - chain.began
         episode = await attempt(growth, chain.problem, policy, limits=self._limits, sample=chain.number, since=since)
         self._advance(chain.number, group.source, episode, sampler)
-        self._entered[chain.number, group.source] = time.monotonic()
+        self._ends[chain.number, group.source] = ends
         return [replace(episode, id=f"{episode.id}|{group.source or STREAMS[0]}")]
 
     def _advance(self, number: int, source: str, episode: Episode, sampler: Engine) -> None:
@@ -148,10 +152,8 @@ class Queue(Chains):
 
     def _waited(self, trained: Sequence[FinishedGroup]) -> float | None:
         """Mean seconds from the end of an output to now, when its training begins."""
-        now, waits = time.monotonic(), list[float]()
-        for one in trained:
-            entered, ends = self._entered.get((one.number, one.group.source)), [t.end for t in one.group.outputs]
-            waits += [] if entered is None else [now - entered + max(ends) - end for end in ends]
+        now = time.monotonic()
+        waits = [now - end for one in trained for end in self._ends.get((one.number, one.group.source), ())]
         return round(sum(waits) / len(waits), 4) if waits else None
 
     def save(self, folder: Path) -> None:

@@ -107,6 +107,30 @@ def test_a_group_is_handed_over_in_the_second_in_which_it_is_complete(tmp_path):
     assert [time for time, _ in run_virtual(steps(Chains(ticks), Paced(slow_at_first(settings)), 1))] == [41.0]
 
 
+def test_an_output_waits_for_its_group_also_while_weights_are_trained(tmp_path, monkeypatch):
+    """Outputs of the first problem have 2 and 20 words and the end, all others 3. The first step trains for 100 s, in
+    which the clock of the loop stands still."""
+    settings = settings_of(tmp_path, *range(7, 60), roles=("solver",), live=4)
+    first, trained = next(Chains(settings)._problems).text.split()[0], 0.0
+    lengths = iter([2, 20])
+
+    async def waits() -> dict[int, float]:
+        nonlocal trained
+        loop, source, found = asyncio.get_running_loop(), Queue(settings), {}
+        monkeypatch.setattr("orgthink.training.marsrl.queue.time.monotonic", lambda: loop.time() + trained)
+        engine = Paced(lambda asked, luck: " w" * (next(lengths) if asked.split()[1] == first else 3))
+        async with source.working():
+            for step in range(12):
+                batch = await source.collect(engine, step, Clock())
+                found[batch.episodes[0].sample] = batch.metrics["wait"]
+                trained = 100.0
+        return found
+
+    found = run_virtual(waits())
+    assert found[0] == (118 + 0) / 2
+    assert found[1] == 0
+
+
 def test_decoding_never_drains(tmp_path):
     """There is room for 24 outputs, and a group of 4 begins as soon as it fits: never fewer than 21 are written. Ticks
     wait for the slowest."""

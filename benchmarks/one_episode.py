@@ -1,0 +1,44 @@
+"""Decoding speed of episodes that run alone. A script that commit a46cad4 can run as well, for `benchmarks.former`.
+
+`python one_episode.py MODEL ORGANIZATION` prints {"tokens": …, "seconds": …} for eight problems, one after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import json
+import sys
+import time
+from pathlib import Path
+
+from orgthink.episode import Sampling
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime import Backing, Limits, attempt
+from orgthink.tasks import task_named
+
+PROBLEMS = 8
+ORGANIZATIONS = {"asyncthink": AsyncThink(prompts="pocket"), "sequential": Sequential(prompts="pocket")}
+
+
+async def main(model: Path, organization: str) -> None:
+    try:
+        local = importlib.import_module("orgthink.engines.local.engine")
+    except ModuleNotFoundError:  # a46cad4
+        local = importlib.import_module("orgthink.engines.local")
+    engine, problems = local.LocalEngine.open(model), task_named("countdown-mini").problems("test", 0)
+    tokens, start = 0, 0.0
+    for seed, problem in enumerate(itertools.islice(problems, PROBLEMS + 1)):
+        if seed == 1:  # the first one warms up
+            tokens, start = engine.sampled_tokens, time.perf_counter()
+        backing = Backing(engine, Sampling(512, temperature=1.0, seed=seed))
+        await attempt(ORGANIZATIONS[organization], problem, backing, limits=Limits(capacity=2))
+    seconds = time.perf_counter() - start
+    print(json.dumps({"tokens": engine.sampled_tokens - tokens, "seconds": seconds}))
+    await engine.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
