@@ -7,6 +7,10 @@ CORE := .venv-core
 VLLM := .venv-vllm
 VERL := .venv-verl
 TRL := .venv-trl
+GPU := .venv-gpu
+VERL_GPU := .venv-verl-gpu
+# Without a GPU the targets for one run in the usual environment, and say so in one line.
+ON_GPU = $(if $(shell nvidia-smi -L 2>/dev/null),$(GPU),$(VENV))
 # uv does not read pip's configuration: where pip looks for wheels, uv looks too; else in PyTorch's index of CPU builds.
 WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
@@ -19,7 +23,7 @@ export HF_HUB_OFFLINE ?= 1
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -120,6 +124,34 @@ $(TRL)/.ready: pyproject.toml requirements/trl.txt
 	$(TRL)/bin/pip install --quiet uv
 	$(TRL)/bin/uv pip install --quiet --python $(TRL)/bin/python $(TORCH) -r requirements/trl.txt
 	touch $@
+
+gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
+
+$(GPU)/.ready: pyproject.toml pocket/pyproject.toml
+	$(PYTHON) -m venv $(GPU)
+	$(GPU)/bin/pip install --quiet uv
+	$(GPU)/bin/uv pip install --quiet --python $(GPU)/bin/python -e ".[vllm,local,dev]" -e ./pocket
+	touch $@
+
+verl-gpu: $(VERL_GPU)/.ready  ## an environment with the real verl and its own vLLM, on a GPU
+
+$(VERL_GPU)/.ready: pyproject.toml pocket/pyproject.toml
+	$(PYTHON) -m venv $(VERL_GPU)
+	$(VERL_GPU)/bin/pip install --quiet uv
+	$(VERL_GPU)/bin/uv pip install --quiet --python $(VERL_GPU)/bin/python \
+	  "verl[vllm]==0.9.1" -e ".[verl]" -e ./pocket pytest pytest-asyncio hypothesis tyro
+	touch $@
+
+GPU_TESTS := tests/training/test_device.py tests/engines pocket/tests/training/test_vllm_sampler.py
+
+test-gpu: $(ON_GPU)/.ready  ## the tests that need a GPU; after `make verl-gpu` those on verl too
+	$(ON_GPU)/bin/python -m pytest -m "gpu or vllm" $(GPU_TESTS)
+	@if [ -e $(VERL_GPU)/.ready ]; then \
+	  $(VERL_TEST) $(VERL_GPU)/bin/python -m pytest -m "gpu and verl" pocket/tests/scale/test_verl_training.py; fi
+
+bench-gpu: $(ON_GPU)/.ready  ## speed and memory on a GPU; after `make verl-gpu` a step on verl too
+	$(ON_GPU)/bin/python -m benchmarks.gpu
+	@if [ -e $(VERL_GPU)/.ready ]; then $(VERL_TEST) $(VERL_GPU)/bin/python -m benchmarks.gpu; fi
 
 test-learning: setup  ## a short run of reinforcement learning must learn, and its control must not
 	$(BIN)/pytest -m learning pocket/tests/training/test_learning.py

@@ -20,14 +20,15 @@ def pocket_size_model(folder: Path) -> Path:
     return random_model(folder, CONFIG, torch.float32)
 
 
-def random_model(folder: Path, config: Qwen3Config, dtype: torch.dtype) -> Path:
+def random_model(folder: Path, config: Qwen3Config, dtype: torch.dtype, device: str = "cpu") -> Path:
     """Write a random model as a Hugging Face folder. Its vocabulary is the words `w0`, `w1`, … It has no end-of-text
-    token, so every text has the requested length."""
+    token, so every text has the requested length. The weights are drawn on `device`."""
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(config.vocab_size)}, unk_token="w0"))
     words.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), "removed")
     words.save(str(folder / "tokenizer.json"))
-    model = Qwen3(config).to(dtype)
-    generator = torch.Generator().manual_seed(0)
+    with torch.device(device):
+        model = Qwen3(config).to(dtype)
+    generator = torch.Generator(device).manual_seed(0)
     for weight in model.parameters():
         if weight.ndim == 2:  # larger than usual, so that the text varies
             torch.nn.init.normal_(weight, std=1.5 / weight.shape[1] ** 0.5, generator=generator)

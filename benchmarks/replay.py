@@ -267,13 +267,15 @@ def _evaluated(recording: Recording) -> dict[str, Episode]:
         return {episode.problem.id: episode for episode in run.episodes}
 
 
-async def measure(engine: Engine, name: str, episodes: Mapping[str, Sequence[Episode]]) -> list[Line]:
+async def measure(
+    engine: Engine, name: str, episodes: Mapping[str, Sequence[Episode]], shape: str = SHAPE
+) -> list[Line]:
     await step_seconds(engine, 1)  # warm up
     step = [await step_seconds(engine, rows) for rows in ROWS]
     done = {one: await replayed(of, engine, step) for one, of in episodes.items()}
     times = ", ".join(f"{seconds * 1e3:.0f}" for seconds in step)
     load = (
-        f"{SHAPE}, random weights, bfloat16, {torch.get_num_threads()} threads; {PROBLEMS} solved"
+        f"{shape}, random weights, bfloat16, {torch.get_num_threads()} threads; {PROBLEMS} solved"
         f" problem of each task; a step of {', '.join(map(str, ROWS))} rows with"
         f" {CONTEXT} tokens of context takes {times} ms"
     )

@@ -21,6 +21,14 @@ settings.register_profile("ci", deadline=None, max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr.startswith("gpu"):  # make test-gpu
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.exit("no GPU: nothing to test here", returncode=0)
+
+
 @pytest.fixture(scope="session")
 def tiny_policy() -> Iterator[Path]:
     """The folder of a model that has learned a little of everything, at `tiny_policy.TINY`."""

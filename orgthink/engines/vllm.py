@@ -253,8 +253,10 @@ class VllmEngine(TokenIds):
 
     def _update(self, state: Mapping[str, torch.Tensor], version: str) -> None:
         try:
+            _synchronize()  # the trainer has written the weights
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
             self._engine.collective_rpc(_tie_head)
+            _synchronize()  # they are read: the trainer may change them
             self._engine.reset_prefix_cache(reset_running_requests=True)
         except Exception as error:
             raise _FatalError(f"the weights of version {version} do not load: {_line(error)}") from error
@@ -276,6 +278,14 @@ class VllmEngine(TokenIds):
         finally:
             del self._engine
             _process.release()
+
+
+def _synchronize() -> None:
+    """Wait for the GPU, if there is one: vLLM's thread has a CUDA stream that does not wait for the trainer's."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _tie_head(worker: Any) -> None:

@@ -55,6 +55,14 @@ def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
+def _number(text: str) -> Any:
+    """A number or truth value for those who get it unchecked, such as vLLM's arguments; else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _value(hint: Any, text: str) -> Any:
     """The value of a text: a JSON list or object, `None` for `none` if the type allows it, else the text itself."""
     if text == "none":
@@ -62,7 +70,7 @@ def _value(hint: Any, text: str) -> Any:
     if any(isinstance(mark, ByKind) for mark in marks(hint)) and not text.startswith("{"):
         return {"kind": text}
     if not text.startswith(("[", "{")):
-        return text
+        return _number(text) if Any in alternatives(hint) else text
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

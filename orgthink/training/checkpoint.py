@@ -63,7 +63,7 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
     """
     try:
         model.restore(folder / "model")
-        optimizer.load_state_dict(torch.load(folder / "trainer.pt", weights_only=True))
+        optimizer.load_state_dict(torch.load(folder / "trainer.pt", map_location="cpu", weights_only=True))
         return state(folder)
     except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
         raise UserError(f"{folder} is not a checkpoint of this training: {' '.join(str(error).split())}") from error

@@ -337,7 +337,7 @@ def _quiet() -> Iterator[None]:
 @torch.no_grad()
 def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
     """UserError if the logits are not a linear map of the final hidden states: some models cap or scale them."""
-    ids = torch.tensor([[0, 1]], device=model.device)
+    ids = torch.tensor([[0, 1]]).to(model.device)
     ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
     if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
         raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")

@@ -41,8 +41,15 @@ class Pocket:
     """Whether its lessons include organizers and workers."""
     device: str = "auto"
     """`cpu`, `cuda`, or `auto` for the available one."""
+    hidden: int = pocket.CONFIG.hidden_size
+    """Width of the model, a multiple of 64. Its heads and its inner width grow with it."""
+    layers: int = pocket.CONFIG.num_hidden_layers
+    """Number of its layers."""
     shape: ClassVar[str] = "pocket"
     """A shipped model of the same size."""
+
+    def __post_init__(self) -> None:
+        pocket.sized(self.hidden, self.layers)
 
     @property
     def steps(self) -> int:
@@ -52,7 +59,8 @@ class Pocket:
         resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        course = pocket_course(self.settings.seed, folder.path / "tokenizer", self.device, forks=self.forks)
+        config, place = pocket.sized(self.hidden, self.layers), folder.path / "tokenizer"
+        course = pocket_course(self.settings.seed, place, self.device, forks=self.forks, config=config)
         return train(course, self.settings, folder, report)
 
 
@@ -113,7 +121,9 @@ def _pocket_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[int]]:
     return tokenizer, frozenset(tokenizer.eos_ids)
 
 
-def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -> Course:
+def pocket_course(
+    seed: int, folder: Path, device: str, *, forks: bool = True, config: Qwen3Config = pocket.CONFIG
+) -> Course:
     """The pocket model with fresh weights, and its rows. Its tokenizer is written to the folder."""
     tokenizer, (eos,) = _pocket_tokenizer(folder)
 
@@ -122,6 +132,7 @@ def pocket_course(seed: int, folder: Path, device: str, *, forks: bool = True) -
             for trace in traces:
                 yield row_of(trace, tokenizer.encode, eos)
 
-    model = Qwen3(pocket.CONFIG)
+    model = Qwen3(config)
     model.initialise(torch.Generator().manual_seed(seed))
-    return Course(model.to(resolve_device(device)), rows, pocket.write_folder, pocket.vocabulary().index(pocket.PAD))
+    write_folder = partial(pocket.write_folder, config=config)
+    return Course(model.to(resolve_device(device)), rows, write_folder, pocket.vocabulary().index(pocket.PAD))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,15 @@ CONFIG = Qwen3Config(
     max_position_embeddings=1024,
 )
 """Head size 32 is the smallest that vLLM decodes."""
+
+
+def sized(hidden: int, layers: int) -> Qwen3Config:
+    """The architecture in another width and depth. ValueError unless heads of this size fit the width in pairs."""
+    groups, rest = divmod(hidden, 2 * CONFIG.head_dim)
+    if groups < 1 or rest or layers < 1:
+        raise ValueError(f"hidden is {hidden}, layers {layers}: a multiple of {2 * CONFIG.head_dim}, and at least 1")
+    heads = {"num_attention_heads": 2 * groups, "num_key_value_heads": groups}
+    return replace(CONFIG, hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers, **heads)
 
 
 ORGANIZING: dict[str, dict[str, Any]] = {

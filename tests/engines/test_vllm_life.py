@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def engine(folder: Path) -> AsyncIterator[VllmEngine]:
-    engine = await VllmEngine.open(folder, version="1", kv_cache_memory_bytes=64 << 20)
+    engine = await VllmEngine.open(folder, version="1", dtype="float32", kv_cache_memory_bytes=64 << 20)
     yield engine
     await engine.aclose()
 

@@ -94,3 +94,11 @@ def test_settings_by_their_former_names():
     del data["credit"]
     assert typed(type(RECIPE.settings), data, "config.json") == RECIPE.settings
     assert typed(type(RECIPE.settings), data | {"delta": 0.5}, "config.json").credit == SharedCredit(delta=0.5)
+
+
+def test_a_setting_that_nobody_checks_is_a_number_if_it_reads_so():
+    """vLLM compares the numbers that it gets."""
+    job = adjusted(RECIPE, {}, ["sampler_settings.gpu_memory_utilization=0.2"])
+    assert job.sampler_settings == {"gpu_memory_utilization": 0.2}
+    job = adjusted(RECIPE, {}, ["sampler_settings.gpu_memory_utilization=most"])
+    assert job.sampler_settings == {"gpu_memory_utilization": "most"}

@@ -131,6 +131,17 @@ def test_settings_of_a_cluster():
     assert "cpu" not in here["+ray_kwargs.ray_init.runtime_env.env_vars.VERL_USE_EXTERNAL_MODULES"]
 
 
+def test_settings_of_one_gpu(monkeypatch: pytest.MonkeyPatch):
+    """It may have few processors, and no flash-attn."""
+    units, attention = "transfer_queue.backend.SimpleStorage.num_data_storage_units", "attn_implementation"
+    one, many = (of(POLICY, Placement(gpus=gpus)) for gpus in (1, 16))
+    assert (one[units], many[units], of(POLICY)[units]) == ("1", "8", "1")
+    assert one[f"+actor_rollout_ref.model.override_config.{attention}"] == "sdpa"
+    monkeypatch.setattr(launch, "find_spec", lambda name: name)
+    assert not any(attention in name for name in of(POLICY, Placement()))
+    assert any(attention in name for name in of(POLICY))
+
+
 def test_settings_of_the_sampler_and_what_the_user_adds_last():
     job = replace(POLICY, sampler_settings={"gpu_memory_utilization": 0.3, "enforce_eager": True})
     told = of(job, Placement(settings=("trainer.logger=[wandb]",)))

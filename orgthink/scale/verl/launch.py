@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def settings(job: Reinforced, folder: Path, placement: Placement) -> list[str]:
 
 def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
     ray = "ray_kwargs.ray_init"
+    units = 1 if placement.device == "cpu" else min(8, placement.nodes * placement.gpus)
     local = {f"{ray}.num_cpus": 12, f"+{ray}.num_gpus": placement.gpus, f"+{ray}.include_dashboard": False}
     return {
         "+orgthink.run": folder.resolve(),
@@ -109,8 +111,8 @@ def _of_run(folder: Path, placement: Placement) -> Mapping[str, Any]:
         # verl refuses to run if Ray counts no GPUs: a CPU run declares fake ones.
         **({} if placement.address is not None else local if placement.device == "cpu" else {}),
         **({} if placement.address is None else {f"+{ray}.address": placement.address, f"{ray}.num_cpus": "null"}),
-        # Each of verl's 8 default units needs a CPU, and waits for ever without one.
-        **({"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1} if placement.device == "cpu" else {}),
+        # Each of verl's 8 default units needs a CPU, and waits for ever without one: a machine of one GPU may have few.
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": units,
     }
 
 
@@ -120,9 +122,10 @@ def _of_actor(job: Reinforced, placement: Placement) -> Mapping[str, Any]:
     on_gpu = placement.device != "cpu"
     return {
         f"{model}.path": model_folder(job.model).resolve(),
-        f"{model}.use_remove_padding": on_gpu,
+        f"{model}.use_remove_padding": True,
         f"{model}.enable_gradient_checkpointing": on_gpu,
-        **({} if on_gpu else {f"+{model}.override_config.attn_implementation": "sdpa"}),
+        # verl's default is flash-attn, which has to be built for the GPU and for this PyTorch.
+        **({} if on_gpu and find_spec("flash_attn") else {f"+{model}.override_config.attn_implementation": "sdpa"}),
         f"{actor}.strategy": "fsdp2",
         f"{actor}.ppo_mini_batch_size": 1,  # not read: a minibatch is a call
         f"{actor}.use_dynamic_bsz": True,

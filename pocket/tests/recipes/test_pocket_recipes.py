@@ -15,13 +15,15 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.recipes.registry import RECIPES
 
 
-def test_a_model_from_scratch_is_one_that_everybody_opens(tmp_path, capsys):
+@pytest.mark.parametrize("shape", [[], ["hidden=192", "layers=2"]], ids=["its own", "another"])
+def test_a_model_from_scratch_is_one_that_everybody_opens(shape, tmp_path, capsys):
     run = tmp_path / "run"
-    given = ["train", "pocket", "--steps", "2", "--set", "batch_tokens=2000", "--out", str(run)]
+    given = ["train", "pocket", "--steps", "2", "--set", "batch_tokens=2000", *shape, "--out", str(run)]
     assert main(given) == 0
     model = run / "checkpoints" / "step-000002" / "model"
     assert str(model) in capsys.readouterr().out
     theirs = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    assert [theirs.config.hidden_size, len(theirs.model.layers)] == ([192, 2] if shape else [128, 4])
     tokenizer = AutoTokenizer.from_pretrained(model)
     ids = tokenizer("sequential countdown 1 5 12 13 15 = 47 scan <FORK-1>", return_tensors="pt")["input_ids"]
     assert ids.shape[1] == 11 and pocket.vocabulary().index(pocket.UNK) not in ids
@@ -56,6 +58,7 @@ def test_settings_that_a_recipe_has_and_others_can_be_set(recipe, given, expecte
         (["pocket", "--model", "pocket"], "no model"),
         (["pocket", "--lora", "4"], "no lora"),
         (["pocket", "--set", "learning_rate=0"], "learning_rate is 0"),
+        (["pocket", "--set", "hidden=100"], "hidden is 100"),
     ],
 )
 def test_what_a_recipe_has_not_is_named(arguments, words, tmp_path, capsys):

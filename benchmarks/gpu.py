@@ -1,0 +1,148 @@
+"""What to measure first on a GPU: `make bench-gpu`, or `python -m benchmarks.gpu --models qwen3-0.6b`.
+
+Models of random weights have the true shapes of Qwen3: a token costs what it costs, and none means anything. Where verl
+is installed, a step on verl is measured instead, on the pocket model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import tyro
+
+from benchmarks.fork_join import plain, plans
+from benchmarks.models import random_model
+from benchmarks.report import Line
+from orgthink.engines.local.qwen3 import Qwen3Config
+from orgthink.provenance import commit
+
+CONTEXT = 4096
+"""Most tokens of a sequence."""
+BATCHES = (1, 8, 64)
+"""Numbers of requests that decode at once."""
+GROUPS, GROUP, PROMPT, ROW = 4, 4, 128, 512
+"""Rows of the training step: groups of a prompt and as many rows, and tokens of a prompt and of a row."""
+PACK = 2048
+"""Tokens of a forward pass."""
+
+
+def sampling(folder: Path, name: str) -> Iterator[Line]:
+    """vLLM in this process: decoding, fork and join, and recorded episodes again, alone, in seconds and steps."""
+    from benchmarks import replay
+    from benchmarks.vllm_engine import EPISODES, SLOTS, fork_joins
+    from orgthink.engines.vllm import VllmEngine
+
+    episodes = replay.recorded()
+
+    async def measured() -> list[Line]:
+        vllm = await VllmEngine.open(folder, max_num_seqs=SLOTS)
+        lines = []
+        for batch in BATCHES:
+            requests = [plan._replace(workers=()) for plan in plans(batch)]
+            rate = max([(await plain(vllm, requests))[0].rate for _ in range(3)])
+            conditions = f"{name}, vLLM in process, 180 to 360 tokens a request; best of 3"
+            lines.append(Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions))
+        lines += (await fork_joins(vllm, EPISODES, name))[1]
+        lines += await replay.measure(vllm, f"vLLM on {name}", episodes, name)
+        await vllm.aclose()
+        return lines
+
+    yield from asyncio.run(measured())
+
+
+def training(folder: Path, name: str, device: str) -> Iterator[Line]:
+    """A step of the embedded trainer: weights, gradients and Adam in float32, arithmetic in bfloat16."""
+    from orgthink.engines.scripted import ScriptedEngine
+    from orgthink.training.backend import EmbeddedBackend
+    from orgthink.training.models import open_trainable
+    from orgthink.training.policy_loss import PolicyLoss, weighted
+    from orgthink.training.rows import PolicyRow
+
+    words, seconds = random.Random(0), []
+    rows = []
+    for group in range(GROUPS):
+        prompt = [words.randrange(256) for _ in range(PROMPT)]
+        for i in range(GROUP):
+            ids = (*prompt, *(words.randrange(256) for _ in range(ROW - PROMPT)))
+            names = {"episode": f"{group}.{i}", "agent": "0", "role": "sequential", "group": str(group)}
+            trained = (False,) * PROMPT + (True,) * (ROW - PROMPT)
+            rows.append(PolicyRow(ids, trained, (0.0,) * ROW, (-1.0) ** i, 1.0, **names, age=(0,) * ROW))
+    backend = EmbeddedBackend(open_trainable(folder, device=device), ScriptedEngine([]), folder, pack_tokens=PACK)
+    for _ in range(3):  # the first one warms up, and allocates Adam's states
+        began = time.perf_counter()
+        with torch.autocast(device, torch.bfloat16):
+            known = [replace(row, logprobs=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
+            done = backend.forward_backward(weighted(known, "token-mean"), PolicyLoss())
+        backend.optim_step(1e-6, clip=1.0)  # reads the norm, and so waits for the GPU
+        seconds.append(time.perf_counter() - began)
+    peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB at most" if device == "cuda" else "memory unknown"
+    conditions = f"{name}, {done.computed:,} tokens in packs of {PACK:,}, and their log-probabilities before; {peak}"
+    yield Line("seconds of a training step, embedded", min(seconds[1:]), "none", True, conditions)
+
+
+def on_verl(place: Path) -> Iterator[Line]:
+    """A step of verl's own trainer, vLLM and FSDP in turns on one GPU, after a first step."""
+    from orgthink.recipes.registry import RECIPES, Training, adjusted, start
+    from orgthink.scale.verl.launch import run
+    from orgthink.scale.verl.placement import Placement
+
+    recipe, changes = "asyncthink-countdown-mini", ["rollout.problems=8", "steps=2", "drift=0.1", "loss.old=trainer"]
+    folder = start(Training(recipe, adjusted(RECIPES[recipe], {}, changes)), place / "run")
+    run(folder, Placement(device="cuda"))
+    line = json.loads((folder.path / "metrics.jsonl").read_text().splitlines()[-1])
+    parts = ", ".join(f"{name} {part:.1f} s" for name, part in line["seconds"].items())
+    conditions = f"`{' '.join([recipe, *changes])}`, second step: {parts}"
+    yield Line("seconds of a step, verl", sum(line["seconds"].values()), "none", True, conditions)
+
+
+def lines(names: tuple[str, ...], device: str) -> Iterator[Line]:
+    """Yield what is measured."""
+    from orgthink.scale.sizing.configs import config_of
+
+    with tempfile.TemporaryDirectory() as place:
+        if importlib.util.find_spec("verl") is not None:
+            yield from on_verl(Path(place))
+            return
+        for name in names:
+            known = config_of(name)
+            shape = {field: known[field] for field in Qwen3Config.__slots__ if field in known}
+            config = Qwen3Config(**shape | {"max_position_embeddings": CONTEXT})
+            (folder := Path(place) / name).mkdir()
+            random_model(folder, config, torch.bfloat16, device)
+            try:
+                yield from training(folder, name, device)
+            except torch.OutOfMemoryError:
+                print(f"{name}: a training step does not fit this GPU", flush=True)
+            gc.collect()  # the trainer's tensors
+            torch.cuda.empty_cache()
+            yield from sampling(folder, name)
+
+
+def main(models: tuple[str, ...] = ("qwen3-0.6b", "qwen3-4b"), device: str = "cuda") -> None:
+    """Measure and print. `device=cpu` tries this file on a small model, such as `pocket`."""
+    if device == "cuda" and not torch.cuda.is_available():
+        print("no GPU: nothing to measure here")
+        return
+    card = torch.cuda.get_device_name() if device == "cuda" else "no GPU"
+    print(f"{card}, torch {torch.__version__}, commit {commit()}\n", flush=True)
+    for line in lines(models, device):
+        verdict = "met" if line.met else "missed"
+        print(f"{line.name}: {line.value:.2f}  (goal {line.goal}: {verdict})\n    {line.conditions}", flush=True)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
+    sys.stdout.flush()
+    os._exit(0)  # vLLM's threads do not end by themselves
