@@ -312,10 +312,10 @@ class LocalEngine(TokenIds):
         return False
 
     def _home(self, turn: _Turn) -> asyncio.AbstractEventLoop | None:
-        """Where the next step is to be done. No event loop serves the streams of others, because it may end."""
-        if self._thread is None:
-            return turn.loop
+        """Where the next step is to be done. A loop that may end serves no streams of others, if there is a thread."""
         loops = {stream.loop for stream in self._open if not stream.loop.is_closed()}
+        if self._thread is None:
+            return turn.loop if turn.loop in loops or not loops else loops.pop()
         return loops.pop() if self._batch.light and len(loops) == 1 else None
 
     def _drain(self) -> None:
