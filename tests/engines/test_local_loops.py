@@ -167,7 +167,7 @@ async def test_long_prompts_are_read_beside_the_event_loop(words: Path, monkeypa
 
 @pytest.mark.parametrize("loops", [1, 2])
 def test_everybody_gets_his_tokens_while_requests_come_go_and_change_places(words: Path, loops: int) -> None:
-    """Rows rise over and fall below those of the event loop hundreds of times, with aborts and new weights meanwhile."""
+    """Rows rise over and fall below those of the event loop hundreds of times, with aborts and new weights."""
     engine, weights = LocalEngine.open(words, slots=6), Qwen3.load(words).to_hf()
     asked = prompts(12, longest=20)
     expected = {tuple(ids): asyncio.run(say(engine, ids, 12)).ids for ids in asked}

@@ -37,7 +37,7 @@ _FEW_ROWS = 4
 """Most requests that are decoded on an event loop."""
 
 _LIGHT_STEP = 5_000_000
-"""Most products (rows × weights) of a decoding step there: half a millisecond, which nothing else on the loop notices."""
+"""Most products (rows × weights) of a decoding step there: half a millisecond, unnoticed by others on the loop."""
 
 _LIGHT_PREFILL = 80_000_000
 """Most products (tokens × weights) of reading prompts there: some milliseconds, once a request."""
