@@ -21,6 +21,8 @@ COMMIT = "a46cad4"
 ROOT = Path(__file__).parents[1]
 REPEATS = 3
 """Number of runs of each version. They alternate, and the best run counts."""
+THREADS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")
+"""Set for rollouts, which spare a core. `orgthink train` of either version takes all cores, unless they are set."""
 STEPS = 2
 TRAININGS = {"paramanager-mini": 3.0, "asyncthink-countdown-mini": 1.5}
 """Recipes, and how many times as fast their steps are to be."""
@@ -33,12 +35,13 @@ class Version(NamedTuple):
     models: Path
     """Folder of the shipped models, which have not changed."""
 
-    def run(self, *arguments: str | Path) -> str:
-        """What a Python process of this version prints."""
+    def run(self, *arguments: str | Path, unset: Sequence[str] = ()) -> str:
+        """What a Python process of this version prints, without these variables of this one's environment."""
         path = os.pathsep.join(map(str, (self.root, self.root / "pocket")))
+        env = {name: value for name, value in os.environ.items() if name not in unset}
         command = [sys.executable, *map(str, arguments)]
         done = subprocess.run(
-            command, cwd=self.root, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+            command, cwd=self.root, env=env | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -47,12 +50,14 @@ class Version(NamedTuple):
 
 def run() -> Iterator[Line]:
     try:
-        with _former() as former:
-            ours = Version(ROOT, ROOT / "pocket" / "orgthink_pocket" / "models")
-            yield from _alone(former, ours)
-            yield from _trainings(former, ours)
+        _git("cat-file", "-e", f"{COMMIT}^{{commit}}")
     except subprocess.CalledProcessError:
         print(f"commit {COMMIT} is not in this clone: nothing to compare with\n", flush=True)
+        return
+    with _former() as former:
+        ours = Version(ROOT, ROOT / "pocket" / "orgthink_pocket" / "models")
+        yield from _alone(former, ours)
+        yield from _trainings(former, ours)
 
 
 @contextmanager
@@ -106,6 +111,6 @@ def _trainings(former: Version, ours: Version) -> Iterator[Line]:
 def _steps(version: Version, recipe: str) -> Sequence[float]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        version.run("-m", "orgthink", "train", recipe, "--set", f"steps={STEPS}", "--out", out)
+        version.run("-m", "orgthink", "train", recipe, "--set", f"steps={STEPS}", "--out", out, unset=THREADS)
         lines = (out / "metrics.jsonl").read_text().splitlines()
     return [sum(json.loads(line)["seconds"].values()) for line in lines]

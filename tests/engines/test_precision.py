@@ -1,7 +1,7 @@
 """The decoding steps by PyTorch's operators are as exact as Hugging Face's, in either precision.
 
-Both round in the same places; the truth is the same weights in double precision. Groups of heads, rows of very different
-lengths, prompts read in parts, continued contexts and the end of the context are all met.
+Both round in the same places; the truth is the same weights in double precision. Groups of heads, rows of very
+different lengths, prompts read in parts, continued contexts and the end of the context are all met.
 """
 
 from __future__ import annotations
