@@ -47,7 +47,7 @@ def sampling(folder: Path, name: str) -> Iterator[Line]:
     episodes = replay.recorded()
 
     async def measured() -> list[Line]:
-        vllm = await VllmEngine.open(folder, max_num_seqs=SLOTS)
+        vllm = await VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS)
         lines = []
         for batch in BATCHES:
             requests = [plan._replace(workers=()) for plan in plans(batch)]
