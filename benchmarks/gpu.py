@@ -46,20 +46,16 @@ def sampling(folder: Path, name: str) -> Iterator[Line]:
 
     episodes = replay.recorded()
 
-    async def measured() -> list[Line]:
-        vllm = await VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS)
-        lines = []
+    with asyncio.Runner() as runner:
+        vllm = runner.run(VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS))
         for batch in BATCHES:
             requests = [plan._replace(workers=()) for plan in plans(batch)]
-            rate = max([(await plain(vllm, requests))[0].rate for _ in range(3)])
+            rate = max([runner.run(plain(vllm, requests))[0].rate for _ in range(3)])
             conditions = f"{name}, vLLM in process, 180 to 360 tokens a request; best of 3"
-            lines.append(Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions))
-        lines += (await fork_joins(vllm, EPISODES, name))[1]
-        lines += await replay.measure(vllm, f"vLLM on {name}", episodes, name)
-        await vllm.aclose()
-        return lines
-
-    yield from asyncio.run(measured())
+            yield Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions)
+        yield from runner.run(fork_joins(vllm, EPISODES, name))[1]
+        yield from runner.run(replay.measure(vllm, f"vLLM on {name}", episodes, name))
+        runner.run(vllm.aclose())
 
 
 def training(folder: Path, name: str, device: str) -> Iterator[Line]:
