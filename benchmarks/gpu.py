@@ -75,12 +75,12 @@ def training(folder: Path, name: str, device: str) -> Iterator[Line]:
             names = {"episode": f"{group}.{i}", "agent": "0", "role": "sequential", "group": str(group)}
             trained = (False,) * PROMPT + (True,) * (ROW - PROMPT)
             rows.append(PolicyRow(ids, trained, (0.0,) * ROW, (-1.0) ** i, 1.0, **names, age=(0,) * ROW))
-    backend = EmbeddedBackend(open_trainable(folder, device=device), ScriptedEngine([]), folder, pack_tokens=PACK)
+    settings = {"pack_tokens": PACK, "mixed_precision": True}
+    backend = EmbeddedBackend(open_trainable(folder, device=device), ScriptedEngine([]), folder, **settings)
     for _ in range(3):  # the first one warms up, and allocates Adam's states
         began = time.perf_counter()
-        with torch.autocast(device, torch.bfloat16):
-            known = [replace(row, logprobs=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
-            done = backend.forward_backward(weighted(known, "token-mean"), PolicyLoss())
+        known = [replace(row, logprobs=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
+        done = backend.forward_backward(weighted(known, "token-mean"), PolicyLoss())
         backend.optim_step(1e-6, clip=1.0)  # reads the norm, and so waits for the GPU
         seconds.append(time.perf_counter() - began)
     peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB at most" if device == "cuda" else "memory unknown"

@@ -181,8 +181,10 @@ class Reinforced(FromModel, ABC):
     """Engine for rollouts: `local`, `vllm` or your own. Its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
     """Settings of that engine; the local one takes none. The trainer shares the GPU: lower `gpu_memory_utilization`."""
-    pack_tokens: int = 512
+    pack_tokens: int = 1024
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
+    mixed_precision: bool = False
+    """Whether to compute in bfloat16. Weights, gradients and optimizer stay in `dtype`."""
 
     def require(self) -> None:
         FromModel.require(self)

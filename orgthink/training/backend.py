@@ -17,13 +17,14 @@ from torch import Tensor
 from orgthink.engines.engine import Engine, Updatable
 from orgthink.errors import UserError
 from orgthink.training import checkpoint
+from orgthink.training.logprobs import token_logprobs
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
 
-# Shapes: T tokens of a pack, N trained tokens of its rows, V vocabulary.
+# Shapes: N trained tokens of the rows of a pack.
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +171,17 @@ class EmbeddedBackend:
         sampler: Updatable,
         base: Path,
         *,
-        pack_tokens: int = 512,
+        pack_tokens: int = 1024,
         reference: Trainable | None = None,
+        mixed_precision: bool = False,
     ) -> None:
         """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer.
 
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
+        `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
         """
         self._model, self._sampler, self._base, self._pack_tokens = model, sampler, base, pack_tokens
-        self._reference = reference
+        self._reference, self._mixed_precision = reference, mixed_precision
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
@@ -190,8 +193,7 @@ class EmbeddedBackend:
     def logprobs(self, rows: Sequence[PolicyRow]) -> list[tuple[float, ...]]:
         found: list[tuple[float, ...]] = [()] * len(rows)
         for pack in packs(rows, self._pack_tokens):
-            temperature_N = pack.spread([row.temperature for row in pack.rows]).to(self._parameters[0].device)
-            trained = iter(token_logprobs(self._model, pack, temperature_N)[0].tolist())
+            trained = iter(self._token_logprobs(self._model, pack)[0].tolist())
             for place, row in zip(pack.places, pack.rows, strict=True):
                 found[place] = tuple(next(trained) if on else 0.0 for on in row.trained)
         return found
@@ -207,17 +209,20 @@ class EmbeddedBackend:
         age_N = _trained(pack, [row.age for row in pack.rows]).to(device)
         weights_N = pack.spread([row.weight for row in pack.rows]).to(device)
         advantages_N = pack.spread([row.advantage for row in pack.rows]).to(device)
-        temperature_N = pack.spread([row.temperature for row in pack.rows]).to(device)
-        logprobs_N, entropy_N = token_logprobs(self._model, pack, temperature_N)
+        logprobs_N, entropy_N = self._token_logprobs(self._model, pack)
         reference_N = None
         if self._reference is not None:
             with torch.no_grad():
-                reference_N, _ = token_logprobs(self._reference, pack, temperature_N)
+                reference_N, _ = self._token_logprobs(self._reference, pack)
         lengths = [sum(row.trained[1:]) for row in pack.rows]
         tokens = Tokens(sampled_N, old_N, age_N, advantages_N, weights_N, lengths, [row.name for row in pack.rows])
         result, signals = assess(tokens, loss, logprobs_N, entropy_N, reference_N)
         result.backward()
         return replace(signals, computed=len(pack.ids))
+
+    def _token_logprobs(self, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Tensor]:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=self._mixed_precision):
+            return token_logprobs(model, pack, [row.temperature for row in pack.rows])
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
         norm = gradient_norm(self._parameters, clip)
@@ -244,24 +249,3 @@ def _trained(pack: Pack[PolicyRow], values: Sequence[Sequence[float]]) -> Tensor
     """[N]: the values of trained tokens. `values` has one sequence for each row, with one value for each token."""
     rows = zip(pack.rows, values, strict=True)
     return torch.tensor([v for row, own in rows for v, trained in zip(own, row.trained, strict=True) if trained])
-
-
-def token_logprobs(model: Trainable, pack: Pack[PolicyRow], temperature_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability of each trained token of a pack and entropy of the policy at that token: [N], [N].
-
-    Both are computed at the temperature of the token. Only the log-probabilities carry a gradient. Logits of a prefix
-    that several rows share are computed once.
-    """
-    device = temperature_N.device
-    hidden = model.hidden(pack.ids[None].to(device), pack.positions[None].to(device), pack.mask[None].to(device))[0]
-    places, which = pack.before.to(device).unique(return_inverse=True)
-    logits = model.logits(hidden[places]).float()
-    if (temperature_N == temperature_N[0]).all():
-        distribution = torch.log_softmax(logits / temperature_N[0], -1)
-        with torch.no_grad():
-            entropy = -(distribution.exp() * distribution).sum(-1)[which]
-        return distribution[which, pack.targets.to(device)], entropy
-    distribution = torch.log_softmax(logits[which] / temperature_N[:, None], -1)
-    with torch.no_grad():
-        entropy = -(distribution.exp() * distribution).sum(-1)
-    return distribution.gather(1, pack.targets.to(device)[:, None])[:, 0], entropy

@@ -36,6 +36,11 @@ class Equipment(Protocol):
         ...
 
     @property
+    def mixed_precision(self) -> bool:
+        """Whether to compute in bfloat16. Weights, gradients and optimizer stay in `dtype`."""
+        ...
+
+    @property
     def device(self) -> str:
         """`cpu`, `cuda`, or `auto` for whichever is available."""
         ...
@@ -61,7 +66,8 @@ def embedded(folder: Path, job: Equipment) -> EmbeddedBackend:
     device, dtype = resolve_device(job.device), torch_dtype(job.dtype)
     model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
     reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
-    return EmbeddedBackend(model, sampler(folder, job), folder, pack_tokens=job.pack_tokens, reference=reference)
+    settings = {"pack_tokens": job.pack_tokens, "reference": reference, "mixed_precision": job.mixed_precision}
+    return EmbeddedBackend(model, sampler(folder, job), folder, **settings)
 
 
 def sampler(folder: Path, job: Equipment) -> Updatable:

@@ -17,17 +17,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
+from orgthink.engines.local.tree_attention import tree_attention
 from orgthink.errors import UserError
 
 if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel
 
-# Shapes: B rows, T tokens, C hidden, V vocabulary.
+# Shapes: B rows, T tokens, R rectangles, C hidden, V vocabulary.
 
 ADAPTER = "adapter"
 """Subfolder of a model folder that holds the LoRA adapter in peft's layout. The model's weights have it merged in."""
 
+ATTENTION = "orgthink_tree"
+"""Name under which transformers knows our attention over packed rows."""
 
 _BASE_LAYER = re.compile(r"(?:\.base_layer)+(?=\.|$)")
 """Part that peft inserts into the names of layers with an adapter."""
@@ -41,7 +44,7 @@ class Trainable(Protocol):
         """Device of the weights."""
         ...
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
         """Final hidden states [B, T, C] of right-padded rows, or of packed rows: see `Qwen3.hidden`."""
         ...
 
@@ -111,10 +114,10 @@ class HuggingFaceModel(nn.Module):
     def device(self) -> torch.device:
         return self.core.device
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
-        if mask_BTT is not None:
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
+        if rectangles_R4 is not None:
             self._require_full_attention()
-        mask = None if mask_BTT is None else mask_BTT.unsqueeze(1)
+        mask = None if rectangles_R4 is None else rectangles_R4[None, None]  # 4 axes: it reaches `_attention` as it is
         decoder: Any = self.core.base_model
         out = decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
         return out.last_hidden_state
@@ -157,10 +160,30 @@ class HuggingFaceModel(nn.Module):
 
     def _require_full_attention(self) -> None:
         kinds = {kind for kind in getattr(self.core.config, "layer_types", None) or () if kind != "full_attention"}
+        if self.core.config._attn_implementation != ATTENTION:
+            raise UserError(f"{self._source} computes its attention in its own way, which does not support packed rows")
         if kinds:
             raise UserError(
                 f"{self._source} has layers of type {', '.join(sorted(kinds))}, which do not support packed rows"
             )
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
+) -> tuple[Tensor, None]:
+    """Attention for transformers: over packed rows if the mask is a table of rectangles, else PyTorch's.
+
+    UserError for packed rows of a model that adds something to its scores.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if attention_mask is None or attention_mask.dtype != torch.int64:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+    for name in ("position_bias", "softcap", "s_aux", "sliding_window"):
+        if settings.get(name) is not None:
+            raise UserError(f"{type(module).__name__} has a {name}, which packed rows do not support")
+    mixed = tree_attention(query, key, value, attention_mask[0, 0].tolist(), settings.get("scaling"))
+    return mixed.transpose(1, 2), None
 
 
 def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
@@ -265,7 +288,8 @@ def _is_dense_qwen3(folder: Path) -> bool:
 def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     """The transformers model of a folder. UserError unless its files hold exactly the weights of its config."""
     try:
-        from transformers import AutoModelForCausalLM
+        from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+        from transformers.masking_utils import sdpa_mask
     except ModuleNotFoundError as error:
         raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
     try:
@@ -287,6 +311,10 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 f"the weights in {folder} do not match its config.json: {kind.replace('_keys', '')} {names[0]}"
                 + (f" and {len(names) - 1} more" if len(names) > 1 else "")
             )
+    AttentionInterface.register(ATTENTION, _attention)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    with _quiet():
+        model.set_attn_implementation(ATTENTION)
     return model
 
 

@@ -15,11 +15,12 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from orgthink.engines.local.tree_attention import rectangles_of
 from orgthink.training.rows import Row
 
 R = TypeVar("R", bound=Row)
 
-# Shapes: T tokens of a pack, N trained tokens of its rows.
+# Shapes: T tokens of a pack, R rectangles of visible pairs, N trained tokens of its rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,12 @@ class Pack(Generic[R]):
     """[T]: id of the last token of each different prefix, in depth-first order."""
     positions: Tensor
     """[T]: number of tokens before it in its rows."""
-    ends: Tensor
-    """[T]: first index after its subtree."""
+    rectangles: Tensor
+    """[R, 4]: which tokens see which: see `tree_attention.Rectangle`."""
     before: Tensor
     """[N]: index in `ids` of the token before each trained token. Its hidden state predicts the trained token."""
     targets: Tensor
     """[N]: id of each trained token, row by row."""
-
-    @property
-    def mask(self) -> Tensor:
-        """[T, T]: whether a token (first axis) attends to another: itself and the tokens before it in its rows."""
-        place = torch.arange(len(self.ids))
-        return (place[None] <= place[:, None]) & (place[:, None] < self.ends[None])
 
     def spread(self, values: Sequence[float]) -> Tensor:
         """[N]: the value of each row, repeated for each of its trained tokens."""
@@ -73,7 +68,7 @@ def _pack(all_rows: Sequence[R], places: list[int]) -> Pack[R]:
     rows = [all_rows[place] for place in places]
     ids: list[int] = []
     positions: list[int] = []
-    ends: list[int] = []
+    ends: list[int] = []  # first index after the subtree of each token
     before: list[int] = []
     targets: list[int] = []
     path: list[int] = []  # indices of the row's tokens in the pack
@@ -95,7 +90,8 @@ def _pack(all_rows: Sequence[R], places: list[int]) -> Pack[R]:
         last = row.token_ids
     for place in path:
         ends[place] = len(ids)
-    return Pack(tuple(rows), tuple(places), *map(torch.tensor, (ids, positions, ends, before, targets)))
+    ids_T, positions_T, before_N, targets_N = map(torch.tensor, (ids, positions, before, targets))
+    return Pack(tuple(rows), tuple(places), ids_T, positions_T, torch.tensor(rectangles_of(ends)), before_N, targets_N)
 
 
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:

@@ -20,13 +20,11 @@ def texts(*lengths, seed=0):
 
 
 @torch.no_grad()
-def test_a_block_diagonal_mask_and_restarted_positions_keep_texts_apart(model):
+def test_rectangles_and_restarted_positions_keep_texts_apart(model):
     parts = texts(7, 12, 1, 5)
     positions = torch.cat([torch.arange(len(part)) for part in parts])
-    block = torch.cat([torch.full((len(part),), i) for i, part in enumerate(parts)])
-    index = torch.arange(len(block))
-    mask = (block[:, None] == block) & (index[:, None] >= index)
-    packed = model.hidden(torch.cat(parts)[None], positions[None], mask[None])[0]
+    seen = torch.tensor([(0, 7, 0, 7), (7, 19, 7, 19), (19, 20, 19, 20), (20, 25, 20, 25)])
+    packed = model.hidden(torch.cat(parts)[None], positions[None], seen)[0]
     alone = torch.cat([model.hidden(part[None])[0] for part in parts])
     assert torch.allclose(packed, alone, atol=1e-5)
     unmasked = model.hidden(torch.cat(parts)[None])[0]
@@ -39,17 +37,15 @@ def test_two_texts_share_a_prefix(model):
     prefix, a, b = texts(6, 4, 3, seed=1)
     ids = torch.cat([prefix, a, b])
     positions = torch.cat([torch.arange(10), torch.arange(6, 9)])
-    mask = torch.ones(13, 13, dtype=torch.bool).tril()
-    mask[10:, 6:10] = False
-    packed = model.hidden(ids[None], positions[None], mask[None])[0]
+    seen = torch.tensor([(0, 10, 0, 10), (10, 13, 10, 13), (10, 13, 0, 6)])
+    packed = model.hidden(ids[None], positions[None], seen)[0]
     assert torch.allclose(packed[:10], model.hidden(torch.cat([prefix, a])[None])[0], atol=1e-5)
     assert torch.allclose(packed[10:], model.hidden(torch.cat([prefix, b])[None])[0, 6:], atol=1e-5)
 
 
-def test_the_default_is_the_causal_mask(model):
+def test_the_default_is_one_causal_text(model):
     (ids,) = texts(9)
-    causal = torch.ones(1, 9, 9, dtype=torch.bool).tril()
-    given = model.hidden(ids[None], torch.arange(9)[None], causal)
+    given = model.hidden(ids[None], torch.arange(9)[None], torch.tensor([(0, 9, 0, 9)]))
     assert torch.allclose(given, model.hidden(ids[None]), atol=1e-5)
 
 

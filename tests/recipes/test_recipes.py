@@ -92,7 +92,7 @@ def test_a_run_folder_remembers_what_was_set(tmp_path):
     assert rollout.organization.settings == {"prompts": "paper"}
     assert (settings.reward.weight, settings.shuffled, settings.loss.reduction) == (0, True, "episode-mean")
     assert settings.learning_rate == 1e-3
-    assert replace(job, settings=MINE.settings, lora=None, device="auto", pack_tokens=512) == MINE
+    assert replace(job, settings=MINE.settings, lora=None, device="auto", pack_tokens=1024) == MINE
     assert RECIPES[RECIPE] == ASYNCTHINK, "a recipe is not changed by a run of it"
     training = Training("test", job)
     assert training_of(start(training, tmp_path)) == training

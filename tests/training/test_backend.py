@@ -20,6 +20,7 @@ from rounding import UNIT, ratio_errors, sum_error
 from terse import TERSE
 from tiny_policy import TINY
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from orgthink.engines.engine import Context
 from orgthink.engines.local.engine import LocalEngine
@@ -30,6 +31,7 @@ from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.runtime.budget import Limits
 from orgthink.training import checkpoint as checkpoints
+from orgthink.training import logprobs
 from orgthink.training.backend import EmbeddedBackend, Signals
 from orgthink.training.policy_loss import PolicyLoss, token_losses, token_weights, weighted
 from orgthink.training.rollout import ProblemStream, Rollout, roll_out
@@ -164,6 +166,70 @@ def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, 
         torch.testing.assert_close(weight.grad, gradient.float(), rtol=0, atol=TOLERANCE)
     if reference is not None:
         assert all(weight.grad is None for weight in reference.parameters())
+
+
+@pytest.mark.parametrize("temperatures", TEMPERATURES)
+@pytest.mark.numerical
+def test_logits_that_are_computed_by_and_by_give_what_all_at_once_give(temperatures, tmp_path, monkeypatch):
+    rows = weighted(group(TEMPERATURES[temperatures]), "token-mean")
+    gradients = []
+    for at_once in (10_000, 7):
+        monkeypatch.setattr(logprobs, "PREDICTIONS", at_once)
+        backend = backend_of(model := policy().float(), tmp_path)
+        signals = backend.forward_backward(rows, PolicyLoss())
+        gradients.append([*(weight.grad for weight in model.parameters()), torch.tensor([signals.entropy])])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=TOLERANCE)
+
+
+LOW = 2.0**-8
+"""Unit roundoff of bfloat16."""
+
+
+@pytest.mark.numerical
+def test_mixed_precision_computes_in_bfloat16_and_keeps_everything_in_single(tmp_path):
+    rows, found, gradients = weighted(group(), "token-mean"), [], []
+    for mixed in (False, True):
+        backend = backend_of(model := policy().float(), tmp_path, mixed_precision=mixed)
+        found.append(torch.tensor([p for row in backend.logprobs(rows) for p in row]))
+        backend.forward_backward(rows, PolicyLoss())
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
+        assert all(weight.dtype is weight.grad.dtype is torch.float32 for weight in model.parameters())
+    off, largest = (found[0] - found[1]).abs(), float(found[0].abs().max())
+    assert 0 < off.max() < LOW * 4 * largest  # two layers, each of attention and MLP
+    assert 0 < (gradients[0] - gradients[1]).norm() < 0.1 * gradients[0].norm()
+
+
+class Largest(TorchDispatchMode):
+    """Notes the size of the largest tensor that an operator returns; fails at once above `limit` numbers."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit, self.found = limit, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, Tensor):
+                self.found = max(self.found, tensor.untyped_storage().nbytes() // tensor.element_size())
+                assert self.found <= self.limit, f"{func} made {self.found:,} numbers"
+        return result
+
+
+def test_a_pack_of_100_000_tokens_never_becomes_a_square(tmp_path):
+    rng = random.Random(0)
+    config = replace(CONFIG, hidden_size=8, intermediate_size=8, num_hidden_layers=1, max_position_embeddings=2_100)
+    prompt = [rng.randrange(CONFIG.vocab_size) for _ in range(100)]
+    rows = []
+    for i in range(50):
+        ids = (*prompt, *(rng.randrange(CONFIG.vocab_size) for _ in range(2_000)))
+        trained, zeros = tuple(at >= 100 for at in range(2_100)), (0,) * 2_100
+        rows.append(PolicyRow(ids, trained, (-3.0,) * 2_100, 1.0, 1.0, f"e{i}", "a", "role", "problem", zeros))
+    backend = backend_of(random_model(config), tmp_path, pack_tokens=110_000)
+    with Largest(100 * 100_000) as largest:
+        signals = backend.forward_backward(weighted(rows, "token-mean"), PolicyLoss())
+    assert 100_000 < signals.computed < largest.found
+    assert signals.tokens == 100_000
 
 
 LOSSES = {"plain": PolicyLoss(), "strict": PolicyLoss(staleness=Staleness(bound=0, cap=1.2))}

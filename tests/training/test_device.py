@@ -101,6 +101,22 @@ def test_a_step_of_supervised_training(device: str, folder: Path):
         assert found[name] == pytest.approx(expected[name], rel=1e-3), name
 
 
+@pytest.mark.parametrize("place", ["cpu", CUDA])
+def test_mixed_precision_keeps_the_weights_in_single_and_their_small_updates(place: str, folder: Path):
+    exact, mixed = (
+        EmbeddedBackend(open_trainable(folder, device=place), ScriptedEngine([]), folder, mixed_precision=on)
+        for on in (False, True)
+    )
+    before = weights(mixed._model)
+    expected, found = (
+        backend.forward_backward(weighted(rows(), "token-mean"), PolicyLoss()) for backend in (exact, mixed)
+    )
+    mixed.optim_step(1e-6, clip=1.0)
+    assert found.loss != expected.loss and found.loss == pytest.approx(expected.loss, rel=0.05)
+    assert {(w.dtype, w.device.type) for w in mixed._parameters} == {(torch.float32, place)}
+    assert ((weights(mixed._model) != before).double().mean()) > 0.5
+
+
 @pytest.mark.parametrize("place", [CUDA])
 def test_an_adapter_beside_weights_of_half_precision_is_of_single(place: str, folder: Path):
     """The updates of small learning rates reach the adapter."""

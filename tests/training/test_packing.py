@@ -55,6 +55,15 @@ def texts_of(pack: Pack[Row]) -> list[Ids]:
     return texts
 
 
+def times_seen(rectangles: torch.Tensor, tokens: int) -> torch.Tensor:
+    """[T, T]: in how many rectangles a token (first axis) sees another."""
+    times = torch.zeros(tokens, tokens, dtype=torch.int64)
+    for first, last, start, stop in rectangles.tolist():
+        seen = torch.ones(last - first, stop - start, dtype=torch.int64)
+        times[first:last, start:stop] += seen.tril() if first == start else seen
+    return times
+
+
 SPECIAL = [
     [row((1, 2, 0)), row((1, 2, 0))],  # equal
     [row((1, 2)), row((1,)), row((1, 2, 0, 0))],  # beginnings of each other
@@ -91,10 +100,10 @@ def test_every_row_lies_in_one_pack_and_no_token_is_computed_twice(rows: Family,
 @given(families(), st.integers(1, 30))
 def test_a_token_sees_its_own_beginning_and_nothing_else(rows: Family, limit: int) -> None:
     for pack in packs(rows, limit):
-        texts, mask = texts_of(pack), pack.mask
-        assert mask.dtype is torch.bool and mask.shape == (len(texts), len(texts))
-        for text, seen in zip(texts, mask.tolist(), strict=True):
-            assert [other for other, sees in zip(texts, seen, strict=True) if sees] == [
+        texts = texts_of(pack)
+        seen = times_seen(pack.rectangles, len(texts))
+        for text, times in zip(texts, seen.tolist(), strict=True):
+            assert [other for other, n in zip(texts, times, strict=True) for _ in range(n)] == [
                 text[:end] for end in range(1, len(text) + 1)
             ]
 
@@ -126,8 +135,8 @@ def test_each_trained_token_is_predicted_from_what_comes_before_it(rows: Family,
 @any_pack
 @given(families(), st.integers(1, 30), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(rows: Family, limit: int, rng) -> None:
-    def tensors(rows: Family) -> list[tuple[list[int], list[list[bool]]]]:
-        return [(pack.ids.tolist(), pack.mask.tolist()) for pack in packs(rows, limit)]
+    def tensors(rows: Family) -> list[tuple[list[int], list[list[int]]]]:
+        return [(pack.ids.tolist(), pack.rectangles.tolist()) for pack in packs(rows, limit)]
 
     assert tensors(rng.sample(rows, len(rows))) == tensors(rows)
 

@@ -34,7 +34,13 @@ _SHORT_PREFILL = 64
 """Most prompt tokens that the fused step reads at once: more are faster as large matrix products."""
 
 _FEW_ROWS = 4
-"""Most requests whose steps by the fused functions take less time than a thread needs to hand over their tokens."""
+"""Most requests that are decoded on an event loop."""
+
+_LIGHT_STEP = 5_000_000
+"""Most products (rows × weights) of a decoding step there: half a millisecond, unnoticed by others on the loop."""
+
+_LIGHT_PREFILL = 80_000_000
+"""Most products (tokens × weights) of reading prompts there: some milliseconds, once a request."""
 
 _PREFILL_TOKENS = 512
 """Most prompt tokens read between two decoding steps; the rest waits for the next one."""
@@ -113,6 +119,11 @@ class _Prefill(Generic[R]):
     done: int = 0
     """Columns read."""
 
+    @property
+    def left(self) -> int:
+        """Tokens to read, with padding."""
+        return len(self.block.rows) * (self.ids.shape[1] - self.done)
+
 
 class DecodeBatch(Generic[R]):
     """The active requests and the model that decodes them. The counters only grow."""
@@ -121,7 +132,8 @@ class DecodeBatch(Generic[R]):
         self.model, self.version = model, version
         self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
         self._dtype = model.norm.weight.dtype
-        small = sum(weight.numel() for weight in model.parameters()) <= _SMALL_MODEL
+        self._size = sum(weight.numel() for weight in model.parameters())
+        small = self._size <= _SMALL_MODEL
         self._fused = FusedStep(model) if small and self._dtype is torch.float32 else None
         self._eos_ids, self._slots = eos_ids, slots
         self._waiting: deque[R] = deque()
@@ -146,10 +158,12 @@ class DecodeBatch(Generic[R]):
 
     @property
     def light(self) -> bool:
-        """Whether its steps take less time than to hand their tokens to another thread."""
+        """Whether its next step is short enough for an event loop. Prompts to be read count from the next step on."""
         reading = len(self._reading.block.rows) if self._reading else 0
         rows = len(self._waiting) + reading + sum(len(block.rows) for block in self._blocks.values())
-        return self._fused is not None and rows <= _FEW_ROWS
+        if self._fused is None or rows > _FEW_ROWS or rows * self._size > _LIGHT_STEP:
+            return False
+        return self._reading is None or self._reading.left * self._size <= _LIGHT_PREFILL
 
     @property
     def requests(self) -> list[R]:
@@ -195,7 +209,10 @@ class DecodeBatch(Generic[R]):
 
     def step(self) -> list[tuple[R, Token]]:
         """Read some prompt tokens, if any prompt waits, and sample one token for every decoding request."""
-        tokens = self._read() if self._reading or self._start_reading() else []
+        light = self.light
+        reads = self._reading is not None or self._start_reading()
+        # What turns out to be long is read from the next step on, which is done elsewhere.
+        tokens = self._read() if reads and self.light == light else []
         tokens += self._decode()
         self._sweep()
         return tokens

@@ -68,6 +68,14 @@ class _Stream(Request):
             self.waiter.set_result(None)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """The right to do steps. Who was given it later than others has it."""
+
+    loop: asyncio.AbstractEventLoop | None
+    """The event loop that does them; `None` for the decode thread."""
+
+
 class LocalEngine(TokenIds):
     """Decodes a Qwen3-architecture model on the CPU. The counters only grow."""
 
@@ -87,8 +95,8 @@ class LocalEngine(TokenIds):
         """At most `slots` requests are decoded at once; others wait. `cache_bytes` limits the caches of finished ones.
 
         Steps of a few rows of a small model are done on the caller's event loop, which takes less time than to hand
-        their tokens over to it; others in a thread beside it. Without `threaded` all are done on the loop, and results
-        do not depend on timing.
+        their tokens over to it; others in a thread beside it, as are those of streams of several loops. Without
+        `threaded` all are done on the loop, and results do not depend on timing.
         """
         self.model = name
         self._config, self._tokenizer = model.config, tokenizer
@@ -101,10 +109,14 @@ class LocalEngine(TokenIds):
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         """Functions to run between two steps."""
         self._closed = False
-        self._baton = threading.Lock()
-        """Held while steps are scheduled or under way. Only its holder uses the batch and the open streams."""
-        self._heavy: queue.SimpleQueue[asyncio.AbstractEventLoop | None] = queue.SimpleQueue()
-        """Loops that left their steps to the decode thread; `None` ends it."""
+        self._turn: _Turn | None = None
+        """Whose turn it is; `None` while there is nothing to do."""
+        self._guard = threading.Lock()
+        """Held for the moment in which work is posted or the turn changes."""
+        self._stepping = threading.Lock()
+        """Held while the batch and the open streams are in use."""
+        self._turns: queue.SimpleQueue[_Turn | None] = queue.SimpleQueue()
+        """Turns of the decode thread; `None` ends it."""
         self._thread = threading.Thread(target=self._run, name="decode", daemon=True) if threaded else None
         if self._thread is not None:
             self._thread.start()
@@ -185,17 +197,19 @@ class LocalEngine(TokenIds):
         await self._between_steps(partial(self._batch.update, weights, version))
 
     async def aclose(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._heavy.put(None)
+        with self._guard:  # nothing is posted afterwards
+            if not self._closed:
+                self._closed = True
+                self._turns.put(None)
         await self._stopped()
 
     async def _stopped(self) -> None:
         """Wait until decoding has stopped."""
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
-        self._drain()
-        self._fail(EngineError("the engine was closed"))
+        with self._stepping:  # a step on another event loop may be under way
+            self._drain()
+            self._fail(EngineError("the engine was closed"))
 
     def _request(self, ids: list[int], sampling: Sampling) -> _Stream:
         """Check a prompt; EngineError if the model cannot read it."""
@@ -214,10 +228,15 @@ class LocalEngine(TokenIds):
 
     def _post(self, work: Callable[[], None]) -> None:
         """Run a function between two steps. Raises EngineError."""
-        if self._closed:
-            raise EngineError("the engine is closed")
-        self._inbox.put(work)
-        self._begin()
+        loop = asyncio.get_running_loop()
+        with self._guard:
+            if self._closed:
+                raise EngineError("the engine is closed")
+            self._inbox.put(work)
+            turn = self._turn
+            if turn is None or turn.loop not in (None, loop):  # another loop may end before it does this
+                here = self._thread is None or (turn is None and self._batch.light)
+                self._give(loop if here else None)
 
     async def _between_steps(self, work: Callable[[], None]) -> None:
         """Like `_post`, and wait for its end, also when cancelled. Raises the errors of the function."""
@@ -249,35 +268,55 @@ class LocalEngine(TokenIds):
         self._open.difference_update(requests)
         self._batch.abort(requests)
 
-    def _begin(self) -> None:
-        """Schedule steps, unless they are."""
-        if self._baton.acquire(blocking=False):
-            asyncio.get_running_loop().call_soon(self._tick)
+    def _give(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Give the turn to an event loop or to the decode thread. The guard is held."""
+        self._turn = turn = _Turn(loop)
+        if loop is None:
+            self._turns.put(turn)
+            return
+        try:
+            loop.call_soon_threadsafe(self._tick, turn)
+        except RuntimeError:  # the loop was closed
+            self._give(None)
 
-    def _tick(self) -> None:
-        """One step on the event loop, or those of the decode thread until few rows are left."""
-        loop = asyncio.get_running_loop()
-        self._drain()
-        if self._closed or not self._batch.busy:
-            self._baton.release()
-            if not self._closed and not self._inbox.empty():  # posted on another loop in this moment
-                self._begin()
-        elif self._thread is None or self._batch.light:
-            self._step(loop)
-            loop.call_soon(self._tick)
-        else:
-            self._heavy.put(loop)
+    def _tick(self, turn: _Turn) -> None:
+        """One step on the event loop, if it is still its turn."""
+        assert turn.loop is not None
+        try:
+            with self._stepping:
+                if self._continues(turn):
+                    self._step(turn.loop)
+        finally:  # also after a KeyboardInterrupt: the loop may go on to clean up
+            if self._turn is turn:
+                turn.loop.call_soon(self._tick, turn)
 
     def _run(self) -> None:
         """The decode thread."""
-        while (loop := self._heavy.get()) is not None:
-            while self._batch.busy and not self._batch.light and not self._closed:
-                self._step(None)
-                self._drain()
-            try:
-                loop.call_soon_threadsafe(self._tick)
-            except RuntimeError:  # the loop was closed
-                self._baton.release()
+        while (turn := self._turns.get()) is not None:
+            with self._stepping:
+                while self._continues(turn):
+                    self._step(None)
+
+    def _continues(self, turn: _Turn) -> bool:
+        """Run what was posted. Whether a step is to be done in this turn; if not, it is over."""
+        while self._turn is turn:
+            self._drain()
+            busy, home = self._batch.busy and not self._closed, self._home(turn)
+            if busy and home is turn.loop:
+                return True
+            with self._guard:
+                if self._turn is turn and self._inbox.empty():
+                    self._turn = None
+                    if busy:
+                        self._give(home)
+        return False
+
+    def _home(self, turn: _Turn) -> asyncio.AbstractEventLoop | None:
+        """Where the next step is to be done. A loop that may end serves no streams of others, if there is a thread."""
+        loops = {stream.loop for stream in self._open if not stream.loop.is_closed()}
+        if self._thread is None:
+            return turn.loop if turn.loop in loops or not loops else loops.pop()
+        return loops.pop() if self._batch.light and len(loops) == 1 else None
 
     def _drain(self) -> None:
         """Run the functions that were posted."""
@@ -288,8 +327,10 @@ class LocalEngine(TokenIds):
         """A step, on the event loop `here` or in the decode thread."""
         try:
             self._deliver(self._batch.step(), here)
-        except Exception as error:
+        except BaseException as error:
             self._fail(EngineError(f"decoding failed: {error!r}"))
+            if not isinstance(error, Exception):
+                raise
 
     def _fail(self, error: EngineError) -> None:
         self._batch.clear()

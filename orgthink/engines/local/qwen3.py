@@ -7,7 +7,7 @@ of Hugging Face folders, so vLLM, transformers and TRL open the same files.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from orgthink.engines.local.tree_attention import Rectangle, tree_attention
 from orgthink.tabular import json_object
 
-# Shapes: B batch, T tokens, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
+# Shapes: B batch, T tokens, R rectangles, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,13 @@ class Layer(nn.Module):
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         return self.down(F.silu(gate) * up)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, rectangles: Sequence[Rectangle] | None = None) -> Tensor:
         q, k, v = (heads.transpose(1, 2) for heads in self.project(x, cos, sin))
-        grouped = q.shape[1] != k.shape[1]
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
+        if rectangles is None:
+            grouped = q.shape[1] != k.shape[1]
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        else:
+            mixed = tree_attention(q, k, v, rectangles)
         x = x + self.output(mixed.transpose(1, 2).flatten(2))
         return x + self.mlp(x)
 
@@ -163,19 +167,19 @@ class Qwen3(nn.Module):
                 std = 0.02 / (2 * len(self.layers)) ** 0.5 if scaled else 0.02
                 nn.init.normal_(weight, std=0.05 if "embedding" in name else std, generator=generator)
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, mask_BTT: Tensor | None = None) -> Tensor:
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor | None = None, rectangles_R4: Tensor | None = None) -> Tensor:
         """Final hidden states [B, T, C].
 
-        By default rows are right-padded and attention is causal, so padding is not visible. Packed rows need the
-        position of each token in its own text, and a boolean mask: [i, j] is true if token i sees token j
-        (at least one).
+        By default rows are right-padded and attention is causal, so padding is not visible. Packed rows are one row,
+        B = 1, and need the position of each token in its own text and the rectangles of visible pairs: see
+        `tree_attention.rectangles_of`.
         """
         where = slice(ids_BT.shape[1]) if positions_BT is None else positions_BT
         cos, sin = self.cos[where].unsqueeze(-2), self.sin[where].unsqueeze(-2)
-        mask = None if mask_BTT is None else mask_BTT.unsqueeze(1)
+        rectangles = None if rectangles_R4 is None else rectangles_R4.tolist()
         x = self.embedding(ids_BT)
         for layer in self.layers:
-            x = layer(x, cos, sin, mask)
+            x = layer(x, cos, sin, rectangles)
         return self.norm(x)
 
     def decode(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
