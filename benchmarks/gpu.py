@@ -46,20 +46,16 @@ def sampling(folder: Path, name: str) -> Iterator[Line]:
 
     episodes = replay.recorded()
 
-    async def measured() -> list[Line]:
-        vllm = await VllmEngine.open(folder, max_num_seqs=SLOTS)
-        lines = []
+    with asyncio.Runner() as runner:
+        vllm = runner.run(VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS))
         for batch in BATCHES:
             requests = [plan._replace(workers=()) for plan in plans(batch)]
-            rate = max([(await plain(vllm, requests))[0].rate for _ in range(3)])
+            rate = max([runner.run(plain(vllm, requests))[0].rate for _ in range(3)])
             conditions = f"{name}, vLLM in process, 180 to 360 tokens a request; best of 3"
-            lines.append(Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions))
-        lines += (await fork_joins(vllm, EPISODES, name))[1]
-        lines += await replay.measure(vllm, f"vLLM on {name}", episodes, name)
-        await vllm.aclose()
-        return lines
-
-    yield from asyncio.run(measured())
+            yield Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions)
+        yield from runner.run(fork_joins(vllm, EPISODES, name))[1]
+        yield from runner.run(replay.measure(vllm, f"vLLM on {name}", episodes, name))
+        runner.run(vllm.aclose())
 
 
 def training(folder: Path, name: str, device: str) -> Iterator[Line]:
@@ -79,12 +75,12 @@ def training(folder: Path, name: str, device: str) -> Iterator[Line]:
             names = {"episode": f"{group}.{i}", "agent": "0", "role": "sequential", "group": str(group)}
             trained = (False,) * PROMPT + (True,) * (ROW - PROMPT)
             rows.append(PolicyRow(ids, trained, (0.0,) * ROW, (-1.0) ** i, 1.0, **names, age=(0,) * ROW))
-    backend = EmbeddedBackend(open_trainable(folder, device=device), ScriptedEngine([]), folder, pack_tokens=PACK)
+    settings = {"pack_tokens": PACK, "mixed_precision": True}
+    backend = EmbeddedBackend(open_trainable(folder, device=device), ScriptedEngine([]), folder, **settings)
     for _ in range(3):  # the first one warms up, and allocates Adam's states
         began = time.perf_counter()
-        with torch.autocast(device, torch.bfloat16):
-            known = [replace(row, logprobs=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
-            done = backend.forward_backward(weighted(known, "token-mean"), PolicyLoss())
+        known = [replace(row, logprobs=now) for row, now in zip(rows, backend.logprobs(rows), strict=True)]
+        done = backend.forward_backward(weighted(known, "token-mean"), PolicyLoss())
         backend.optim_step(1e-6, clip=1.0)  # reads the norm, and so waits for the GPU
         seconds.append(time.perf_counter() - began)
     peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB at most" if device == "cuda" else "memory unknown"

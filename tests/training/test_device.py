@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield request.param
         return
     with monkeypatch.context() as patch, OtherDevice(), sdpa_kernel(SDPBackend.MATH):
+        patch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # PyTorch has none for this device
         patch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: ["cpu", str(DEVICE)])
         yield request.param
 
@@ -97,6 +99,22 @@ def test_a_step_of_supervised_training(device: str, folder: Path):
     expected, found = trained("cpu"), trained(device)
     for name in ("loss", "gradient_norm"):
         assert found[name] == pytest.approx(expected[name], rel=1e-3), name
+
+
+@pytest.mark.parametrize("place", ["cpu", CUDA])
+def test_mixed_precision_keeps_the_weights_in_single_and_their_small_updates(place: str, folder: Path):
+    exact, mixed = (
+        EmbeddedBackend(open_trainable(folder, device=place), ScriptedEngine([]), folder, mixed_precision=on)
+        for on in (False, True)
+    )
+    before = weights(mixed._model)
+    expected, found = (
+        backend.forward_backward(weighted(rows(), "token-mean"), PolicyLoss()) for backend in (exact, mixed)
+    )
+    mixed.optim_step(1e-6, clip=1.0)
+    assert found.loss != expected.loss and found.loss == pytest.approx(expected.loss, rel=0.05)
+    assert {(w.dtype, w.device.type) for w in mixed._parameters} == {(torch.float32, place)}
+    assert ((weights(mixed._model) != before).double().mean()) > 0.5
 
 
 @pytest.mark.parametrize("place", [CUDA])
