@@ -262,6 +262,8 @@ def test_eq_20_what_the_manager_was_told_is_masked_from_the_ratio():
     class Chain(torch.nn.Module):
         """Probability of each token after each."""
 
+        device = torch.device("cpu")
+
         def __init__(self) -> None:
             super().__init__()
             after = [[0.25, 0.5, 0.125, 0.125], [0.499, 0.25, 0.001, 0.25], [0.6, 0.099, 0.001, 0.3], [0.25] * 4]
