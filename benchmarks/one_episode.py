@@ -28,9 +28,10 @@ async def main(model: Path, organization: str) -> None:
         local = importlib.import_module("orgthink.engines.local.engine")
     except ModuleNotFoundError:  # a46cad4
         local = importlib.import_module("orgthink.engines.local")
-    engine, problems = local.LocalEngine.open(model), task_named("countdown-mini").problems("test", 0)
+    engine = local.LocalEngine.open(model)
+    problems = list(itertools.islice(task_named("countdown-mini").problems("test", 0), PROBLEMS + 1))
     tokens, start = 0, 0.0  # tokens of the record: what is sampled and thrown away is no speed
-    for seed, problem in enumerate(itertools.islice(problems, PROBLEMS + 1)):
+    for seed, problem in enumerate(problems):
         if seed == 1:  # the first one warms up
             tokens, start = 0, time.perf_counter()
         backing = Backing(engine, Sampling(512, temperature=1.0, seed=seed))

@@ -88,6 +88,33 @@ def test_blocks_of_different_widths_are_computed_in_one_step():
     torch.testing.assert_close(torch.from_numpy(hidden), whole, atol=TOLERANCE, rtol=TOLERANCE)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+@torch.no_grad()
+def test_threads_change_no_bit(threads: int):
+    """Rows of two blocks, cut where a block is cut in two: the hidden states, the caches and the tokens."""
+    model, rows = random_model(CONFIGS["grouped"]), (33, 20)
+
+    def decoded(threads: int) -> list[np.ndarray]:
+        fused, blocks = FusedStep(model), [Block(model.config, width) for width in (16, 64)]
+        fused.threads = threads
+        for block, number in zip(blocks, rows, strict=True):
+            for _ in range(number):
+                block.put(Row(0), None)
+        for at in range(3):
+            places = [
+                Places(np.arange(number), np.full(number, at), block.layers)
+                for block, number in zip(blocks, rows, strict=True)
+            ]
+            hidden = fused.step((np.arange(sum(rows)) * 7 + at) % 40, places)
+        numbers = np.arange(sum(rows), dtype=np.uint64)
+        tokens = fused.sample(hidden, np.ones(sum(rows), np.float32), numbers, numbers)
+        caches = [array[: len(block.rows)] for block in blocks for layer in block.layers for array in layer]
+        return [hidden, *tokens, *(array[:, :, :3] for array in caches)]
+
+    for alone, together in zip(decoded(1), decoded(threads), strict=True):
+        assert np.array_equal(alone, together)
+
+
 @torch.no_grad()
 def test_new_weights_in_place_are_seen():
     model, other = random_model(CONFIGS["own head"]), random_model(CONFIGS["own head"], 1)

@@ -341,7 +341,7 @@ class DecodeBatch(Generic[R]):
             Places(np.arange(len(block.rows)), np.array([row.length for row in block.rows]), block.layers)
             for block in blocks
         ]
-        return fused.hidden(ids, places)
+        return fused.step(ids, places)
 
     @torch.inference_mode()
     def _hidden(self, blocks: Sequence[Block[R]]) -> Tensor:

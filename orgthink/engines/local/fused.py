@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -43,6 +46,11 @@ class Places(NamedTuple):
 
 _GAMMA, _FIRST, _SECOND = np.uint64(GAMMA), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
+
+_ROWS_A_THREAD = 16
+"""Fewest rows of a step that are worth a thread of their own."""
+
+T = TypeVar("T")
 
 _CACHE = Path(__file__).parent / "__pycache__"
 if "NUMBA_CACHE_DIR" not in os.environ and os.access(_CACHE.parent, os.W_OK) and not any(_CACHE.glob("fused.*.nbi")):
@@ -219,6 +227,8 @@ class FusedStep:
     def __init__(self, model: Qwen3) -> None:
         """`model` is in float32 on the CPU; its weights may change in place."""
         config = model.config
+        self.threads = torch.get_num_threads()
+        """Most threads of a step."""
         self._eps, self._kv_heads = np.float32(config.rms_norm_eps), config.num_key_value_heads
         self._width = config.num_attention_heads * config.head_dim
         self._embedding, self._norm = _view(model.embedding.weight), _view(model.norm.weight)
@@ -245,9 +255,41 @@ class FusedStep:
             finish(x_NC, mixed_NO, *after, self._eps)
         return norm(x_NC, self._norm, self._eps)
 
+    def step(self, ids_N: Integers, places: Sequence[Places]) -> Floats:
+        """The same of one token a row, computed by several threads."""
+        parts = self._parts(len(ids_N))
+        ends = list(accumulate(len(place.rows) for place in places))
+
+        def part(of: slice) -> Floats:
+            begins = [end - len(place.rows) for end, place in zip(ends, places, strict=True)]
+            own = [slice(max(of.start - begin, 0), max(of.stop - begin, 0)) for begin in begins]
+            cut = [Places(at.rows[one], at.positions[one], at.caches) for at, one in zip(places, own, strict=True)]
+            return self.hidden(ids_N[of], [place for place in cut if len(place.rows)])
+
+        return np.concatenate(list(self._map(part, parts)))
+
     def sample(self, hidden_NC: Floats, temperature_N: Floats, seeds_N: Unsigned, counts_N: Unsigned) -> Sampled:
-        """A token of each row, without top-p."""
-        return sample(hidden_NC, self._head, temperature_N, seeds_N, counts_N)
+        """A token of each row, without top-p, drawn by several threads."""
+
+        def part(of: slice) -> Sampled:
+            return sample(hidden_NC[of], self._head, temperature_N[of], seeds_N[of], counts_N[of])
+
+        ids, logprobs = zip(*self._map(part, self._parts(len(hidden_NC))), strict=True)
+        return np.concatenate(ids), np.concatenate(logprobs)
+
+    def _parts(self, rows: int) -> list[slice]:
+        """The rows of each thread. Rows are computed alike wherever they are, so threads change no bit."""
+        parts = max(1, min(self.threads, rows // _ROWS_A_THREAD))
+        cuts = [rows * i // parts for i in range(parts + 1)]
+        return [slice(first, last) for first, last in pairwise(cuts)]
+
+    def _map(self, part: Callable[[slice], T], parts: list[slice]) -> Iterable[T]:
+        return map(part, parts) if len(parts) == 1 else _threads(self.threads).map(part, parts)
+
+
+@cache
+def _threads(number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, "decode")
 
 
 def _view(tensor: Tensor) -> Floats:
