@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
@@ -82,8 +83,22 @@ def elders():
 
 
 def children() -> list[int]:
-    """Those that came since."""
-    return [pid for pid in processes.children(os.getpid()) if pid not in ELDERS]
+    """Those that came since and are alive.
+
+    Who was killed may take a moment to end; whoever lost its parent then waits for this process to take note of it.
+    """
+    for _ in range(100):
+        found = [pid for pid in processes.children(os.getpid()) if pid not in ELDERS and not _ended(pid)]
+        if not found:
+            return []
+        time.sleep(0.02)
+    return found
+
+
+def _ended(pid: int) -> bool:
+    with suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    return True
 
 
 @pytest.fixture(scope="module")
