@@ -70,7 +70,7 @@ class Outside:
         assert self.secret.read_text() == "ESCAPED: the secret"
         folders = ["/", "/tmp", "/var/tmp", "/dev/shm", "/dev", "/usr/bin", "/usr/lib", "/home", Path.home(), PROJECT]
         assert not [folder for folder in folders if (Path(folder) / self.mark).exists()]
-        assert not children()
+        assert not left()
 
 
 ELDERS: set[int] = set()
@@ -83,12 +83,17 @@ def elders():
 
 
 def children() -> list[int]:
-    """Those that came since and are alive.
+    """Those that came since."""
+    return [pid for pid in processes.children(os.getpid()) if pid not in ELDERS]
+
+
+def left() -> list[int]:
+    """Those of them that are alive, when nothing runs any more.
 
     Who was killed may take a moment to end; whoever lost its parent then waits for this process to take note of it.
     """
     for _ in range(100):
-        found = [pid for pid in processes.children(os.getpid()) if pid not in ELDERS and not _ended(pid)]
+        found = [pid for pid in children() if not _ended(pid)]
         if not found:
             return []
         time.sleep(0.02)
