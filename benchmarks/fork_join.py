@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,7 +73,7 @@ class ForkJoin:
     async def run(self, problem: Problem, session: Session) -> str:
         organizer = session.agent(str(self.plan.segment), _user(self.plan.prompt))
         for i, tokens in enumerate(self.plan.workers):
-            async for _ in organizer.act(_ForkAt(self.plan.fork_at)):
+            async for _ in organizer.act(Counted([self.plan.fork_at])):
                 worker = session.agent(str(tokens), _user(f"w{i} {self.plan.prompt}"))
                 session.fork(organizer, str(i), worker, _work)
             organizer.inject((await session.join(organizer, str(i))).text)
@@ -93,17 +93,17 @@ class Plain:
         return await session.agent(str(self.tokens), _user(self.prompt)).complete()
 
 
-class _ForkAt:
-    """A scanner that finds a Fork after a given number of tokens."""
+class Counted:
+    """A scanner that finds a Fork after given numbers of tokens."""
 
     stops: tuple[str, ...] = ()
 
-    def __init__(self, tokens: int) -> None:
-        self._left = tokens
+    def __init__(self, positions: Sequence[int]) -> None:
+        self._positions, self._read = positions, 0
 
     def feed(self, text: str) -> list[Event]:
-        self._left -= 1
-        return [Event(Fork("", ""), 0)] if self._left == 0 else []
+        self._read += 1
+        return [Event(Fork("", ""), 0)] * self._positions.count(self._read)
 
     def close(self) -> list[Event]:
         return []

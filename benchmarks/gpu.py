@@ -44,7 +44,7 @@ def sampling(folder: Path, name: str) -> Iterator[Line]:
     from benchmarks.vllm_engine import EPISODES, SLOTS, fork_joins
     from orgthink.engines.vllm import VllmEngine
 
-    episodes = replay.recorded()
+    episodes = replay.solved_by_all()
 
     with asyncio.Runner() as runner:
         vllm = runner.run(VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import random
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,16 +24,24 @@ import numpy as np
 import torch
 
 import orgthink
-from benchmarks.fork_join import Plain
+from benchmarks.fork_join import Counted, Plain
 from benchmarks.models import random_model
 from benchmarks.report import Line
 from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3Config
-from orgthink.episode import EdgeKind, Episode, Message, Origin, Problem, Sampling, Span, Trace
-from orgthink.grammar.actions import Event, Fork
+from orgthink.episode import Episode, Message, Origin, Problem, Sampling
 from orgthink.measure.latency import critical_path, timeline
-from orgthink.runtime import Agent, Backing, Limits, Session, attempt
+from orgthink.runtime import Agent, Backing, Budget, Limits, Session, attempt
+from orgthink.scale.simulation.program import (
+    AgentProgram,
+    DecodeTokens,
+    ForkChild,
+    JoinChild,
+    ReadTokens,
+    WaitSeconds,
+)
+from orgthink.scale.simulation.recorded import recorded
 from orgthink.scale.sizing.configs import config_of
 
 SHAPE = "qwen3-0.6b"
@@ -70,54 +80,30 @@ FASTER = {"asyncthink": "sequential", "paramanager": "serial manager"}
 """Organizations that are to be faster, and than which."""
 
 
-class Segment(NamedTuple):
-    """What an agent does from one injection to the next."""
+class Request(NamedTuple):
+    """What an agent samples without a pause, and what ends it."""
 
     tokens: int
     """Tokens that it samples; 0 for code."""
-    forks: tuple[tuple[int, str], ...]
-    """Forks meanwhile: tokens before each, and the child."""
-    after: tuple[tuple[EdgeKind, str], ...]
-    """Forks and joins of children after its last token, in order."""
-    injected: int
-    """Tokens that are injected then."""
+    forks: tuple[tuple[int, AgentProgram], ...]
+    """Children, each with the number of tokens before its fork."""
+    then: JoinChild | ReadTokens | WaitSeconds | None
+    """What follows; `None`: its end."""
 
 
-def segments(trace: Trace) -> tuple[Segment, ...]:
-    """A trace by its injections."""
-    found: list[Segment] = []
-    edges, begun, tokens = list(trace.edges), 0, 0
-    for span in (*trace.spans[1:], Span(Origin.INJECTED, "", 0)):
-        if span.origin is Origin.SAMPLED:
-            tokens += span.tokens
-            continue
-        forks, after = [], []
-        while edges and edges[0].at <= begun + tokens:
-            edge = edges.pop(0)
-            position = edge.at - begun
-            if edge.kind is EdgeKind.FORK and 0 < position < tokens and not after:
-                forks.append((position, edge.child))
-            else:
-                after.append((edge.kind, edge.child))
-        found.append(Segment(tokens, tuple(forks), tuple(after), span.tokens))
-        begun, tokens = begun + tokens, 0
-    return tuple(found)
-
-
-class Counted:
-    """A scanner that reports the forks of a segment, by the tokens before them."""
-
-    stops: tuple[str, ...] = ()
-
-    def __init__(self, forks: tuple[tuple[int, str], ...]) -> None:
-        self._forks, self._read = forks, 0
-
-    def feed(self, text: str) -> list[Event]:
-        self._read += 1
-        return [Event(Fork(child, ""), self._read) for position, child in self._forks if position == self._read]
-
-    def close(self) -> list[Event]:
-        return []
+def requests(program: AgentProgram) -> tuple[Request, ...]:
+    """A program by its pauses."""
+    found, tokens, forks = list[Request](), 0, list[tuple[int, AgentProgram]]()
+    for operation in program.operations:
+        match operation:
+            case DecodeTokens():
+                tokens += operation.tokens
+            case ForkChild(child):
+                forks.append((tokens, child))
+            case _:
+                found.append(Request(tokens, tuple(forks), operation))
+                tokens, forks = 0, []
+    return (*found, Request(tokens, tuple(forks), None))
 
 
 class Scheduled:
@@ -148,42 +134,46 @@ class Scheduled:
 class Replay:
     """Samples, forks, joins and injects where the record did."""
 
-    episode: Episode
+    program: AgentProgram
     engine: Scheduled
     name: str = "replay"
     roles: tuple[str, ...] = ("agent",)
 
     async def run(self, problem: Problem, session: Session) -> None:
-        root = self.episode.root
-        agent = self._agent(root, session) if root.model else session.controller()
-        await self._act(agent, root, session)
+        drawn = random.Random(problem.id)
+        root = self._agent(self.program, session, drawn) if self.program.prompt else session.controller()
+        await self._act(root, self.program, session, drawn)
 
-    def _agent(self, trace: Trace, session: Session) -> Agent:
-        if not trace.model:
+    def _agent(self, program: AgentProgram, session: Session, drawn: random.Random) -> Agent:
+        if not program.prompt:
             return session.code("tool")
-        drawn = random.Random(f"{self.episode.id} {trace.agent}")
-        prompt = " ".join(f"w{drawn.randrange(1, WORDS)}" for _ in range(max(4, trace.spans[0].tokens)))
-        self.engine.lengths[prompt] = [segment.tokens for segment in segments(trace) if segment.tokens]
+        prompt = " ".join(f"w{drawn.randrange(1, WORDS)}" for _ in range(max(4, program.prompt)))
+        self.engine.lengths[prompt] = [request.tokens for request in requests(program) if request.tokens]
         return session.agent("agent", (Message("user", prompt),))
 
-    async def _act(self, agent: Agent, trace: Trace, session: Session) -> str:
-        children = {child.agent: child for child in self.episode.traces}
+    async def _act(self, agent: Agent, program: AgentProgram, session: Session, drawn: random.Random) -> str:
+        numbers = itertools.count()
 
-        def fork(child: str) -> None:
-            of = children[child]
-            session.fork(agent, child, self._agent(of, session), lambda own: self._act(own, of, session))
+        def fork(child: AgentProgram) -> None:
+            work = partial(self._act, program=child, session=session, drawn=drawn)
+            session.fork(agent, str(next(numbers)), self._agent(child, session, drawn), work)
 
-        for segment in segments(trace):
-            if segment.tokens:
-                async for action in agent.act(Counted(segment.forks)):
-                    fork(action.key)
-            for kind, child in segment.after:
-                if kind is EdgeKind.FORK:
-                    fork(child)
-                else:
-                    await session.join(agent, child)
-            if segment.injected:
-                agent.inject(" ".join(["w1"] * segment.injected))
+        for request in requests(program):
+            children = iter(request.forks)
+            if request.tokens:
+                if agent.stop is not None:
+                    agent.inject("")  # a Join without a result: it goes on
+                async for _ in agent.act(Counted([max(1, position) for position, _ in request.forks])):
+                    fork(next(children)[1])
+            for _, child in children:
+                fork(child)
+            match request.then:
+                case JoinChild(number):
+                    await session.join(agent, str(number))
+                case ReadTokens(tokens):
+                    agent.inject(" ".join(["w1"] * tokens))
+                case WaitSeconds(seconds):
+                    await asyncio.sleep(seconds)
         return "done"
 
 
@@ -198,16 +188,20 @@ class Replayed(NamedTuple):
     """Seconds of these steps, each with as many rows as agents decoded at it."""
 
 
+async def played_again(episode: Episode, engine: Engine) -> Episode:
+    scheduled, agents = Scheduled(engine), len(episode.traces)
+    backing, limits = Backing(scheduled, Sampling(10_000, seed=0)), Limits(agents, Budget(depth=agents))
+    return await attempt(Replay(recorded(episode), scheduled), Problem(episode.id, "", ""), backing, limits=limits)
+
+
 async def replayed(episodes: Sequence[Episode], engine: Engine, step: Sequence[float]) -> Replayed:
     seconds, steps, expected = 0.0, 0, 0.0
     for episode in episodes:
-        scheduled = Scheduled(engine)
-        backing, limits = Backing(scheduled, Sampling(10_000, seed=0)), Limits(episode.capacity + 1)
         start = time.perf_counter()
-        again = await attempt(Replay(episode, scheduled), Problem(episode.id, "", ""), backing, limits=limits)
+        again = await played_again(episode, engine)
         seconds += time.perf_counter() - start
-        if again.error is not None:
-            raise RuntimeError(f"the replay of {episode.id} failed: {again.error}")
+        if critical_path(again) != critical_path(episode):
+            raise RuntimeError(f"the replay of {episode.id} is not the recorded one: {again.error}")
         steps += critical_path(again)
         expected += float(np.interp(_rows(again), ROWS, step).sum())
     return Replayed(seconds, steps, expected)
@@ -236,16 +230,20 @@ async def step_seconds(engine: Engine, rows: int) -> float:
     return sorted(found)[1]
 
 
-def recorded() -> dict[str, list[Episode]]:
-    """Episodes of each organization at the same problems: the first ones that all organizations of the task solve."""
+def solved_by_all() -> dict[str, list[Episode]]:
+    """Episodes of each organization at the same problems: the first ones that all organizations of the task solve.
+
+    RuntimeError if there are too few.
+    """
     found = {recording.name: _evaluated(recording) for recording in RECORDINGS}
-    kept: dict[str, list[Episode]] = {}
+    episodes: dict[str, list[Episode]] = {}
     for recording in RECORDINGS:
-        episodes = found[recording.name]
         others = [found[other.name] for other in RECORDINGS if other.task == recording.task]
-        common = [problem for problem in episodes if all(solved(other[problem]) for other in others)]
-        kept[recording.name] = [episodes[problem] for problem in common[:PROBLEMS]]
-    return kept
+        common = [problem for problem in found[recording.name] if all(solved(other[problem]) for other in others)]
+        if len(common) < PROBLEMS:
+            raise RuntimeError(f"all organizations solve {len(common)} of {CANDIDATES} problems of {recording.task}")
+        episodes[recording.name] = [found[recording.name][problem] for problem in common[:PROBLEMS]]
+    return episodes
 
 
 def solved(episode: Episode) -> bool:
@@ -295,7 +293,7 @@ async def measure(
 
 def run() -> Iterator[Line]:
     """The rows of the local engine, or, where vLLM is installed, those of vLLM."""
-    episodes = recorded()
+    episodes = solved_by_all()
     with tempfile.TemporaryDirectory() as folder:
         model = random_model(Path(folder), Qwen3Config(**config_of(SHAPE)), torch.bfloat16)
         yield from asyncio.run(_run(model, episodes))

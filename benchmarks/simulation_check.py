@@ -107,12 +107,12 @@ class Completion:
             if turn:
                 agent.inject(" 7" * INJECTED)
                 agent.resume()
-            async for _ in agent.act(_Unheard()):
+            async for _ in agent.act(_Ignored()):
                 pass
 
 
-class _Unheard:
-    """The grammar of organizers, of which nothing is obeyed."""
+class _Ignored:
+    """The grammar of organizers, of which nothing is done."""
 
     stops: tuple[str, ...] = ()
 
