@@ -65,13 +65,13 @@ def _all_seconds(runs: Sequence[Run], values: np.ndarray, bend: int) -> np.ndarr
 
 def _least_squares(shares: np.ndarray) -> np.ndarray:
     """Values ≥ 0 for which shares @ values is close to 1. Negative ones are left out in turn."""
-    kept, values = list(range(shares.shape[1])), np.zeros(shares.shape[1])
+    positive, values = list(range(shares.shape[1])), np.zeros(shares.shape[1])
     while True:
-        found = np.linalg.lstsq(shares[:, kept], np.ones(len(shares)))[0]
+        found = np.linalg.lstsq(shares[:, positive], np.ones(len(shares)))[0]
         if (found >= 0).all():
-            values[kept] = found
+            values[positive] = found
             return values
-        del kept[int(found.argmin())]
+        del positive[int(found.argmin())]
 
 
 def two_line_model(values: np.ndarray, bend: int) -> EngineModel:

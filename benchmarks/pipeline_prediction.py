@@ -78,9 +78,9 @@ def table(title: str, machine: Machine, measured: Mapping[str, Measured], length
         f"{'':<10}{'delay, s: measured':>19}{'simulated':>11}{'tokens/s ÷: measured':>23}{'simulated':>11}{'share':>7}",
     ]
     for name, one in measured.items():
-        said = simulated[name]
-        faster = one.speed / measured[first].speed, said.throughput / simulated[first].throughput
+        predicted = simulated[name]
+        faster = one.speed / measured[first].speed, predicted.throughput / simulated[first].throughput
         rows.append(
-            f"{name:<10}{one.delay:>19.2f}{said.delay:>11.2f}{faster[0]:>23.2f}{faster[1]:>11.2f}{said.share:>7.2f}"
+            f"{name:<10}{one.delay:>19.2f}{predicted.delay:>11.2f}{faster[0]:>23.2f}{faster[1]:>11.2f}{predicted.share:>7.2f}"
         )
     return "\n".join(rows)

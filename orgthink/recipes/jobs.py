@@ -184,7 +184,7 @@ class Reinforced(FromModel, ABC):
     pack_tokens: int = 1024
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
     mixed_precision: bool = False
-    """Whether to compute in bfloat16. Weights, gradients and optimizer stay in `dtype`."""
+    """Whether to compute in bfloat16, as verl does on GPUs anyway. Weights, gradients and optimizer stay in `dtype`."""
 
     def require(self) -> None:
         FromModel.require(self)

@@ -314,23 +314,14 @@ class Agent:
             if finish is None:
                 raise EngineError("the stream ended without saying why")
         except EngineError as error:
-            self.stop = StopReason.ERROR
-            self.failed(error)
-            if isinstance(error, ContextFull):  # nothing was asked
-                self.account.spend("turns", -1)
-                self.turns -= 1
+            self._stop_at_error(error)
             raise
         finally:
             counted = self._draft is None or self._draft.counts
             if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
                 await self.rest()
         if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
-            if self._tokens_left() < 1:
-                self._stop_at_budget()
-            elif counted and self.steps - before < sampling.max_tokens:
-                self._stop_at_context()
-            else:
-                self.stop = StopReason.LENGTH
+            self._stop_at_length(short=counted and self.steps - before < sampling.max_tokens)
             return
         for event in scanner.close():
             if not isinstance(event.action, Think):
@@ -351,6 +342,22 @@ class Agent:
         if self._seed is not None:
             return advance_seed(self._seed, self.steps)
         return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
+
+    def _stop_at_error(self, error: EngineError) -> None:
+        self.stop = StopReason.ERROR
+        self.failed(error)
+        if isinstance(error, ContextFull):  # nothing was asked
+            self.account.spend("turns", -1)
+            self.turns -= 1
+
+    def _stop_at_length(self, *, short: bool) -> None:
+        """The engine stopped at a limit. `short`: it gave fewer tokens than it was asked for."""
+        if self._tokens_left() < 1:
+            self._stop_at_budget()
+        elif short:
+            self._stop_at_context()
+        else:
+            self.stop = StopReason.LENGTH
 
     def _stop_at_budget(self) -> None:
         self.stop = StopReason.BUDGET

@@ -67,11 +67,11 @@ async def begun(engine: LocalEngine, rows: int = 1, tokens: int = LONG) -> list[
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_is_closed_in_the_middle_does_not_stop_the_engine(words: Path, threaded: bool) -> None:
     engine, loop = LocalEngine.open(words, threaded=threaded), asyncio.new_event_loop()
-    kept = loop.run_until_complete(begun(engine))
+    task = loop.run_until_complete(begun(engine))
     loop.close()
     assert len(ends(lambda: asyncio.run(say(engine, [6], 20))).ids) == 20
     asyncio.run(engine.aclose())
-    del kept
+    del task
 
 
 @THREADED
@@ -79,10 +79,10 @@ def test_a_loop_that_pauses_does_not_stop_another(words: Path, threaded: bool) -
     engine, loop = LocalEngine.open(words, threaded=threaded), asyncio.new_event_loop()
     (task,) = loop.run_until_complete(begun(engine, tokens=2000))
     other = ends(lambda: asyncio.run(say(engine, [6], 20)))
-    said = ends(lambda: loop.run_until_complete(asyncio.wait_for(asyncio.shield(task), 60)))
+    sampled = ends(lambda: loop.run_until_complete(asyncio.wait_for(asyncio.shield(task), 60)))
     loop.run_until_complete(engine.aclose())
     loop.close()
-    assert (len(other.ids), len(said.ids)) == (20, 2000)
+    assert (len(other.ids), len(sampled.ids)) == (20, 2000)
 
 
 @pytest.mark.parametrize("rows", [1, 8])
@@ -159,8 +159,8 @@ async def test_long_prompts_are_read_beside_the_event_loop(words: Path, monkeypa
         return read()
 
     monkeypatch.setattr(engine._batch, "_read", watched)
-    said = await say(engine, [5] * 200, 10)
-    await say(engine, [5] * 200 + said.ids + [7] * 40, 10)
+    sampled = await say(engine, [5] * 200, 10)
+    await say(engine, [5] * 200 + sampled.ids + [7] * 40, 10)
     assert on_loop == [(200, False), (41, True)]
     await engine.aclose()
 
@@ -169,12 +169,12 @@ async def test_long_prompts_are_read_beside_the_event_loop(words: Path, monkeypa
 def test_everybody_gets_his_tokens_while_requests_come_go_and_change_places(words: Path, loops: int) -> None:
     """Rows rise over and fall below those of the event loop hundreds of times, with aborts and new weights."""
     engine, weights = LocalEngine.open(words, slots=6), Qwen3.load(words).to_hf()
-    asked = prompts(12, longest=20)
-    expected = {tuple(ids): asyncio.run(say(engine, ids, 12)).ids for ids in asked}
+    requested = prompts(12, longest=20)
+    expected = {tuple(ids): asyncio.run(say(engine, ids, 12)).ids for ids in requested}
 
     async def one(rng: random.Random) -> None:
         for _ in range(60):
-            ids = rng.choice(asked)
+            ids = rng.choice(requested)
             if rng.random() < 0.3:
                 stream = engine.stream(context(ids), Sampling(12))
                 await anext(stream)

@@ -27,7 +27,7 @@ class NoStops:
     may_end: frozenset[int] = frozenset()
 
 
-def said(batch: DecodeBatch[Any], prompts: list[list[int]]) -> list[tuple[list[int], list[int], list[float]]]:
+def sampled(batch: DecodeBatch[Any], prompts: list[list[int]]) -> list[tuple[list[int], list[int], list[float]]]:
     """Prompt, sampled ids and log-probabilities of each."""
     rows = [
         Request(ids, Sampling(300), seed, min(60, CONTEXT - len(ids)), NoStops())  # type: ignore[arg-type]
@@ -71,9 +71,9 @@ def test_errors_are_those_of_hugging_face(kv_heads: int, dtype: torch.dtype, mon
     model, generator = random_model(config).to(dtype), torch.Generator().manual_seed(kv_heads)
     batch: DecodeBatch[Any] = DecodeBatch(model, frozenset(), version="0", slots=8, cache_bytes=1 << 22)
     lengths = (1, 3, 30, 70, 70, 150, 190)
-    found = said(batch, [torch.randint(97, (n,), generator=generator).tolist() for n in lengths])
+    found = sampled(batch, [torch.randint(97, (n,), generator=generator).tolist() for n in lengths])
     assert [len(ids) for _, ids, _ in found] == [60, 60, 60, 60, 60, 50, 10]
-    found += said(batch, [prompt + ids + [7, 8, 9] for prompt, ids, _ in found[:3]])
+    found += sampled(batch, [prompt + ids + [7, 8, 9] for prompt, ids, _ in found[:3]])
     assert batch.reused_prompt_tokens > 150
     assert not any(cache.keys_LKTD.requires_grad for cache in batch._prefixes._stored.values())
 

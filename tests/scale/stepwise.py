@@ -9,6 +9,20 @@ from orgthink.scale.simulation.engine import EngineModel
 from orgthink.scale.simulation.program import AgentProgram, DecodeTokens, ForkChild, JoinChild, ReadTokens, WaitSeconds
 
 
+def critical_path(program: AgentProgram) -> int:
+    """Sequential decoding steps from the start to the end, as in Eq. 4 of AsyncThink. Prompts and waiting take none."""
+    now, ends = 0, []
+    for operation in program.operations:
+        match operation:
+            case DecodeTokens(tokens):
+                now += tokens
+            case ForkChild(child):
+                ends.append(now + critical_path(child))
+            case JoinChild(fork):
+                now = max(now, ends[fork])
+    return now
+
+
 @dataclass(eq=False)
 class Node:
     """An agent."""
@@ -140,11 +154,11 @@ class Stepwise:
             self.end(node)
 
     def request(self, node: Node) -> None:
-        kept = node.known if node.home is None else node.known - 1
-        kept -= kept % self.model.block
+        cached = node.known if node.home is None else node.known - 1
+        cached -= cached % self.model.block
         total = node.known + node.unread
-        kept = min(kept, total - 1)
-        node.known, node.unread = kept, total - kept
+        cached = min(cached, total - 1)
+        node.known, node.unread = cached, total - cached
         rest = 0
         for operation in node.program.operations[node.at - 1 :]:
             if isinstance(operation, ReadTokens | WaitSeconds):

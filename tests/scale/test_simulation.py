@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scale.stepwise import Stepwise
+from scale.stepwise import Stepwise, critical_path
 
 from orgthink.cli import main
 from orgthink.episode import Origin
@@ -25,7 +25,6 @@ from orgthink.scale.simulation.program import (
     JoinChild,
     ReadTokens,
     WaitSeconds,
-    critical_path,
 )
 from orgthink.scale.simulation.recorded import recorded
 from orgthink.scale.simulation.synthetic import DividedTask, fork_join, majority_vote, rounds, sequential, tree

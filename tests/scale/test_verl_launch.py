@@ -73,6 +73,7 @@ def test_no_verl(monkeypatch: pytest.MonkeyPatch):
 def test_what_verl_does_not_do_here():
     assert "embedded" in refused(RECIPES["asyncthink-sft"])
     assert "--lora" in refused(replace(POLICY, lora=LoraSettings(8)))
+    assert "bfloat16 on GPUs" in refused(replace(POLICY, mixed_precision=True))
     inside = RoleSpec(EngineSpec(f"vllm:{TINY}"), Sampling(8))
     rollout = replace(POLICY.settings.rollout, models={"worker": inside})
     assert "URL" in refused(replace(POLICY, settings=replace(POLICY.settings, rollout=rollout)))

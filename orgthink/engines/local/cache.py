@@ -43,7 +43,7 @@ class KeysValues(NamedTuple):
 
 
 class Block(Generic[R]):
-    """Rows of similar length, so that one matrix product computes the attention of all."""
+    """Rows of similar length, so that one call computes the attention of all."""
 
     def __init__(self, config: Qwen3Config, width: int, dtype: torch.dtype = torch.float32) -> None:
         """`width` is the most tokens of a row; `dtype` that of keys and values."""

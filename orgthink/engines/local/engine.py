@@ -133,7 +133,7 @@ class LocalEngine(TokenIds):
     ) -> LocalEngine:
         """Load a Hugging Face folder, to compute in `dtype`. ValueError if it lacks its config, weights or tokenizer.
 
-        In bfloat16 a large model takes half the memory, and a step half the time.
+        In bfloat16 a model takes half the memory. A large one, whose steps are bound by memory, may be faster as well.
         """
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder} has no config.json: it is not a model folder")
@@ -285,7 +285,8 @@ class LocalEngine(TokenIds):
         try:
             with self._stepping:
                 if self._continues(turn):
-                    self._step(turn.loop)
+                    # Without a thread, consumers run after the next step, as they always did: trainings repeat.
+                    self._step(None if self._thread is None else turn.loop)
         finally:  # also after a KeyboardInterrupt: the loop may go on to clean up
             if self._turn is turn:
                 turn.loop.call_soon(self._tick, turn)

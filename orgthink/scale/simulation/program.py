@@ -72,17 +72,3 @@ class AgentProgram:
     def context(self) -> int:
         """Tokens of this agent's context at its end."""
         return self.prompt + sum(step.tokens for step in self.operations if isinstance(step, DecodeTokens | ReadTokens))
-
-
-def critical_path(program: AgentProgram) -> int:
-    """Sequential decoding steps from the start to the end, as in Eq. 4 of AsyncThink. Prompts and waiting take none."""
-    now, ends = 0, []
-    for operation in program.operations:
-        match operation:
-            case DecodeTokens(tokens):
-                now += tokens
-            case ForkChild(child):
-                ends.append(now + critical_path(child))
-            case JoinChild(fork):
-                now = max(now, ends[fork])
-    return now

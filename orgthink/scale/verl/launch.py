@@ -36,6 +36,8 @@ def require(job: Job, placement: Placement) -> None:
         raise UserError("verl trains recipes of reinforcement learning only: train this one with the embedded backend")
     if job.lora is not None:
         raise UserError("verl does not train low-rank adapters: leave --lora out, or use the embedded backend")
+    if job.mixed_precision and placement.device == "cpu":
+        raise UserError("verl computes in bfloat16 on GPUs and in float32 on a CPU: leave mixed_precision out")
     max_context(job)
     for name, model in job.settings.frozen.items():
         if model.engine.engine == "vllm":
