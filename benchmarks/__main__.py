@@ -31,6 +31,7 @@ MODULES = {
     "training": "training",
     "simulation": "simulation_check",
     "replay": "replay",
+    "seconds": "pocket_seconds",
     "former": "former",
     "vllm": "vllm_engine",
 }
@@ -46,6 +47,7 @@ Group = Literal[
     "pipeline",
     "simulation",
     "replay",
+    "seconds",
     "former",
     "vllm",
 ]

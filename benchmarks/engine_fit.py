@@ -13,9 +13,11 @@ from orgthink.scale.simulation.engine import EngineModel, Roof
 from orgthink.scale.simulation.program import AgentProgram
 
 SLOTS = 128
-"""Slots of the local engine."""
+"""Requests that an engine decodes at once."""
 LOCAL = EngineModel(Roof(), slots=SLOTS, chunk=512)
 """What is known of the local engine without measuring."""
+VLLM = EngineModel(Roof(), slots=SLOTS, block=32)
+"""The same of vLLM on a CPU, as `VllmEngine` opens it."""
 BENDS = (2, 4, 8, 16, 32)
 """Rows from which a further row takes longer; the best fit decides."""
 FITS = 4
@@ -36,30 +38,30 @@ def predicted(model: EngineModel, run: Run) -> float:
     return sum(simulate(wave, model).seconds for wave in run.waves)
 
 
-def fitted(runs: Sequence[Run]) -> EngineModel:
+def fitted(runs: Sequence[Run], known: EngineModel) -> EngineModel:
     """The model with the smallest relative squares on independent completions. Its parameters are not negative."""
-    models = [_fitted(runs, bend) for bend in BENDS]
+    models = [_fitted(runs, known, bend) for bend in BENDS]
     return min(models, key=lambda model: sum((predicted(model, run) / run.seconds - 1) ** 2 for run in runs))
 
 
-def _fitted(runs: Sequence[Run], bend: int) -> EngineModel:
+def _fitted(runs: Sequence[Run], known: EngineModel, bend: int) -> EngineModel:
     """Linear least squares, repeated where it led: as the seconds are proportional to all parameters together, they are
     the sum of each parameter times their derivative by it, and a schedule changes little with the parameters."""
     seconds = np.array([run.seconds for run in runs])
     values = np.array([1e-4, 1e-5, 1e-7, 1e-5, 1e-4, 1e-4, 1e-4, 1e-4])
     for _ in range(FITS):
-        before = _all_seconds(runs, values, bend)
+        before = _all_seconds(runs, values, known, bend)
         steps = np.maximum(values / 10, [1e-6, 1e-6, 1e-9, 1e-6, 1e-5, 1e-5, 1e-5, 1e-5])
         derivatives = [
-            (_all_seconds(runs, values + steps * (np.arange(len(steps)) == i), bend) - before) / step
+            (_all_seconds(runs, values + steps * (np.arange(len(steps)) == i), known, bend) - before) / step
             for i, step in enumerate(steps)
         ]
         values = _least_squares(np.array(derivatives).T / seconds[:, None])
-    return two_line_model(values, bend)
+    return two_line_model(values, known, bend)
 
 
-def _all_seconds(runs: Sequence[Run], values: np.ndarray, bend: int) -> np.ndarray:
-    model = two_line_model(values, bend)
+def _all_seconds(runs: Sequence[Run], values: np.ndarray, known: EngineModel, bend: int) -> np.ndarray:
+    model = two_line_model(values, known, bend)
     return np.array([predicted(model, run) for run in runs])
 
 
@@ -74,11 +76,11 @@ def _least_squares(shares: np.ndarray) -> np.ndarray:
         del positive[int(found.argmin())]
 
 
-def two_line_model(values: np.ndarray, bend: int) -> EngineModel:
+def two_line_model(values: np.ndarray, known: EngineModel, bend: int) -> EngineModel:
     """A row takes `row` seconds, and beyond `bend` rows `extra` more: the larger of two lines. To attend to a token
     takes as long in decoding as in reading."""
     row, extra, context, read, fixed, prefill, request, turnaround = map(float, values)
     few = Roof(row=row, context=context, read=read, seen=context)
     many = replace(few, base=-bend * extra, row=row + extra)
     times = {"fixed": fixed, "prefill": prefill, "request": request, "turnaround": turnaround}
-    return replace(LOCAL, memory=few, compute=many, **times)
+    return replace(known, memory=few, compute=many, **times)

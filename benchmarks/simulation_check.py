@@ -1,4 +1,5 @@
-"""The simulation of `orgthink.scale.simulation` against measured runs of the local engine.
+"""The simulation of `orgthink.scale.simulation` against measured runs of the local engine or, where it is installed, of
+vLLM in this process.
 
 `python -m benchmarks.simulation_check` fits the engine's model to independent completions, then runs organizations on
 the shipped model, simulates the episodes that they recorded, and compares the wall clock. No run of an organization is
@@ -8,6 +9,7 @@ fitted. Calibration and organizations alternate, so that other load on the machi
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import itertools
 import json
 import random
@@ -21,12 +23,14 @@ from typing import NamedTuple
 
 import tyro
 
-from benchmarks.engine_fit import SLOTS, Run, fitted, predicted
+from benchmarks.engine_fit import LOCAL, SLOTS, VLLM, Run, fitted, predicted
 from benchmarks.report import Line
 from experiments.shared.conditions import hardware
 from experiments.shared.readme import Column, fill, table
 from orgthink.engines import MODELS
+from orgthink.engines.engine import Engine
 from orgthink.engines.local.engine import LocalEngine
+from orgthink.engines.vllm import VllmEngine
 from orgthink.episode import Message, Problem, Sampling
 from orgthink.evaluation import OrganizationSpec
 from orgthink.grammar.actions import Event
@@ -45,6 +49,8 @@ MODEL, TASK = "pocket-async", "countdown-mini"
 CAPACITY, TOKENS = 4, 192
 SETTINGS = {"sequential": {}, "parallel": {}, "asyncthink": {"malformed": "error"}}
 """The organizations and their settings, as the model was trained."""
+ON_VLLM = importlib.util.find_spec("vllm") is not None
+ENGINE, KNOWN = ("vLLM", VLLM) if ON_VLLM else ("local", LOCAL)
 AT_ONCE = (1, 16, 64)
 """Episodes that run at once."""
 
@@ -147,9 +153,13 @@ class Comparison:
     """The largest ratio of all runs."""
 
 
+async def opened(folder: Path) -> Engine:
+    return await VllmEngine.open(folder, max_num_seqs=SLOTS) if ON_VLLM else LocalEngine.open(folder, slots=SLOTS)
+
+
 async def completions(folder: Path, case: Case) -> Run:
     """Run independent completions on a new engine."""
-    engine = LocalEngine.open(folder, slots=SLOTS)
+    engine = await opened(folder)
     later = [STAGGER * i // case.requests if case.turns > 1 else 0 for i in range(case.requests)]
     backings = [Backing(engine, Sampling(case.tokens + n, seed=0)) for n in later]
     waves, seconds = [], 0.0
@@ -171,7 +181,7 @@ async def completions(folder: Path, case: Case) -> Run:
 
 async def organized(name: str, at_once: int, problems: Sequence[Problem]) -> Run:
     """Run episodes of an organization on a new engine: all at once, or one after the other."""
-    engine = LocalEngine.open(Path(MODELS[MODEL]), slots=SLOTS)
+    engine = await opened(Path(MODELS[MODEL]))
     organization = OrganizationSpec(name, {"prompts": "pocket", **SETTINGS[name]}).named(name)
     backing, limits = Backing(engine, Sampling(TOKENS, seed=0)), Limits(CAPACITY, agent_tokens=TOKENS)
     waves, seconds = [], 0.0
@@ -245,9 +255,9 @@ def block(model: EngineModel, errors: Sequence[float], found: Sequence[Compariso
         f"{len(errors)} kinds of completions: {min(errors):.2f} to {max(errors):.2f}."
     )
     conditions = (
-        f"Conditions: {machine['cpu']}, {machine['cores']} cores, one thread beside the event loop; model `{MODEL}`, "
-        f"task `{TASK}`, {CAPACITY} agents, {TOKENS} tokens, {SLOTS} slots, seed 0; fastest of {rounds} runs; commit "
-        f"{commit()}. `python -m benchmarks.simulation_check --rounds {rounds} --write`."
+        f"Conditions: {ENGINE}, {machine['cpu']}, {machine['cores']} cores, one thread beside the event loop; "
+        f"model `{MODEL}`, task `{TASK}`, {CAPACITY} agents, {TOKENS} tokens, {SLOTS} slots, seed 0; fastest of "
+        f"{rounds} runs; commit {commit()}. `python -m benchmarks.simulation_check --rounds {rounds} --write`."
     )
     return "\n\n".join((table([asdict(each) for each in found], COLUMNS), fit, conditions))
 
@@ -255,11 +265,11 @@ def block(model: EngineModel, errors: Sequence[float], found: Sequence[Compariso
 def run(rounds: int = 3) -> list[Line]:
     """The comparisons as rows of `make bench`."""
     calibration, organizations = measure(rounds)
-    model = fitted([_fastest(runs) for runs in zip(*calibration, strict=True)])
+    model = fitted([_fastest(runs) for runs in zip(*calibration, strict=True)], KNOWN)
     load = f"{MODEL}, {TASK}, {CAPACITY} agents, {TOKENS} tokens, {SLOTS} slots; fastest of {rounds} runs"
     return [
         Line(
-            f"simulated ÷ measured seconds, {each.organization}, {each.at_once} episodes at once",
+            f"simulated ÷ measured seconds on {ENGINE}, {each.organization}, {each.at_once} episodes at once",
             each.ratio,
             "0.9 to 1.1",
             0.9 <= each.ratio <= 1.1,
@@ -274,14 +284,14 @@ def main(rounds: int = 4, write: bool = False) -> None:
     set_threads(spare=1)
     calibration, organizations = measure(rounds)
     alone = [_fastest(runs) for runs in zip(*calibration, strict=True)]
-    model = fitted(alone)
+    model = fitted(alone, KNOWN)
     errors = [predicted(model, run) / run.seconds for run in alone]
     for case, run, error in zip(CASES, alone, errors, strict=True):
         print(f"{case}: {run.seconds:.4f} s, fitted ÷ measured {error:.2f}")
     text = block(model, errors, list(compare(model, organizations)), rounds)
     print(f"\n{text}")
     if write:
-        write_whole(PAGE, fill(PAGE.read_text(), {"check": text}).encode())
+        write_whole(PAGE, fill(PAGE.read_text(), {"check-vllm" if ON_VLLM else "check": text}).encode())
 
 
 if __name__ == "__main__":
