@@ -76,8 +76,8 @@ async def _measure() -> list[Line]:
     load = (
         f"{TASK}, {PROBLEMS} problems, greedy, capacity 4; {models}; {torch.get_num_threads()} threads; {alone.solved}"
         f" and {asyncthink.solved} solved; {asyncthink.steps / alone.steps:.2f} in steps,"
-        f" {asyncthink.tokens / alone.tokens:.2f} in tokens; a step takes {alone.step:.2f} ms with one row, {asyncthink.step:.2f} ms with"
-        f" {asyncthink.tokens / asyncthink.steps:.1f} on average; fastest of {REPEATS}"
+        f" {asyncthink.tokens / alone.tokens:.2f} in tokens; a step takes {alone.step:.2f} ms with one row,"
+        f" {asyncthink.step:.2f} ms with {asyncthink.tokens / asyncthink.steps:.1f} on average; fastest of {REPEATS}"
     )
     return [
         Line(
