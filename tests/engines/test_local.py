@@ -377,10 +377,10 @@ async def test_a_failing_step_ends_every_stream_and_not_the_engine(endless: Loca
     asked = [asyncio.create_task(say(endless, ids, ENDLESS)) for ids in prompts(5)]
     await sampling(endless)
     good = endless._batch.model.embedding.weight.detach().clone()
-    await endless._between_steps(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
+    await endless._turns.between_steps(lambda: endless._batch.model.embedding.weight.data.fill_(torch.nan))
     for result in await asyncio.gather(*asked, return_exceptions=True):
         assert isinstance(result, EngineError) and "not finite" in str(result)
-    await endless._between_steps(lambda: endless._batch.model.embedding.weight.data.copy_(good))
+    await endless._turns.between_steps(lambda: endless._batch.model.embedding.weight.data.copy_(good))
     assert len((await say(endless, [5], 10)).ids) == 10
 
 

@@ -205,5 +205,5 @@ def test_everybody_gets_his_tokens_while_requests_come_go_and_change_places(word
     for thread in threads:
         thread.join(60)
     assert not errors and not any(thread.is_alive() for thread in threads), errors or "it waits for ever"
-    assert not engine._batch.busy and not engine._open
+    assert not engine._batch.busy and not engine._consumers.open
     asyncio.run(engine.aclose())

@@ -10,18 +10,18 @@ import pytest
 pytest.importorskip("torch")
 
 from orgthink.engines.local.batch import Token
-from orgthink.engines.local.engine import LocalEngine, _Stream
+from orgthink.engines.local.streams import Consumers, Stream
 from orgthink.episode import Sampling
 
 
-def deliver(stream: _Stream, number: int) -> None:
-    LocalEngine._deliver(None, [(stream, Token(number, 0.0, "0", None))], None)
+def deliver(stream: Stream, number: int) -> None:
+    Consumers.deliver(None, [(stream, Token(number, 0.0, "0", None))], None)
 
 
 class Racing(deque):
     """The decode thread adds a token in the very moment that the first one is taken."""
 
-    stream: _Stream
+    stream: Stream
     raced = False
 
     def popleft(self) -> Token:
@@ -33,7 +33,7 @@ class Racing(deque):
 
 async def test_a_token_that_arrives_while_others_are_taken_does_not_silence_the_next():
     pending = Racing()
-    stream = _Stream([1], Sampling(9), 0, 9, None, pending=pending)
+    stream = Stream([1], Sampling(9), 0, 9, None, pending=pending)
     pending.stream = stream
     deliver(stream, 0)
     assert [token.id for token in await stream.take()] == [0, 1]
