@@ -55,6 +55,13 @@ def test_a_recipe_on_verl_is_sized_as_verl_is_told():
             assert (plan.name, plan.setup.share, plan.setup.pack, plan.setup.held) == ("verl", share, context, held)
 
 
+def test_mixed_precision_computes_in_bfloat16_beside_float32_weights():
+    job, config = recipes.RECIPES["asyncthink-qwen3-math"], config_of("qwen3-0.6b")
+    for told, widths in (("false", (4, 4)), ("true", (4, 2))):
+        (plan, *_) = plans(recipes.adjusted(job, {}, [f"mixed_precision={told}"]), config, 1, "h100")
+        assert (plan.setup.held, plan.setup.computed) == widths
+
+
 def test_assumptions_reach_every_part():
     told = ["sampled=7", "share=0.25", "flops=0.125", "memory=96", "sleeps=false"]
     (*_, plan) = plans(recipes.RECIPES["asyncthink-qwen3-math"], config_of("qwen3-4b"), 2, "H100", told)

@@ -89,6 +89,12 @@ def test_sharding_divides_states_and_nothing_else(model, setup, work, n):
     assert one.gathered == 0 < many.gathered
 
 
+@given(models(), SETUPS, WORKS)
+def test_whole_weights_are_copied_to_another_width_only(model, setup, work):
+    used = memory(model, replace(setup, sharded=False), work, H100, Cluster(gpus=1))
+    assert used.gathered == (0 if setup.computed == setup.held else model.total * setup.computed)
+
+
 @given(models(), SETUPS, WORKS, st.sampled_from([2, 4, 8]))
 def test_tensor_divides_the_sampler_and_split_the_activations(model, setup, work, n):
     cluster = Cluster(gpus=8)

@@ -25,7 +25,7 @@ class Memory:
     reference: float
     """Parameters of the reference policy of the KL term."""
     gathered: float
-    """Layers whose sharded weights are gathered at one time."""
+    """Weights that are gathered from shards, or copied to another width, at one time."""
     activations: float
     """Activations that the backward pass of a pack needs, logits included."""
     sampler: float
@@ -51,7 +51,8 @@ class Memory:
 def memory(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cluster) -> Memory:
     """Memory of each of the n = `cluster.gpus` GPUs.
 
-    Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered: two of the largest layers at the computed width.
+    Weights, gradients, Adam: total·held·(1, 1, 2)/n. Gathered at the computed width: two of the largest layers of
+    sharded weights; without shards all weights, where they are held at another width (autocast).
     Activations, for t = max(pack, longest context)/split tokens: layers·t·(bytes of a layer); with checkpoints
     layers·t·C·width and one layer. Logits: t·V·(bytes of a logit), as if every token were trained.
     """
@@ -62,12 +63,16 @@ def memory(model: Model, setup: Setup, work: Work, gpu: Accelerator, cluster: Cl
     activations = inputs + layer if setup.checkpointed else model.layers * layer
     held = model.total * setup.held / shards
     copy = model.total * setup.sampler / setup.tensor if setup.share else 0.0
+    if setup.sharded:
+        gathered = 2 * model.largest if shards > 1 else 0
+    else:
+        gathered = model.total if setup.computed != setup.held else 0
     return Memory(
         weights=held,
         gradients=held,
         adam=2 * held,
         reference=model.total * setup.reference / shards,
-        gathered=2 * model.largest * setup.computed if shards > 1 else 0.0,
+        gathered=float(gathered * setup.computed),
         activations=activations + tokens * model.vocab * setup.logits,
         sampler=copy,
         cache=setup.share * gpu.memory * 1e9 - copy,
