@@ -42,8 +42,8 @@ def model_of(recipe: str, job: Job) -> str:
 
 
 def embedded_setup(job: Job | None) -> Setup:
-    """One process on one GPU (orgthink/training/embedded.py): arithmetic in the format of the weights or in bfloat16, no
-    checkpoints, and five float32 arrays of logits, entropy included.
+    """One process on one GPU (orgthink/training/embedded.py): arithmetic in the format of the weights, or in mixed
+    precision, no checkpoints, and five float32 arrays of logits, entropy included.
 
     The sampler does not sleep. The local engine decodes on the CPU in float32; its time is estimated as if on the GPU.
     """
