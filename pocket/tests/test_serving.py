@@ -1,4 +1,4 @@
-"""`orgthink serve` as a process: a shipped model answers, further models come from a file, and SIGTERM lets it finish."""
+"""`orgthink serve` as a process: a shipped model answers, a file adds another, and SIGTERM lets both finish."""
 
 from __future__ import annotations
 
