@@ -7,6 +7,7 @@ CORE := .venv-core
 VLLM := .venv-vllm
 VERL := .venv-verl
 TRL := .venv-trl
+CLIENTS := .venv-clients
 GPU := .venv-gpu
 VERL_GPU := .venv-verl-gpu
 # Without a GPU the targets for one run in the usual environment, and say so in one line.
@@ -23,7 +24,7 @@ export HF_HUB_OFFLINE ?= 1
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl clients test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -124,6 +125,17 @@ $(TRL)/.ready: pyproject.toml requirements/trl.txt
 	$(TRL)/bin/pip install --quiet uv
 	$(TRL)/bin/uv pip install --quiet --python $(TRL)/bin/python $(TORCH) -r requirements/trl.txt
 	touch $@
+
+clients: $(CLIENTS)/.ready  ## an environment with clients of OpenAI's interface: openai, litellm, Inspect, lm-eval
+
+$(CLIENTS)/.ready: pyproject.toml pocket/pyproject.toml requirements/clients.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/pip install --quiet uv
+	$(CLIENTS)/bin/uv pip install --quiet --python $(CLIENTS)/bin/python $(TORCH) -r requirements/clients.txt
+	touch $@
+
+test-clients: clients  ## the published clients, unchanged, against `orgthink serve`
+	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients pocket/tests/clients
 
 gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
 
