@@ -1,5 +1,5 @@
-"""uvicorn's HTTP/1.1, for clients that mean harm: deadlines for what arrives and for what is taken, a bound on connections,
-and every error in OpenAI's form."""
+"""uvicorn's HTTP/1.1, for clients that mean harm: deadlines for what arrives and for what is taken, a bound on
+connections, and every error in OpenAI's form."""
 
 from __future__ import annotations
 

@@ -507,6 +507,70 @@ async def test_a_bug_beside_another(attack: Attack, tmp_path: Path) -> None:
 
 
 @each(
+    Attack(
+        "a temperature that rounds to a denormal number",
+        APART,
+        "it is greedy; the other answers",
+        {"temperature": 1e-40},
+    ),
+    Attack("top_p that rounds to zero", APART, "the likeliest token; the other answers", {"top_p": 1e-300}),
+    Attack(
+        "top_p and temperature that round to zero",
+        APART,
+        "greedy; the other answers",
+        {"top_p": 1e-300, "temperature": 1e-300},
+    ),
+)
+async def test_settings_that_end_a_batch(attack: Attack, tmp_path: Path) -> None:
+    from models import tiny_model
+
+    from orgthink.engines.local.engine import LocalEngine
+
+    engine = LocalEngine.open(tiny_model(tmp_path / "model", "chat"))
+    async with serving(tmp_path, other=engine) as server:
+        evil, good = await asyncio.gather(server.ask(max_tokens=50, **attack.given), server.ask(max_tokens=50))
+        assert (evil.status_code, good.status_code) == (200, 200)
+        assert good.json()["usage"]["completion_tokens"] > 0
+    await engine.aclose()
+
+
+@each(
+    Attack(
+        "a client that leaves eight agents of the local engine at work",
+        GONE,
+        "the engine samples no further token",
+        False,
+    ),
+    Attack(
+        "a stream that leaves eight agents of the local engine at work",
+        GONE,
+        "the engine samples no further token",
+        True,
+    ),
+)
+async def test_leaving_the_local_engine(attack: Attack, tmp_path: Path) -> None:
+    from models import tiny_model
+
+    from orgthink.engines.local.engine import LocalEngine
+
+    engine = LocalEngine.open(tiny_model(tmp_path / "model", "chat", context=60_000))
+    async with serving(tmp_path, other=engine) as server:
+        tasks = len(asyncio.all_tasks())
+        wire = await dial(server)
+        wire[1].write(request(question(model="parallel-rule", stream=attack.given)))
+        while engine.sampled_tokens < 200:
+            await asyncio.sleep(0.005)
+        assert server.episodes.running == 1
+        wire[1].transport.abort()
+        await calm(server, tasks)
+        sampled = engine.sampled_tokens
+        await asyncio.sleep(0.3)
+        assert engine.sampled_tokens == sampled < 8 * 10_000
+        assert (await server.ask(max_tokens=5)).status_code == 200
+    await engine.aclose()
+
+
+@each(
     Attack("twenty clients with a secret each, at once", APART, "each gets its own and no other", False),
     Attack("twenty streams with a secret each, at once", APART, "each gets its own and no other", True),
 )

@@ -20,7 +20,7 @@ pytest.importorskip("uvicorn")
 from starlette.applications import Starlette
 
 from orgthink.cli import main
-from orgthink.engines.engine import EngineError
+from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Message, Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
@@ -77,9 +77,11 @@ async def serving(
     seconds: float = 0.0,
     most: int = 8,
     key: str | None = None,
+    other: Engine | None = None,
 ) -> AsyncIterator[Server]:
+    """A server of a rule, or of another engine."""
     engine = Counting(rule, seconds=seconds)
-    default = Backing(engine, Sampling(10_000))
+    default = Backing(other or engine, Sampling(10_000))
     models = {
         f"{one.name}-rule": Served("rule", one, default, {}, Limits(8))
         for one in (Sequential(), AsyncThink(), Parallel())
