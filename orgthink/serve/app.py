@@ -33,7 +33,6 @@ HELD = 256 << 20
 """Most bytes of all bodies that are arriving."""
 QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that nobody takes it for dead."""
-_TOO_LARGE = RequestError(f"the body is larger than {LARGEST:,} bytes", 413, code="too_large")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine."""
 
@@ -76,7 +75,7 @@ class _Routes:
             {"id": name, "object": "model", "created": self._began, "owned_by": "orgthink", "root": one.base}
             for name, one in self._served.items()
         ]
-        return JSONResponse({"object": "list", "data": data})
+        return _Json({"object": "list", "data": data})
 
     async def chat(self, request: Request) -> Response:
         self._admit(request)
@@ -94,19 +93,19 @@ class _Routes:
             task.add_done_callback(lambda done: texts.put_nowait(None))
             return _Stream(task, _events(reply, question, task, texts), media_type="text/event-stream")
         task = self._episodes.begin(served, question, lambda kind, agent, text: None)
-        return JSONResponse(reply.whole(_answered(await _unless_gone(request, task)), question))
+        return _Json(reply.whole(_answered(await _unless_gone(request, task)), question))
 
     async def _body(self, request: Request) -> bytes:
         """The body, of a bounded size."""
         if int(request.headers.get("content-length", 0)) > LARGEST:
-            raise _TOO_LARGE
+            raise _too_large()
         found = bytearray()
         try:
             async for part in request.stream():
                 found += part
                 self._held += len(part)
                 if len(found) > LARGEST:
-                    raise _TOO_LARGE
+                    raise _too_large()
                 if self._held > HELD:
                     raise RequestError("too many large bodies are arriving: ask again later", 429, code="busy")
         except ClientDisconnect:
@@ -139,11 +138,11 @@ class _Reply:
             "orgthink": facts(episode),
         }
 
-    def chunk(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> str:
+    def chunk(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return event(self._head("chat.completion.chunk") | {"choices": [choice]} | more)
 
-    def counts(self, episode: Episode) -> str:
+    def counts(self, episode: Episode) -> bytes:
         """The chunk that `include_usage` asks for."""
         return event(self._head("chat.completion.chunk") | {"choices": [], "usage": usage(episode)})
 
@@ -167,14 +166,14 @@ class _Stream(StreamingResponse):
 
 async def _events(
     reply: _Reply, question: ChatRequest, task: asyncio.Task[Episode], texts: asyncio.Queue[str | None]
-) -> AsyncIterator[str]:
+) -> AsyncIterator[bytes]:
     """A streamed response: the lanes as reasoning, under both names that clients know, then the answer."""
     yield reply.chunk({"role": "assistant", "content": ""})
     while True:
         try:
             text = await asyncio.wait_for(texts.get(), QUIET)
         except TimeoutError:
-            yield ": working\n\n"
+            yield b": working\n\n"
             continue
         if text is None:
             break
@@ -192,7 +191,7 @@ async def _events(
     yield reply.chunk({}, finish_reason(episode), orgthink=facts(episode))
     if question.stream_options is not None and question.stream_options.include_usage:
         yield reply.counts(episode)
-    yield "data: [DONE]\n\n"
+    yield b"data: [DONE]\n\n"
 
 
 def _answered(episode: Episode) -> Episode:
@@ -202,9 +201,19 @@ def _answered(episode: Episode) -> Episode:
     return episode
 
 
-def event(value: Mapping[str, Any]) -> str:
+def event(value: Mapping[str, Any]) -> bytes:
     """A server-sent event."""
-    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+    return b"data: %s\n\n" % _encoded(value)
+
+
+def _encoded(value: Any) -> bytes:
+    """JSON. Half a surrogate pair of a model, which UTF-8 cannot hold, becomes `?`."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+
+
+class _Json(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return _encoded(content)
 
 
 async def _unless_gone(request: Request, task: asyncio.Task[Episode]) -> Episode:
@@ -227,6 +236,10 @@ async def _unless_gone(request: Request, task: asyncio.Task[Episode]) -> Episode
             await leaving
 
 
+def _too_large() -> RequestError:
+    return RequestError(f"the body is larger than {LARGEST:,} bytes", 413, code="too_large")
+
+
 def _host(request: Request) -> str | None:
     """The name by which the server is called."""
     try:
@@ -236,12 +249,12 @@ def _host(request: Request) -> str | None:
 
 
 async def _refused(request: Request, error: RequestError) -> Response:
-    return JSONResponse(error.body, error.status, headers=dict(error.headers))
+    return _Json(error.body, error.status, headers=dict(error.headers))
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
-    return JSONResponse(RequestError(error.detail, error.status_code).body, error.status_code)
+    return _Json(RequestError(error.detail, error.status_code).body, error.status_code)
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    return JSONResponse(RequestError("the server failed: its log says why", 500, code="bug").body, 500)
+    return _Json(RequestError("the server failed: its log says why", 500, code="bug").body, 500)

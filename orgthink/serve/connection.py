@@ -22,7 +22,14 @@ CONNECTIONS = 512
 
 def server(app: Starlette) -> uvicorn.Server:
     """A server of the application."""
-    plain = {"ws": "none", "lifespan": "off", "proxy_headers": False, "server_header": False, "access_log": False}
+    plain = {
+        "log_config": None,
+        "ws": "none",
+        "lifespan": "off",
+        "proxy_headers": False,
+        "server_header": False,
+        "access_log": False,
+    }
     return uvicorn.Server(uvicorn.Config(app, http=Connection, log_level="warning", **plain))  # type: ignore[arg-type]
 
 

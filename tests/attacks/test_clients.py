@@ -23,6 +23,7 @@ from orgthink.serve import app, connection
 
 REFUSED = "A request that is not one is refused in one line, in OpenAI's form, before an agent begins."
 DATA = "What a client writes is data: no part of it is read as protocol, whatever role it claims."
+TEXT = "Whatever a model says reaches its client as valid UTF-8 and JSON."
 APART = "What one client does is not seen by another, and does not end another's episode."
 DEADLINES = "A request must arrive, and an answer must be taken, within a deadline."
 GONE = "An episode ends with its client, whenever that is, and leaves no task and no connection behind."
@@ -490,6 +491,17 @@ async def test_gone_before_the_stream(attack: Attack, tmp_path: Path) -> None:
         await server.app(scope | {"query_string": b"", "asgi": {"spec_version": "2.3"}}, receive, send)
         await calm(server, tasks)
         assert server.engine.sampled < 100
+
+
+@each(
+    Attack("a model whose answer is half a surrogate", TEXT, "a question mark in its place", False),
+    Attack("a model that streams half a surrogate", TEXT, "a question mark in its place", True),
+)
+async def test_a_model_that_says_no_text(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(tmp_path, quiet("so \ud800 <ANSWER> \udfff </ANSWER>")) as server:
+        reply = await server.ask(stream=attack.given)
+        assert reply.status_code == 200 and '"content": "?"' in reply.text
+    no_accident(caplog)
 
 
 @each(Attack("a bug in one client's episode beside another's", APART, "the other answers", None))
