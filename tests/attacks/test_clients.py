@@ -313,6 +313,9 @@ async def test_a_slow_reader(
             while server.engine.requests == 0:
                 await asyncio.sleep(0.01)
             await calm(server, tasks)
+            async with asyncio.timeout(20):
+                while server.connections:
+                    await asyncio.sleep(0.01)
     no_accident(caplog)
 
 

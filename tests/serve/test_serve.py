@@ -57,6 +57,8 @@ class Server(NamedTuple):
     episodes: ServedEpisodes
     folder: RunFolder
     app: Starlette
+    connections: set[Any]
+    """Those that are open."""
 
     async def ask(self, model: str = "sequential-rule", **more: Any) -> httpx2.Response:
         return await self.client.post("/v1/chat/completions", json={"model": model, **ASK, **more})
@@ -95,7 +97,7 @@ async def serving(
         url = f"http://127.0.0.1:{place.getsockname()[1]}"
         try:
             async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
-                yield Server(client, engine, episodes, run, app)
+                yield Server(client, engine, episodes, run, app, server.server_state.connections)
         finally:
             server.should_exit = True
             await asyncio.wait_for(task, 30)
