@@ -294,7 +294,7 @@ def complaint(body: str) -> str:
     try:
         raw = json.loads(body)
         found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
-        body = found.get("message") or json.dumps(found) if isinstance(found, dict) else str(found)
+        body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
     except (ValueError, AttributeError, RecursionError):
         body = _TAGS.sub(" ", body)  # the page of a proxy
     return " ".join(body.split())[:300] or "nothing"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orgthink.engines.engine import Tools
+from orgthink.engines.schema import SentCall, SentFunction
 from orgthink.episode import Message
 from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
@@ -38,15 +39,15 @@ class Fragment:
     """The next characters of the JSON arguments."""
 
 
-def fragments(raw: Any) -> tuple[Fragment, ...]:
-    """The `tool_calls` of an event. Raises TypeError or AttributeError for another shape."""
-    return tuple(_fragment(each, each.get("function") or {}) for each in raw or ())
+def fragments(sent: Iterable[SentCall]) -> tuple[Fragment, ...]:
+    """The parts of calls in an event."""
+    return tuple(_fragment(call, call.function or SentFunction()) for call in sent)
 
 
-def _fragment(raw: dict[str, Any], function: dict[str, Any]) -> Fragment:
-    arguments = function.get("arguments") or ""
+def _fragment(call: SentCall, function: SentFunction) -> Fragment:
+    arguments = function.arguments or ""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Fragment(raw.get("index"), raw.get("id") or None, str(function.get("name") or ""), text)
+    return Fragment(call.index, call.id or None, function.name or "", text)
 
 
 @dataclass(slots=True)

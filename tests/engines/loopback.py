@@ -36,6 +36,12 @@ class Exchange:
         self._writer.write("\r\n".join(lines).encode())
         await self._writer.drain()
 
+    async def raw(self, *parts: bytes) -> None:
+        """These bytes, whatever they are."""
+        for part in parts:
+            self._writer.write(part)
+            await self._writer.drain()
+
     async def begin(self) -> None:
         self._writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         await self._writer.drain()
