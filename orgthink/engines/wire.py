@@ -250,6 +250,8 @@ class Reader:
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
         """`tokenizer` in `tokens` mode, where it decodes the ids."""
         self.read = 0
+        """Pieces so far; at most `max_tokens`."""
+        self._most = sampling.max_tokens
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
         self._calls: list[native_calls.Fragment] = []
@@ -275,6 +277,8 @@ class Reader:
                 pieces = (*pieces[:i], piece if tokens_known else piece[:end])
                 finish = FinishReason.STOP
                 break
+        if self.read + len(pieces) > self._most:  # the server does not keep to it
+            pieces, finish = pieces[: self._most - self.read], FinishReason.LENGTH
         self.read += len(pieces)
         self._last_text = "".join(pieces) or self._last_text
         n = len(pieces)
