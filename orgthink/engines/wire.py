@@ -37,6 +37,9 @@ MOST_STOPS = 4
 """Most stop texts in a request, by the limits of OpenAI and vLLM. At others the client closes the connection."""
 
 
+LONGEST_TOKEN = 256
+"""Characters; the longest tokens of today are lines of 128 spaces."""
+
 OPTIONAL_FIELDS = frozenset(
     {"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs", "parallel_tool_calls"}
 )
@@ -251,7 +254,7 @@ class Reader:
         """`tokenizer` in `tokens` mode, where it decodes the ids."""
         self.read = 0
         """Pieces so far; at most `max_tokens`."""
-        self._most = sampling.max_tokens
+        self._most, self._characters = sampling.max_tokens, 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
         self._calls: list[native_calls.Fragment] = []
@@ -260,6 +263,9 @@ class Reader:
         self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
 
     def chunk(self, event: StreamEvent) -> Chunk:
+        self._characters += sum(map(len, event.pieces)) + sum(len(part.name + part.arguments) for part in event.calls)
+        if self._characters > LONGEST_TOKEN * (self._most + 1):
+            raise EngineError(f"the server sent {self._characters} characters for {self._most} tokens")
         if event.calls or self._calls:
             event = self._with_calls(event)
         pieces, finish = event.pieces, event.finish

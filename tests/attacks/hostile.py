@@ -23,7 +23,7 @@ ATTACKED = "sum 1 + 1"
 
 FINE = says("so <ANSWER> 3 </ANSWER>")
 
-PATIENCE = RetryPolicy(read=1.0, attempts=3, first_delay=0.01)
+PATIENCE = RetryPolicy(read=1.5, silence=1.0, answer=1.5, attempts=3, first_delay=0.01)
 
 
 def planned(*organizations: str, tokens: int = 50, **changes: Any) -> Evaluation:
