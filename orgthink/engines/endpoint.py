@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
@@ -158,7 +159,7 @@ class EndpointEngine:
                     limit = f"the model's context of {self.max_context}"
                     raise ContextFull(f"the prompt of {len(context.token_ids)} tokens does not fit {limit}")
                 sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-            while True:
+            for repeated in count():
                 try:
                     async with aclosing(self._stream(context, sampling)) as chunks:
                         async for chunk in chunks:
@@ -167,7 +168,8 @@ class EndpointEngine:
                 except ContextFull as refusal:
                     if sampling.max_tokens < 2 * FEWEST_TOKENS:
                         raise
-                    left = wire.tokens_left(str(refusal)) or sampling.max_tokens // 2
+                    left = None if repeated else wire.tokens_left(str(refusal))  # believed once
+                    left = left or sampling.max_tokens // 2
                     sampling = replace(sampling, max_tokens=min(left, sampling.max_tokens - 1))
         except ContextFull:
             if len(context.spans) == 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.engines.engine import Tools
@@ -57,7 +57,8 @@ class _Call:
     index: int | None
     id: str | None
     name: str = ""
-    arguments: str = ""
+    arguments: list[str] = field(default_factory=list)
+    """Its parts, which may be many."""
 
     def continued_by(self, fragment: Fragment) -> bool:
         """Whether a fragment continues this call, the last one of its index. Servers that give no index, or the same
@@ -70,18 +71,21 @@ class _Call:
 def calls_text(parts: Iterable[Fragment]) -> str:
     """The text form of the calls. Invalid JSON stays as it is, so that the grammar reports the error."""
     calls: list[_Call] = []
+    latest: dict[int | None, _Call] = {}  # of each index, and of all as that of no index
     for part in parts:
-        call = next((call for call in reversed(calls) if part.index in (call.index, None)), None)
+        call = latest.get(part.index)
         if call is None or not call.continued_by(part):
             calls.append(call := _Call(part.index, part.id))
+            latest[part.index] = latest[None] = call
         if part.name != call.name:  # some servers repeat it
             call.name += part.name
-        call.arguments += part.arguments
+        call.arguments.append(part.arguments)
     return "".join(_text(call) for call in calls)
 
 
 def _text(call: _Call) -> str:
-    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {call.arguments.strip() or "{}"}}}'
+    arguments = "".join(call.arguments).strip() or "{}"
+    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {arguments}}}'
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)

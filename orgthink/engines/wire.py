@@ -295,6 +295,8 @@ class Reader:
         place of the first one."""
         pieces = event.pieces or ("",) * bool(event.calls and self._calls)
         self._calls += event.calls
+        if len(self._calls) > self._most:
+            raise EngineError(f"the server sent {len(self._calls)} parts of calls for {self._most} tokens")
         if event.finish is None:
             return replace(event, pieces=pieces)
         within_line = not ("".join(pieces) or self._last_text).endswith("\n")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import ATTACKED, planned, refused
+from attacks.hostile import ATTACKED, answered_badly, planned, refused
+from attacks.raw import END, EVENTS, sends_bytes, word
 from loopback import Exchange, Play, sends
 from rule_engine import RuleEngine, countdown
 
@@ -212,3 +213,19 @@ async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: py
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     line = graded.__code__.co_firstlineno + 1
     assert attacked.error == f"KeyError in test_answers.py, line {line}: '3' (a bug: its traceback is in crashes.log)"
+
+
+UTF8 = "Events are UTF-8, whatever charset a server names."
+
+
+@each(
+    *(
+        Attack(f"the charset `{charset}`", UTF8, "the answer is read as ever", charset)
+        for charset in ("hex", "idna", "rot13", "utf-16", "utf-7", "base64", "punycode", "undefined", "zlib")
+    )
+)
+async def test_charsets(attack: Attack, tmp_path: Path) -> None:
+    head = EVENTS.replace(b"event-stream", b"event-stream; charset=" + attack.given.encode())
+    play = sends_bytes(head, word("so <ANSWER> 3 </ANSWER> é"), END, b"data: [DONE]\n\n")
+    episode = await answered_badly(tmp_path / "run", play)
+    assert episode.answer == "3"

@@ -14,7 +14,7 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, PATIENCE, answered_badly, evaluated, planned, refused
 from attacks.raw import END, EVENTS, OK, data, endless, sends_bytes, word
-from loopback import Exchange, Play, babbles, says
+from loopback import Exchange, Play, answers, babbles, says
 
 from orgthink.engines import endpoint
 from orgthink.engines.endpoint import EndpointEngine
@@ -157,6 +157,15 @@ LONG = "the episode has `stop=error`: the server broke off its answer"
         ),
     ),
     Attack(
+        "ten thousand calls in one event",
+        SIZED,
+        "the episode has `stop=error`: more parts of calls than tokens",
+        (
+            sends_bytes(EVENTS, data(delta={"tool_calls": [{"index": i} for i in range(10**4)]}), END),
+            "parts of calls for",
+        ),
+    ),
+    Attack(
         "a 400 whose body has no end",
         SIZED,
         "its beginning is read",
@@ -245,3 +254,23 @@ async def test_opening(attack: Attack) -> None:
 @each(Attack("any of these, with the settings that orgthink has by itself", PROGRESS, "every time is finite"))
 def test_the_defaults(attack: Attack) -> None:
     assert all(map(isfinite, astuple(RetryPolicy())))
+
+
+@each(
+    Attack(
+        "a refusal that always names one token fewer",
+        "A refused request is repeated for half as many tokens: the server's count is believed once.",
+        "nine requests, and not thousands",
+    )
+)
+async def test_ever_fewer_tokens(attack: Attack, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def refuses(exchange: Exchange) -> None:
+        asked.append(exchange.body["max_tokens"])
+        message = f"maximum context length is {asked[-1] + 99} tokens and your request has 100 input tokens"
+        await answers(400, message)(exchange)
+
+    episodes = await evaluated(tmp_path / "run", *[(ATTACKED, refuses)] * 40, FINE, FINE, what=planned(tokens=4096))
+    assert episodes[ATTACKED].stop is StopReason.ERROR
+    assert asked == [4096, 4095, 2047, 1023, 511, 255, 127, 63, 31]
