@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import ATTACKED, answered_badly, planned, refused
+from attacks.hostile import ATTACKED, answered_badly, evaluated, planned, refused
 from attacks.raw import END, EVENTS, sends_bytes, word
 from loopback import Exchange, Play, sends
+from models import tiny_model
 from rule_engine import RuleEngine, countdown
 
 from orgthink.cli.eval import report
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.opening import Engines
+from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Grade, Problem, Sampling, StopReason
 from orgthink.evaluation import evaluate, resolve
 from orgthink.store import RunFolder
@@ -229,3 +232,54 @@ async def test_charsets(attack: Attack, tmp_path: Path) -> None:
     play = sends_bytes(head, word("so <ANSWER> 3 </ANSWER> é"), END, b"data: [DONE]\n\n")
     episode = await answered_badly(tmp_path / "run", play)
     assert episode.answer == "3"
+
+
+HALF = "Half a surrogate pair, which UTF-8 cannot hold, becomes `?` where it is sent or stored."
+
+
+async def halves(exchange: Exchange) -> None:
+    """Asks for a fork with half a surrogate, then for its return, and answers with one."""
+    seen = exchange.shown
+    if seen.startswith("worker"):
+        text = '"so <RETURN> \\ud83d </RETURN>"'
+    elif "</JOIN-1>" in json.dumps(exchange.body):
+        text = '"so <ANSWER> 3 </ANSWER> \\ude00"'
+    else:
+        text = '"so <FORK-1> what is \\ud83d </FORK-1> <JOIN-1>"'
+    await sends(said(text))(exchange)
+
+
+@each(Attack("half a surrogate in a fork, a return and an answer", HALF, "the episode goes on with `?`"))
+async def test_half_a_surrogate_that_is_sent_back(attack: Attack, tmp_path: Path) -> None:
+    what = planned("asyncthink")
+    episodes = await evaluated(tmp_path / "run", *[halves] * 9, what=what)
+    assert [episode.answer for episode in episodes.values()] == ["3"] * 3
+    assert all("what is ?" in trace.text for episode in episodes.values() for trace in episode.traces[:1])
+
+
+@each(
+    Attack("half a surrogate in a problem, as a chat", HALF, "the problem is asked with `?`", "chat"),
+    Attack("half a surrogate in a problem, as a completion", HALF, "the problem is asked with `?`", "completions"),
+    Attack("half a surrogate in a problem, as token ids", HALF, "the problem is asked with `?`", "tokens"),
+)
+async def test_half_a_surrogate_in_a_problem(attack: Attack, tmp_path: Path) -> None:
+    (tmp_path / "problems.jsonl").write_text('{"problem": "what is 1 + 2 \\ud83d", "answer": "3"}\n')
+    what = replace(planned(), task=f"math:{tmp_path}/problems.jsonl", n=1)
+    tokenizer = Tokenizer(tiny_model(tmp_path / "model", "bytes"))
+    asked: list[str] = []
+
+    async def answer(exchange: Exchange) -> None:
+        prompt = exchange.body.get("prompt")
+        asked.append(tokenizer.decode(prompt) if isinstance(prompt, list) else exchange.shown)
+        text = "so <ANSWER> 3 </ANSWER>"
+        choice: dict[str, Any] = {
+            "finish_reason": "stop",
+            "token_ids": [*tokenizer.encode(text), 0],
+        }  # the last ends it
+        await sends(json.dumps({"choices": [choice | ({"text": text} if prompt else {"delta": {"content": text}})]}))(
+            exchange
+        )
+
+    (episode,) = (await evaluated(tmp_path / "run", answer, what=what, mode=attack.given, tokenizer=tokenizer)).values()
+    assert (episode.answer, episode.error) == ("3", None)
+    assert "1 + 2 ?" in asked[0]

@@ -175,7 +175,7 @@ class Server:
         elif "/chat" not in first and not self.completions:
             await exchange.reply(404, {"error": {"message": "no such path"}})
         elif not body.get("stream"):
-            choice = {"text": "x", "message": {"content": "x"}, "finish_reason": "length"}
+            choice = {"text": "x", "message": {"content": "x"}, "finish_reason": "length", "token_ids": [1]}
             await exchange.reply(200, {"choices": [choice]})
         else:
             self.exchanges.append(exchange)
