@@ -276,7 +276,9 @@ class HttpClient:
     def answered(self, reply: HttpResponse) -> str:
         """The message for a status other than 200."""
         if reply.location is not None and 300 <= reply.status < 400:
-            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location}"
+            return (
+                f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location[:300]}"
+            )
         if reply.without_quota:
             return f"{self.name} has no quota left for this key: {self.complaint(reply)}"
         message = f"{self.name} answered {reply.status}: {self.complaint(reply)}"

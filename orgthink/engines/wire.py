@@ -179,8 +179,8 @@ def event(data: str) -> StreamEvent:
 
 def check_stream(host: str, kind: str | None) -> None:
     """EngineError if a response of this content type is not a stream of events."""
-    if not (kind or "").startswith("text/event-stream"):
-        raise EngineError(f"{host} does not stream: it sent {kind or 'nothing'}")
+    if not (kind or "").lower().startswith("text/event-stream"):
+        raise EngineError(f"{host} does not stream: it sent {(kind or 'nothing')[:80]}")
 
 
 def models(body: str) -> dict[str, int | None]:

@@ -62,6 +62,9 @@ class Exchange:
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
 
+    def close(self) -> None:
+        self._writer.close()
+
     def cut(self) -> None:
         self._writer.transport.abort()
 
