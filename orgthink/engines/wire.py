@@ -232,7 +232,7 @@ def _logprobs(sent: SentLogprobs | None) -> tuple[list[str], tuple[float, ...] |
 
 def _finish(choice: SentChoice) -> FinishReason | None:
     match choice.finish_reason:
-        case None:
+        case None | "":
             return None
         case "length":
             return FinishReason.LENGTH
