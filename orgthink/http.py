@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple, Self, TypeVar
@@ -152,6 +153,7 @@ class HttpClient:
             timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
             verify=_certificates(),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none is kept: there may be ever more
         )
 
     async def __aenter__(self) -> Self:

@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 FEWEST_TOKENS = 16
 """A context in which fewer are left is full."""
+
+MOST_OFFERED = 20
+"""Most models of a server that a message names."""
 
 IDLE_EVENTS = 1000
 """Most events of an answer without a token, beside an event for each token that is thought and not shown."""
@@ -295,7 +298,8 @@ class EndpointEngine:
                 return EngineError(self._server.answered(reply))
 
     def _offer(self) -> str:
-        return ", ".join(self.models) or "it does not say which it has"
+        others = ["…"] if len(self.models) > MOST_OFFERED else []
+        return ", ".join([*islice(self.models, MOST_OFFERED), *others]) or "it does not say which it has"
 
 
 def _base(url: httpx2.URL) -> httpx2.URL:

@@ -103,7 +103,7 @@ class SentReply(Sent):
 class SentModel(Sent):
     """A model of a server."""
 
-    id: str
+    id: Annotated[str, Field(min_length=1, max_length=512)]
     max_model_len: Any = None
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 
+import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import answered_badly, refused
+from attacks.hostile import PATIENCE, answered_badly, evaluated, planned, refused
 from attacks.raw import END, EVENTS, sends_bytes, word
 from loopback import Exchange, Play
+
+from orgthink.engines import wire
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.engine import EngineUnavailable
 
 SO = word("so <ANSWER> 3 </ANSWER>")
 DONE = b"data: [DONE]\n\n"
@@ -191,3 +198,102 @@ AS_EVER = "the answer"
 async def test_what_is_rare(attack: Attack, tmp_path: Path) -> None:
     episode = await answered_badly(tmp_path / "run", attack.given)
     assert (episode.answer, episode.error) == ("3", None)
+
+
+LISTED = "A list of models is data: what is none is no list, and a long one is not shown whole."
+
+
+def models_of(body: bytes) -> bytes:
+    return head(b"200 OK", b"Content-Length: %d" % len(body), b"Connection: close") + body
+
+
+def listed(*names: object, **more: object) -> bytes:
+    return json.dumps({"data": [{"id": name, **more} for name in names]}).encode()
+
+
+@each(
+    Attack("models that are numbers", LISTED, "exit code 2: name a model", listed(1, 2)),
+    Attack("models that are lists", LISTED, "exit code 2: name a model", listed(["a"])),
+    Attack("a model without a name", LISTED, "exit code 2: name a model", listed("")),
+    Attack("a model with a name of a million letters", LISTED, "exit code 2: name a model", listed("a" * 10**6)),
+    Attack(
+        "ten thousand models",
+        LISTED,
+        "exit code 2: name a model, of which some are shown",
+        listed(*map(str, range(10**4))),
+    ),
+    Attack("models nested 100,000 deep", LISTED, "exit code 2: name a model", b'{"data": ' + b"[" * 10**5),
+    Attack("models in a list", LISTED, "exit code 2: name a model", b'["a"]'),
+    Attack(
+        "a model with half a surrogate",
+        LISTED,
+        "exit code 2: name a model",
+        b'{"data": [{"id": "\\ud83d"}, {"id": 1}]}',
+    ),
+    Attack("no models", LISTED, "exit code 2: name a model", b'{"data": []}'),
+)
+async def test_models(attack: Attack) -> None:
+    async def lists(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(models_of(attack.given))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(lists, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(EngineUnavailable, match="name a model") as caught:
+            await EndpointEngine.open(url, retry_policy=PATIENCE)
+    assert len(str(caught.value)) < 1000 and "\n" not in str(caught.value)
+
+
+@each(
+    *(
+        Attack(f"a context of {length} tokens", "A context length that is none is not known.", "not known", length)
+        for length in ("-1", "0", '"8k"', "1e400", "1.5", "[8192]", "1" + "0" * 400)
+    )
+)
+def test_a_context_length(attack: Attack) -> None:
+    assert wire.models(f'{{"data": [{{"id": "a", "max_model_len": {attack.given}}}]}}') == {"a": None}
+
+
+@each(Attack("new cookies with every answer", "Cookies are not kept.", "no request has one"))
+async def test_cookies(attack: Attack, tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    async def sets(exchange: Exchange) -> None:
+        seen.append(exchange.headers.get("cookie"))
+        cookies = [f"Set-Cookie: n{len(seen)}-{i}={'a' * 500}".encode() for i in range(100)]
+        body = SO + END
+        await exchange.raw(
+            head(b"200 OK", b"Content-Type: text/event-stream", b"Content-Length: %d" % len(body), *cookies), body
+        )
+
+    await evaluated(tmp_path / "run", sets, sets, sets, what=planned(concurrency=1))
+    assert seen == [None] * 3
+
+
+@each(
+    Attack("a probe's choice is a text", "A probe is data.", "the server counts as one without it", {"choices": ["x"]}),
+    Attack(
+        "a probe's choices are an object", "A probe is data.", "the server counts as one without it", {"choices": {}}
+    ),
+    Attack("a probe's usage is a list", "A probe is data.", "the server counts as one without it", {"usage": [1]}),
+    Attack(
+        "a probe's count is −1",
+        "A probe is data.",
+        "the server counts as one without it",
+        {"usage": {"prompt_tokens": -1}},
+    ),
+    Attack("a probe of a number", "A probe is data.", "the server counts as one without it", 7),
+)
+def test_a_probe(attack: Attack) -> None:
+    body = json.dumps(attack.given)
+    assert (wire.choice(body), wire.prompt_tokens(body)) == ({}, None)
+
+
+@each(
+    Attack("a probe nested 100,000 deep", "A probe is data.", "the server counts as one without it", "[" * 10**5),
+    Attack("a probe of NUL", "A probe is data.", "the server counts as one without it", "\0"),
+)
+def test_a_broken_probe(attack: Attack) -> None:
+    assert (wire.choice(attack.given), wire.prompt_tokens(attack.given)) == ({}, None)
