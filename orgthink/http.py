@@ -46,7 +46,7 @@ _TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Timeouts and retries. None of the times is infinite, so no answer is waited for without an end."""
+    """Timeouts and retries. By default no time is infinite, so that no answer is waited for without an end."""
 
     connect: float = 10.0
     """Seconds to get a connection."""
@@ -361,6 +361,7 @@ def complaint(body: str) -> str:
         body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
     except (ValueError, AttributeError, RecursionError):
         body = _TAGS.sub(" ", body[:LARGEST_PAGE])  # of a proxy
+    body = body.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be printed
     return " ".join(body.split())[:300] or "nothing"
 
 
