@@ -16,6 +16,7 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
+from orgthink.redaction import redact_json
 from orgthink.store import typed, write_whole
 from orgthink.tabular import parquet_bytes, read_rows
 
@@ -108,9 +109,9 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
 
 def line(pair: Pair) -> bytes:
-    """A pair as a line of JSON. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
+    """A pair as a line of JSON, without secrets. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
     row = {_column(name): value for name, value in asdict(pair).items()}
-    return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    return redact_json(json.dumps(row, ensure_ascii=False)).encode("utf-8", "replace") + b"\n"
 
 
 def _column(name: str) -> str:

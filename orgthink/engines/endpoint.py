@@ -60,7 +60,7 @@ class EndpointEngine:
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
         self.native_calls = False
-        self._key, self._tokenizer = api_key or "", tokenizer
+        self._key, self._tokenizer = (api_key or "").strip(), tokenizer
         self._keeps_stops = False
         """Whether the server can keep a stop text in its output. Other servers get no stop texts."""
         self._fields = wire.SupportedFields()

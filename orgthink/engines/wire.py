@@ -16,6 +16,7 @@ from orgthink.engines.stops import StopFinder
 from orgthink.episode import Sampling
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
@@ -161,13 +162,13 @@ def event(data: str) -> StreamEvent:
             native_calls.fragments(delta.get("tool_calls")),
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise EngineError(f"the server sent what is not an event of an answer: {data[:80]!r}") from error
+        raise EngineError(f"the server sent what is not an event of an answer: {excerpt(data, 80)}") from error
 
 
 def check_stream(host: str, kind: str | None) -> None:
     """EngineError if a response of this content type is not a stream of events."""
     if not (kind or "").startswith("text/event-stream"):
-        raise EngineError(f"{host} does not stream: it sent {kind or 'nothing'}")
+        raise EngineError(f"{host} does not stream: it sent {excerpt(kind or 'nothing')}")
 
 
 def models(body: str) -> dict[str, int | None]:
@@ -226,7 +227,7 @@ def _finish(choice: dict[str, Any]) -> FinishReason | None:
         case "tool_calls":
             return FinishReason.EOS
         case other:
-            raise RequestRefused(f"the server ended the answer: {other}")  # such as content_filter
+            raise RequestRefused(f"the server ended the answer: {excerpt(str(other))}")  # such as content_filter
 
 
 class Reader:
