@@ -18,6 +18,7 @@ from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
@@ -118,7 +119,7 @@ class EndpointEngine:
             except EngineError as error:
                 raise EngineUnavailable(str(error)) from error
             stack.pop_all()
-        log.info("%s: model %s, mode %s", engine.url, engine.model, engine.mode)
+        log.info("%s: model %s, mode %s", engine.url, excerpt(engine.model), engine.mode)
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
