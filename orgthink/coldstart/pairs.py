@@ -16,7 +16,7 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
-from orgthink.redaction import redact_json
+from orgthink.redaction import redact
 from orgthink.store import typed, write_whole
 from orgthink.tabular import parquet_bytes, read_rows
 
@@ -60,11 +60,11 @@ _COLUMN = "said"
 
 
 def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
-    """One pair for each uninterrupted sampled stretch: 2·n_q + 1 pairs if each of the n_q forks is joined."""
+    """One pair for each uninterrupted sampled stretch, without secrets: 2·n_q + 1 if all n_q forks are joined."""
     pairs: list[Pair] = []
     for trace in episode.traces:
         stretches = [
-            (origin, "".join(span.text for span in spans))
+            (origin, redact("".join(span.text for span in spans)))  # before its characters are counted
             for origin, spans in groupby(trace.spans, attrgetter("origin"))
         ]
         seen, written = "", 0
@@ -109,9 +109,9 @@ def write(path: Path, pairs: Iterable[Pair]) -> None:
 
 
 def line(pair: Pair) -> bytes:
-    """A pair as a line of JSON, without secrets. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
+    """A pair as a line of JSON. A lone surrogate, which UTF-8 cannot encode, becomes `?`."""
     row = {_column(name): value for name, value in asdict(pair).items()}
-    return redact_json(json.dumps(row, ensure_ascii=False)).encode("utf-8", "replace") + b"\n"
+    return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _column(name: str) -> str:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
 import logging
+import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.serving import serving
 from loopback import MODEL, Exchange, answers, loopback, says, sends
+from rich.console import Console
 
+import orgthink
 from orgthink import redaction, secrets
 from orgthink.cli import main
+from orgthink.cli.lanes import Picture
+from orgthink.coldstart.pairs import pairs_of, read_pairs
+from orgthink.coldstart.pairs import write as write_pairs
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
-from orgthink.episode import Episode, Message, Problem, Sampling
+from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import Failure, ToolError, UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, server_url
@@ -506,3 +515,235 @@ def test_a_redirect_with_a_login(attack: Attack) -> None:
     server = HttpClient(server_url("http://host"), failure=ToolError)
     said = server.answered(HttpResponse(301, b"", None, attack.given))
     assert said.endswith("points to, https://new.example.com/v1")
+
+
+TOLD = "What an MCP server does with its token is not repeated"
+
+
+@each(
+    Attack("an MCP server fails and prints its token", TOLD, LINE, "sh -c 'echo bad $TOKEN >&2; exit 3'"),
+    Attack("an MCP server prints its environment on stdout", TOLD, LINE, "sh -c 'env; exit 3'"),
+    Attack("an MCP command is none", TOLD, LINE, "/no/such/command"),
+    Attack("an MCP command ends within a quotation", TOLD, LINE, "sh -c 'env"),
+)
+async def test_an_mcp_server_fails(attack: Attack) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import mcp_tools
+
+    with pytest.raises(UserError, match="no MCP server") as caught:
+        await mcp_tools(f"env TOKEN={PASSWORD} {attack.given}")
+    assert hides(str(caught.value), PASSWORD)
+
+
+@each(
+    Attack(
+        "an MCP server looks for the key of the models",
+        "Programs that orgthink starts do not inherit its keys",
+        "nothing there",
+        "sh -c 'echo found $OPENAI_API_KEY. >&2; exit 3'",
+    )
+)
+async def test_an_mcp_server_looks_for_the_key(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import mcp_tools
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(UserError, match=r"it said last: found \."):
+        await mcp_tools(attack.given)
+
+
+FOLLOWED = "A redirect is not followed: nobody gets the key but the server that was named"
+
+
+@each(
+    Attack("a server redirects the list of its models elsewhere", FOLLOWED, LINE, 301),
+    Attack("a server redirects and asks to repeat the request", FOLLOWED, LINE, 307),
+    Attack("a server redirects for good and asks to repeat the request", FOLLOWED, LINE, 308),
+)
+async def test_a_redirect_elsewhere(attack: Attack) -> None:
+    asked = list[bytes]()
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(1))
+
+    async def redirects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        there = f"http://127.0.0.1:{elsewhere.sockets[0].getsockname()[1]}/v1"
+        head = f"HTTP/1.1 {attack.given} x\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n"
+        writer.write(head.encode())
+        await writer.drain()
+
+    async with (
+        await asyncio.start_server(listens, "127.0.0.1", 0) as elsewhere,
+        await asyncio.start_server(redirects, "127.0.0.1", 0) as server,
+    ):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        with pytest.raises(EngineError, match="has moved"):
+            await EndpointEngine.open(url, MODEL, api_key=KEY, retry_policy=ONCE)
+    assert asked == []
+
+
+TOOLS_KEY = "The key goes to servers of models, and to no other"
+
+
+@each(
+    Attack("a retriever records the headers that it gets", TOOLS_KEY, "no key among them", retrieves),
+    Attack("a sandbox records the headers that it gets", TOOLS_KEY, "no key among them", runs_code),
+)
+async def test_who_gets_the_key(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    heads = list[bytes]()
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with await asyncio.start_server(listens, "127.0.0.1", 0) as server:
+        await attack.given(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    assert heads and not any(b"uthorization" in head or KEY.encode() in head for head in heads)
+
+
+def arguments(where: str, url: str) -> list[str]:
+    match where:
+        case "role":
+            return ["--url", url, "--organizations", "parallel", "--roles", f"thinker={MODEL}@{url}"]
+        case "model":
+            return ["--url", url, "--organizations", "a=sequential", "--models", f"a={MODEL}@{url}"]
+        case "corpus":
+            return ["--url", url, "--organizations", "sequential", "paramanager", "--set", f"suite.corpus={url}"]
+        case "sandbox":
+            return ["--url", url, "--organizations", "sequential", "paramanager", "--set", f"suite.sandbox={url}"]
+    return ["--organizations", "sequential"]
+
+
+@each(
+    Attack("OPENAI_BASE_URL holds a password", STORED, NAMED, "environment"),
+    Attack("the URL of a role holds a password", STORED, NAMED, "role"),
+    Attack("the URL of an organization's model holds a password", STORED, NAMED, "model"),
+    Attack("the URL of a corpus holds a password", STORED, NAMED, "corpus"),
+    Attack("the URL of a sandbox holds a password", STORED, NAMED, "sandbox"),
+)
+def test_where_a_password_stands(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with serving(*[says("<ANSWER> 1 </ANSWER>")] * 30) as server:
+        url = server.url.replace("//", f"//me:{PASSWORD}@")
+        if attack.given == "environment":
+            monkeypatch.setenv("OPENAI_BASE_URL", url)
+        command = ["eval", "--task", "countdown", "--n", "1", "--model", MODEL, "--out", str(out)]
+        assert main([*command, *arguments(attack.given, url)]) in (0, 2), capfd.readouterr().err
+    if not (out / "config.json").exists():
+        pytest.fail(capfd.readouterr().err)
+    for file in out.iterdir():
+        assert hides(file.read_text(), PASSWORD), file
+    assert "_LOGIN}" in (out / "config.json").read_text()
+    assert hides("".join(capfd.readouterr()), PASSWORD)
+
+
+FILES = "No file of a run holds the key, though a model said it"
+
+
+@each(
+    Attack("a teacher says the key in its traces", FILES, "… in its place", ["synth", "--task", "countdown"]),
+    Attack("a model says the key in an evaluation", FILES, "… in its place",
+           ["eval", "--task", "countdown", "--organizations", "sequential"]),
+)  # fmt: skip
+def test_files_of_a_run(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    out = tmp_path / "run"
+    with serving(*[says(f"<ANSWER> {KEY} </ANSWER>")] * 3) as server:
+        assert main([*attack.given, "--n", "1", "--url", server.url, "--out", str(out)]) == 0
+    main(["view", str(out), "--perfetto", str(out / "trace.json")])
+    for file in out.iterdir():
+        assert hides(file.read_bytes().decode(errors="replace")), file
+
+
+PAIRS = "Pairs for training hold no key, in both of their formats"
+
+
+@each(
+    Attack("a teacher's pair repeats the key, as JSON lines", PAIRS, "… in its place", "pairs.jsonl"),
+    Attack("a teacher's pair repeats the key, as parquet", PAIRS, "… in its place", "pairs.parquet"),
+)
+def test_pairs(attack: Attack, tmp_path: Path) -> None:
+    if attack.given.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    redaction.conceal(KEY)
+    spans = [
+        Span(Origin.PROMPT, "What?", 1),
+        Span(Origin.SAMPLED, f"{KEY} is", 1),
+        Span(Origin.INJECTED, f" {KEY} now", 1),
+        Span(Origin.SAMPLED, f" and {KEY}", 1),
+    ]
+    episode = Episode("e", Problem("p", "t", "What?"), "o", 2, (Trace("organizer", "organizer", None, tuple(spans)),))
+    write_pairs(tmp_path / attack.given, pairs_of(episode, "m"))
+    first, second = read_pairs(tmp_path / attack.given)
+    assert (first.prompt, first.response) == ("What?", "… is")
+    assert (second.prompt, second.begun, second.response) == ("What?", "… is … now", " and …")
+
+
+CRASHES = "A traceback and a log line hold no secret"
+
+
+@each(
+    Attack("a plug-in fails with the key in its message", CRASHES, LINE, "raise RuntimeError(key)"),
+    Attack("a plug-in logs the key", CRASHES, LINE, "logging.getLogger('x').error('%s', key); raise KeyError"),
+    Attack("a plug-in fails with the key as a name", CRASHES, LINE, "{}[key]"),
+)
+def test_a_crash(attack: Attack, tmp_path: Path) -> None:
+    file = tmp_path / "plugin.py"
+    file.write_text(
+        "import dataclasses, logging, os\n@dataclasses.dataclass\nclass Go:\n    def __call__(self):\n"
+        f"        key = os.environ['OPENAI_API_KEY']\n        {attack.given}\n"
+    )
+    code = "import sys; from orgthink.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, f"{file}:Go"]
+    root = Path(orgthink.__file__).parent.parent
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=root, timeout=60, env=os.environ | {"OPENAI_API_KEY": KEY}
+    )
+    assert done.returncode == 1 and "Traceback" in done.stderr and "…" in done.stderr and hides(done.stderr)
+
+
+@each(
+    Attack(
+        "a server's only model is called by the key",
+        "A record names no model by the key",
+        "… in its place",
+        f"models/{KEY}",
+    )
+)
+def test_a_model_called_by_the_key(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def choose(engine: EndpointEngine, model: str | None) -> str:
+        return model or attack.given
+
+    monkeypatch.setattr(EndpointEngine, "_choose", choose)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    out = tmp_path / "run"
+    with serving(says("<ANSWER> 1 </ANSWER>")) as server:
+        command = ["eval", "--url", server.url, "--task", "countdown", "--n", "1", "--organizations", "sequential"]
+        assert main([*command, "--out", str(out)]) == 0
+    assert hides("".join(capfd.readouterr()))
+    for file in out.iterdir():
+        assert hides(file.read_text()), file
+
+
+@each(
+    Attack(
+        "an agent's lane shows the key one character at a time",
+        "Once a model has said the whole key, no lane shows it",
+        "… in its place",
+        KEY,
+    )
+)
+def test_a_lane_with_the_key(attack: Attack) -> None:
+    redaction.conceal(attack.given)
+    picture, screen = Picture(120), io.StringIO()
+    for character in f"it is {attack.given} !":
+        picture.watch("text", SimpleNamespace(id="worker", steps=1), character)  # type: ignore[arg-type]
+    Console(file=screen, width=300, color_system=None).print(picture)
+    assert "it is … !" in screen.getvalue() and hides(screen.getvalue())
