@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import traceback
 from types import TracebackType
 from unicodedata import category
@@ -59,6 +60,7 @@ def show(*texts: object, end: str = "\n", error: bool = False) -> None:
 def clean_tracebacks() -> None:
     """Let what Python itself prints to standard error, tracebacks and log lines, be cleaned too."""
     sys.excepthook = _show_traceback
+    threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())
 
@@ -68,5 +70,5 @@ class _Lines(logging.Formatter):
         return clean(super().format(record))
 
 
-def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _show_traceback(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     show("".join(traceback.format_exception(kind, error, trace)), end="", error=True)

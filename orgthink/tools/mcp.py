@@ -18,6 +18,7 @@ from typing import IO, Any
 from orgthink.concurrency import innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
+from orgthink.redaction import redact, redact_json
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.secrets import by_name_of_command, expand, words
@@ -151,11 +152,11 @@ def _address(command: str, stderr: IO[str]) -> Any:
 
 
 def _text(found: CallToolResult) -> str:
-    """What a result says. Parts that are no text are named."""
+    """What a result says, without secrets: it goes to the server of the model. Parts that are no text are named."""
     parts = [_part(part) for part in found.content]
     if not parts and found.structured_content is not None:
-        return json.dumps(found.structured_content, ensure_ascii=False)
-    return "\n".join(parts)
+        return redact_json(json.dumps(found.structured_content, ensure_ascii=False))
+    return redact("\n".join(parts))
 
 
 def _part(part: Any) -> str:

@@ -552,6 +552,25 @@ async def test_an_mcp_server_looks_for_the_key(attack: Attack, monkeypatch: pyte
         await mcp_tools(attack.given)
 
 
+@each(
+    Attack(
+        "an MCP tool returns its server's token",
+        "What a tool returns goes to the model without secrets",
+        "… in its place",
+        f"bearer {PASSWORD}",
+    )
+)
+async def test_an_mcp_tool_returns_a_token(attack: Attack) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import McpTool, mcp_tools
+
+    server = Path(__file__).parents[1] / "tools" / "mcp_server.py"
+    tools = {tool.name: tool for tool in await mcp_tools(f"env TOKEN={PASSWORD} {sys.executable} {server}")}
+    echo = tools["echo"]
+    assert isinstance(echo, McpTool)
+    assert (await echo.call({"text": attack.given})).text == "bearer …\nover"
+
+
 FOLLOWED = "A redirect is not followed: nobody gets the key but the server that was named"
 
 

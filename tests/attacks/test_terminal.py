@@ -6,8 +6,12 @@ import ast
 import io
 import json
 import logging
+import os
+import pty
+import re
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,6 +165,43 @@ def test_live_lanes(attack: Attack) -> None:
     assert ("[/INST]" in screen.getvalue()) == ("[/INST]" in name + text)
 
 
+TERMINAL = "On a terminal, too, only orgthink's own bar and lanes move the cursor"
+
+
+@each(
+    Attack("a model writes to the clipboard of a real terminal", TERMINAL, SPELLED, ["run", "What?"]),
+    Attack(
+        "a server's error holds markup and sequences, on a real terminal",
+        TERMINAL,
+        SPELLED,
+        ["eval", "--task", "countdown", "--n", "1", "--organizations", "sequential"],
+    ),
+)
+def test_a_terminal(attack: Attack, tmp_path: Path) -> None:
+    hostile = f"[/INST] {CLIPBOARD} \x1b]0;title\x07 \x9b2J"
+    play = piece(hostile) if attack.given[0] == "run" else answers(400, hostile)
+    ours, theirs = pty.openpty()
+    with serving(play) as server:
+        command = [sys.executable, "-m", "orgthink", *attack.given, "--url", server.url]
+        path = os.pathsep.join((str(ROOT), str(ROOT / "pocket"), os.environ.get("PYTHONPATH", "")))
+        surroundings = os.environ | {"PYTHONPATH": path, "TERM": "xterm-256color", "COLUMNS": "300"}
+        run = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=surroundings)
+        os.close(theirs)
+        screen = b"".join(iter(lambda: part_of(ours), b"")).decode()
+        assert run.wait(60) in (0, 1)
+    os.close(ours)
+    assert "[/INST]" in screen and "\x1b[" in screen, "lanes and a bar, and text"
+    assert not re.search("\x1b]|\x07|\x9b", screen)
+
+
+def part_of(terminal: int) -> bytes:
+    """What a terminal shows next; nothing once its programs have ended, which Linux tells by an error."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
 NAMES = "A name with control characters is shown, never obeyed"
 LINE = "one line, exit code 2"
 
@@ -308,6 +349,18 @@ def test_a_bug(attack: Attack, tmp_path: Path) -> None:
     lines = [line for line in done.stderr.splitlines() if "raise" not in line]  # the source, as the traceback quotes it
     assert done.returncode == 1 and "Traceback" in done.stderr and steering("".join(lines)) == []
     assert "\\u001b]52" in done.stderr
+
+
+@each(
+    Attack("a thread fails with an escape sequence", BUG, SPELLED, CLIPBOARD),
+)
+def test_a_thread(attack: Attack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    clean_tracebacks()
+    error = RuntimeError(attack.given)
+    threading.excepthook(threading.ExceptHookArgs((RuntimeError, error, None, None)))
+    err = capsys.readouterr().err
+    assert "RuntimeError" in err and steering(err) == []
 
 
 @each(
