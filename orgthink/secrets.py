@@ -7,6 +7,7 @@ typed instead are stored under a name of their own: the login of a URL as HOST_L
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -42,6 +43,12 @@ def expand(text: str) -> str:
         conceal_named(name, _value(name) or "")
     conceal_url(found)
     return found
+
+
+def referred(values: Any) -> str | None:
+    """The first name that JSON values refer to: whoever wrote them would read the environment. `None` without one."""
+    found = _REFERENCE.search(json.dumps(values))
+    return found and found[1]
 
 
 def words(command: str) -> list[str]:

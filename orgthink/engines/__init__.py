@@ -19,7 +19,7 @@ from typing import Any
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, require_at_least, user_input
 from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
-from orgthink.secrets import expand
+from orgthink.secrets import expand, referred
 from orgthink.tabular import json_object
 
 MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
@@ -80,6 +80,8 @@ class EngineSpec:
         values = json_object(file)
         if code := next(references(values), None):
             raise UserError(f"{file} names code, {code}: a model may name what is installed, and nothing else")
+        if name := referred(values):
+            raise UserError(f"{file} asks for {name} of the environment: a model may not read your secrets")
         return values
 
     @property
