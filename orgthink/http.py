@@ -18,13 +18,25 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple, Self, TypeVar
+from urllib.request import getproxies
 
 import httpx2
 
 from orgthink.concurrency import place
 from orgthink.errors import Failure
+from orgthink.redaction import conceal, conceal_url, redact
+from orgthink.secrets import expand
+from orgthink.terminal import excerpt
 
 log = logging.getLogger(__name__)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    record.msg, record.args = redact(record.getMessage()), ()
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_without_secrets)  # which logs whole URLs
 
 T = TypeVar("T")
 
@@ -135,15 +147,21 @@ class HttpClient:
     ) -> None:
         """`failure` makes an error from a message, `unreachable` the error of a server that cannot be reached, and
         `refusal` the error of a response with a status other than 200; the latter two default to `failure`. `key` is
-        the API key; it is never printed. At most `requests` run at once; others wait, and
-        the deadlines of who waits with them. ValueError for a key that no header can hold.
+        the API key; it is never printed, and space around it does not count. At most `requests` run at once; others
+        wait, and the deadlines of who waits with them. ValueError for a key that no header can hold.
         """
         self.name = str(url.copy_with(username=None, password=None, query=None)).rstrip("/")
         """The URL without secrets, for messages."""
         self.retries = 0
         """Repeated attempts."""
         self._reported_retries, self._next_report = 0, 0.0
-        self._what, self._key, self._retry_policy = what, key, retry_policy or RetryPolicy()
+        key = key.strip()
+        if not re.fullmatch("[!-~]*", key):
+            raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
+        conceal(key)
+        for proxy in getproxies().values():
+            conceal_url(proxy)
+        self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
         self._url, self._places = url, asyncio.Semaphore(requests)
@@ -278,9 +296,8 @@ class HttpClient:
     def answered(self, reply: HttpResponse) -> str:
         """The message for a status other than 200."""
         if reply.location is not None and 300 <= reply.status < 400:
-            return (
-                f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location[:300]}"
-            )
+            there = excerpt(_LOGIN_OR_QUERY.sub("", reply.location))
+            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {there}"
         if reply.without_quota:
             return f"{self.name} has no quota left for this key: {self.complaint(reply)}"
         message = f"{self.name} answered {reply.status}: {self.complaint(reply)}"
@@ -289,8 +306,8 @@ class HttpClient:
         return message
 
     def complaint(self, reply: HttpResponse) -> str:
-        """The error message of the server, on one line, without the key, which some servers repeat."""
-        return self._clean(complaint(reply.text))
+        """The error message of the server, on one line, without secrets, which some servers repeat."""
+        return complaint(reply.text)
 
     def broken(self, error: httpx2.RequestError) -> Failure:
         """The `failure` of a broken connection."""
@@ -300,7 +317,7 @@ class HttpClient:
             case httpx2.TimeoutException():
                 return self._failure(f"{self.name} said nothing for {self._retry_policy.read:g} s")
             case _:
-                why = self._clean(str(error)) or type(error).__name__
+                why = excerpt(str(error)) or type(error).__name__
                 return self._failure(f"{self.name} broke off its answer: {why}")
 
     def _stalled(self) -> Failure:
@@ -309,12 +326,17 @@ class HttpClient:
     def _place(self, path: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
 
-    def _clean(self, text: str) -> str:
-        return text.replace(self._key, "…") if self._key else text
+
+_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
+"""What may be secret in the target of a redirect."""
 
 
 def server_url(text: str) -> httpx2.URL:
-    """Parse the URL of a server. ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…"""
+    """Parse the URL of a server, with the values of its `${NAME}`.
+
+    ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…
+    """
+    text = expand(text)
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError) as error:
@@ -361,8 +383,7 @@ def complaint(body: str) -> str:
         body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
     except (ValueError, AttributeError, RecursionError):
         body = _TAGS.sub(" ", body[:LARGEST_PAGE])  # of a proxy
-    body = body.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be printed
-    return " ".join(body.split())[:300] or "nothing"
+    return excerpt(body) or "nothing"
 
 
 @cache

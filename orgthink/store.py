@@ -40,7 +40,9 @@ from orgthink.episode import (
 )
 from orgthink.errors import UserError, pick
 from orgthink.provenance import provenance
+from orgthink.redaction import redact_json, redact_values
 from orgthink.registry import Registry, absolute, without_files
+from orgthink.secrets import by_name
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -94,7 +96,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
-        known = absolute(plain(settings))  # the run may be resumed from another folder
+        known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
         config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         folder = cls(path, config)
         folder.write_json("config.json", config)
@@ -156,8 +158,8 @@ class RunFolder:
                 yield Journal(episodes, file, metrics)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file atomically: a reader sees the old one or the new one."""
-        self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        """Write a JSON file atomically, without secrets: a reader sees the old one or the new one."""
+        self.write(name, json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n")
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file atomically."""
@@ -221,7 +223,7 @@ class Journal:
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
-        _append(self._metrics, json.dumps(numbers).encode() + b"\n")
+        _append(self._metrics, redact_json(json.dumps(numbers)).encode() + b"\n")
 
 
 def dated(name: str) -> Path:
@@ -251,13 +253,14 @@ def load(line: bytes) -> Episode:
 
 
 def dump(episode: Episode) -> bytes:
-    """The line of an episode, with its newline. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
+    """The line of an episode, with its newline, without secrets that a server repeated. Half a surrogate pair, which
+    UTF-8 cannot hold, becomes `?`."""
     unset = {"step"} if episode.step is None else None
     try:
-        return _adapter(Episode).dump_json(episode, exclude=unset) + b"\n"
+        line = _adapter(Episode).dump_json(episode, exclude=unset).decode()
     except ValueError:
-        record = _adapter(Episode).dump_python(episode, exclude=unset)
-        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        line = json.dumps(_adapter(Episode).dump_python(episode, exclude=unset), ensure_ascii=False)
+    return redact_json(line).encode("utf-8", "replace") + b"\n"
 
 
 def plain(value: Any) -> Any:

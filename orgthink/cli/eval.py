@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +31,7 @@ from orgthink.evaluation import (
 from orgthink.registry import default
 from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.tasks.task import Split
+from orgthink.terminal import show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,6 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     if others:
         failure = failure_message(others[0])
         why = f"{len(others)} of {total} episodes went on without an agent whose engine failed ({failure})"
-        print(f"orgthink: {why}", file=sys.stderr)
+        show(f"orgthink: {why}", error=True)
     why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
     return exit_code(folder, len(episodes), total, "episodes", len(failed), why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.terminal import show
 from orgthink.training.interrupt import answer
 
 T = TypeVar("T")
@@ -48,10 +48,10 @@ def exit_code(folder: RunFolder, done: int, total: int, things: str, failed: int
     `things` are what was to be done, such as `episodes`; `failure` says which failed and why.
     """
     if done < total:
-        print(f"orgthink: stopped after {done} of {total} {things}; {again(folder)}", file=sys.stderr)
+        show(f"orgthink: stopped after {done} of {total} {things}; {again(folder)}", error=True)
         return INTERRUPTED
     if failed:
-        print(f"orgthink: {failed} of {total} {failure}; {again(folder)}", file=sys.stderr)
+        show(f"orgthink: {failed} of {total} {failure}; {again(folder)}", error=True)
     return int(bool(failed))
 
 

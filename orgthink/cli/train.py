@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from orgthink.cli.resuming import resumed
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
+from orgthink.terminal import clean, show
 
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job, Report
@@ -86,10 +86,10 @@ class Train:
                 launch.require(training.job, self._cluster())
             folder = recipes.start(training, path)
         if self.backend == "verl":
-            print(f"the model is in {launch.run(folder, self._cluster())}")
+            show(f"the model is in {launch.run(folder, self._cluster())}")
             return 0
         with user_input(), _progress(folder, recipes.training_of(folder).job.settings) as report:
-            print(f"the model is in {recipes.go_on(folder, report)}")
+            show(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
     @property
@@ -134,9 +134,9 @@ def _look_ahead(training: Training, path: Path) -> int:
     needs = unnamed(training.job)
     require_vacant(path)
     seen = {"recipe": training.recipe, "out": str(path), "unnamed": needs, **outlook(training.job)}
-    print(json.dumps(seen, indent=2, ensure_ascii=False))
+    show(json.dumps(seen, indent=2, ensure_ascii=False))
     if needs:
-        print(f"orgthink: a run of this recipe needs {' and '.join(needs)}", file=sys.stderr)
+        show(f"orgthink: a run of this recipe needs {' and '.join(needs)}", error=True)
     return 0
 
 
@@ -158,7 +158,7 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[says]}"),
+        TextColumn("{task.fields[says]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -169,12 +169,12 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
             pace.advance(step)
-            bar.update(task, completed=step, says=settings.progress_text(line))
+            bar.update(task, completed=step, says=clean(settings.progress_text(line)))
             if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
-                print(f"step {step}/{steps}  {settings.progress_text(line)}{pace.left}", flush=True)
+                show(f"step {step}/{steps}  {settings.progress_text(line)}{pace.left}")
 
         try:
             yield report
         except KeyboardInterrupt:
-            print(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", file=sys.stderr)
+            show(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", error=True)
             raise

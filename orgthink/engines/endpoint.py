@@ -20,6 +20,7 @@ from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
@@ -72,7 +73,7 @@ class EndpointEngine:
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
         self.native_calls = False
-        self._key, self._tokenizer = api_key or "", tokenizer
+        self._key, self._tokenizer = (api_key or "").strip(), tokenizer
         self._keeps_stops = False
         """Whether the server can keep a stop text in its output. Other servers get no stop texts."""
         self._fields = wire.SupportedFields()
@@ -130,7 +131,7 @@ class EndpointEngine:
             except EngineError as error:
                 raise EngineUnavailable(str(error)) from error
             stack.pop_all()
-        log.info("%s: model %s, mode %s", engine.url, engine.model, engine.mode)
+        log.info("%s: model %s, mode %s", engine.url, excerpt(engine.model), engine.mode)
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:

@@ -27,6 +27,7 @@ from orgthink.engines.stops import StopFinder
 from orgthink.episode import Sampling
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
@@ -156,7 +157,7 @@ def event(data: str) -> StreamEvent:
     try:
         sent = parsed(SentEvent, data)
     except ValueError as error:
-        raise EngineError(f"the server sent what is not an event of an answer: {data[:80]!r}") from error
+        raise EngineError(f"the server sent what is not an event of an answer: {excerpt(data, 80)}") from error
     if sent.error:
         raise EngineError(f"the server failed: {complaint(data)}")
     usage = (sent.usage or SentUsage()).completion_tokens
@@ -180,7 +181,7 @@ def event(data: str) -> StreamEvent:
 def check_stream(host: str, kind: str | None) -> None:
     """EngineError if a response of this content type is not a stream of events."""
     if not (kind or "").lower().startswith("text/event-stream"):
-        raise EngineError(f"{host} does not stream: it sent {(kind or 'nothing')[:80]}")
+        raise EngineError(f"{host} does not stream: it sent {excerpt(kind or 'nothing')}")
 
 
 def models(body: str) -> dict[str, int | None]:
@@ -241,7 +242,7 @@ def _finish(choice: SentChoice) -> FinishReason | None:
         case "tool_calls":
             return FinishReason.EOS
         case other:
-            raise RequestRefused(f"the server ended the answer: {other[:80]}")  # such as content_filter
+            raise RequestRefused(f"the server ended the answer: {excerpt(other)}")  # such as content_filter
 
 
 class Reader:

@@ -8,7 +8,6 @@ again when it has crashed.
 from __future__ import annotations
 
 import json
-import shlex
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,8 +18,11 @@ from typing import IO, Any
 from orgthink.concurrency import innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
+from orgthink.redaction import redact, redact_json
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
+from orgthink.secrets import by_name_of_command, expand, words
+from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk, Tool
@@ -33,9 +35,6 @@ except ModuleNotFoundError as error:
 
 _GONE = (CONNECTION_CLOSED, INVALID_REQUEST)
 """Errors after which a connection is of no use: its server has ended, or has forgotten it."""
-
-_MOST_SAID = 300
-"""Characters of what a server says when it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class _Server:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
         self.stderr.seek(0)
         lines = [line for line in self.stderr.read().splitlines() if line.strip()]
-        return ToolError(f"{_line(error)}; it said last: {lines[-1][:_MOST_SAID]}" if lines else _line(error))
+        return ToolError(f"{_line(error)}; it said last: {excerpt(lines[-1])}" if lines else _line(error))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +97,8 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
     """The tools of a server, `cost` units a call. UserError if it cannot be reached, or ToolError if it could before.
 
     `command` is an http(s):// URL, or a command line, run without a shell and with no more of the environment than
-    PATH, HOME and the like: `env NAME=VALUE command` gives it more. Names are the server's own: two servers may
+    PATH, HOME and the like: `env NAME=VALUE command` gives it more, `env NAME=${NAME} command` without
+    the value. Names are the server's own: two servers may
     have the same.
     """
     keeper = _connection(command)
@@ -106,7 +106,7 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
         server = await keeper.get()
     except Exception as error:
         kind = ToolError if keeper.was_open else UserError
-        raise kind(f"no MCP server at {command!r}: {_line(error)}") from error
+        raise kind(f"no MCP server at {by_name_of_command(command)!r}: {_line(error)}") from error
     return [replace(tool, cost=cost) for tool in server.tools]
 
 
@@ -145,18 +145,18 @@ async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
 def _address(command: str, stderr: IO[str]) -> Any:
     """What the package knows a server by."""
     if command.startswith(("http://", "https://")):
-        return command
-    program, *arguments = shlex.split(command) or [""]
+        return expand(command)
+    program, *arguments = words(command) or [""]
     parameters = StdioServerParameters(command=program, args=arguments)
     return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # all it needs is a file descriptor
 
 
 def _text(found: CallToolResult) -> str:
-    """What a result says. Parts that are no text are named."""
+    """What a result says, without secrets: it goes to the server of the model. Parts that are no text are named."""
     parts = [_part(part) for part in found.content]
     if not parts and found.structured_content is not None:
-        return json.dumps(found.structured_content, ensure_ascii=False)
-    return "\n".join(parts)
+        return redact_json(json.dumps(found.structured_content, ensure_ascii=False))
+    return redact("\n".join(parts))
 
 
 def _part(part: Any) -> str:
@@ -171,4 +171,4 @@ def _summary(description: str | None) -> str:
 def _line(error: BaseException) -> str:
     """What an error says, on one line; of a group, its first."""
     error = innermost(error)
-    return " ".join(str(error).split())[:_MOST_SAID] or type(error).__name__
+    return excerpt(str(error)) or type(error).__name__
