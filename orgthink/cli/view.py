@@ -16,9 +16,10 @@ from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import Evaluation, resolve
+from orgthink.files import write_whole
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
-from orgthink.store import RunFolder, write_whole
+from orgthink.store import RunFolder
 
 MOST_EPISODES = 2_000
 """Of a training on one page, unless a single step has more."""

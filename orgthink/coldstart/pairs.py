@@ -16,7 +16,8 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
-from orgthink.store import typed, write_whole
+from orgthink.files import write_whole
+from orgthink.store import typed
 from orgthink.tabular import parquet_bytes, read_rows
 
 
