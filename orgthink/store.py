@@ -38,6 +38,7 @@ from orgthink.episode import (
 )
 from orgthink.errors import UserError, pick
 from orgthink.files import append, locked, open_to_append, open_to_read, read_whole, write_whole
+from orgthink.integrity import require_integrity
 from orgthink.provenance import provenance
 from orgthink.registry import Registry, absolute, without_files
 
@@ -165,8 +166,12 @@ class RunFolder:
                 yield Journal(episodes, file, metrics)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file atomically: a reader sees the old one or the new one."""
-        self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        """Write a JSON file atomically: a reader sees the old one or the new one.
+
+        Names of files that are not UTF-8 stay as they are.
+        """
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        write_whole(self.path / name, text.encode("utf-8", "surrogatepass"))
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file atomically."""
@@ -250,6 +255,7 @@ def load(line: bytes) -> Episode:
     """Parse a line of episodes.jsonl. Raises ValueError."""
     episode = _adapter(Episode).validate_json(line)
     _require_version(episode.schema_version, "the line")
+    require_integrity(episode)
     return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
 
 
@@ -355,9 +361,11 @@ def _lines(file: Path) -> Iterator[_EpisodeLine]:
 
 def _whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers; not an incomplete last one, whose writer was killed."""
-    if not file.exists():
+    try:
+        stream = open_to_read(file)
+    except FileNotFoundError:
         return
-    with open_to_read(file) as stream:
+    with stream:
         number = 0
         while (raw := stream.readline(LONGEST_LINE + 1)).endswith(b"\n"):
             yield (number := number + 1), raw

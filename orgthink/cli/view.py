@@ -95,5 +95,5 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
             episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
-    write_whole(out, text.encode())
+    write_whole(out, text.encode(errors="replace"))  # a name of a folder may not be UTF-8
     return out
