@@ -415,8 +415,8 @@ async def evaluate(
 
         missing = [planned for name, planned in resolved.planned.items() if name not in done]
         await run_all(work, missing, plan.concurrency, stop)
-    episodes = resolved.in_order(done.values())
-    folder.write_json("summary.json", resolved.summary(episodes))
+        episodes = resolved.in_order(done.values())
+        folder.write_json("summary.json", resolved.summary(episodes))
     return episodes
 
 

@@ -72,7 +72,7 @@ def test_an_episode_comes_back_equal():
 @given(st.text(), st.lists(st.floats(-50, 0)), st.integers(0, 2**40))
 def test_any_text_and_number_comes_back(text: str, logprobs: list[float], tokens: int):
     span = Span(Origin.SAMPLED, text, tokens, logprobs=tuple(logprobs))
-    made = episode(traces=(Trace("a", "a", None, (span,)),), answer=text)
+    made = episode(traces=(Trace("a", "a", None, (span,)),), answer=text, format_faults=())
     line = store.dump(made)
     assert store.load(line) == made
     assert line.count(b"\n") == 1

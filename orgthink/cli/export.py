@@ -11,8 +11,9 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import up_to
+from orgthink.files import write_whole
 from orgthink.measure.accuracy import mixed
-from orgthink.store import RunFolder, write_whole
+from orgthink.store import RunFolder
 from orgthink.tasks.task import Split
 from orgthink.terminal import show
 

@@ -111,7 +111,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
             steps[line["step"]] = again = settings.measure(last)
             if not quiet:
                 show(f"step {line['step']}/{settings.steps}  {settings.progress_text({**line, **again})}")
-    except UserError as error:
+    except (UserError, KeyError) as error:  # KeyError: metrics.jsonl lacks what the recipe writes
         show(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", error=True)
         for line, episodes in _steps(folder):
             steps[line["step"]], last = {}, episodes
@@ -122,7 +122,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
 
 def _steps(folder: RunFolder) -> Iterator[tuple[dict[str, Any], list[Episode]]]:
     """The recorded steps: their metrics and their episodes; not one whose metrics the run did not come to write."""
-    lines = {line["step"]: line for line in folder.metrics()}
+    lines = {line["step"]: line for line in folder.metrics() if isinstance(line.get("step"), int)}
     for step, group in groupby(folder.episodes(), lambda episode: episode.step):
         if step not in lines:
             return

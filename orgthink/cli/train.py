@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from orgthink.cli.progress import Pace, heartbeat
-from orgthink.cli.resuming import resumed
+from orgthink.cli.resuming import resumed, written
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
@@ -88,7 +88,7 @@ class Train:
         if self.backend == "verl":
             show(f"the model is in {launch.run(folder, self._cluster())}")
             return 0
-        with user_input(), _progress(folder, recipes.training_of(folder).job.settings) as report:
+        with user_input(), written(folder), _progress(folder, recipes.training_of(folder).job.settings) as report:
             show(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 

@@ -15,9 +15,10 @@ from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import Evaluation, resolve
+from orgthink.files import write_whole
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
-from orgthink.store import RunFolder, write_whole
+from orgthink.store import RunFolder
 from orgthink.terminal import show
 
 MOST_EPISODES = 2_000
@@ -94,5 +95,5 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
             episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
-    write_whole(out, text.encode())
+    write_whole(out, text.encode(errors="replace"))  # a name of a folder may not be UTF-8
     return out

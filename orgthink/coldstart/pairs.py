@@ -16,8 +16,9 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
+from orgthink.files import write_whole
 from orgthink.redaction import redact
-from orgthink.store import typed, write_whole
+from orgthink.store import typed
 from orgthink.tabular import parquet_bytes, read_rows
 
 

@@ -31,9 +31,10 @@ from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import pick, require_at_least
 from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
+from orgthink.files import open_to_append, write_whole
 from orgthink.organizations.prompts import STYLES
 from orgthink.redaction import redact_json
-from orgthink.store import RunFolder, write_whole
+from orgthink.store import RunFolder
 from orgthink.tabular import has_parquet
 from orgthink.tasks import task_named
 
@@ -177,7 +178,7 @@ async def synthesise(
         done = {record.id for record in journal.episodes}
         missing = [problem for name, problem in todo.items() if name not in done]
         pairs.write(folder.path / ROWS, harvest.rows)
-        with (folder.path / ROWS).open("ab", buffering=0) as rows:
+        with open_to_append(folder.path / ROWS) as rows:
 
             async def work(problem: Problem) -> None:
                 record = await teach(problem)

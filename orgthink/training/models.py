@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.local.tree_attention import tree_attention
 from orgthink.errors import UserError
+from orgthink.files import write_whole
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -364,4 +365,4 @@ def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
     organizations = known.get("organizations", {})
     own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
     made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}
-    file.write_text(json.dumps(made, indent=2) + "\n")
+    write_whole(file, (json.dumps(made, indent=2) + "\n").encode())  # a copy of a file that may be read-only
