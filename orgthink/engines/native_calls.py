@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.engines.engine import Tools
@@ -46,17 +46,22 @@ def fragments(raw: Any) -> tuple[Fragment, ...]:
 def _fragment(raw: dict[str, Any], function: dict[str, Any]) -> Fragment:
     arguments = function.get("arguments") or ""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Fragment(raw.get("index"), raw.get("id") or None, str(function.get("name") or ""), text)
+    index = raw.get("index")
+    index = index if isinstance(index, int) else None
+    return Fragment(index, raw.get("id") or None, str(function.get("name") or ""), text)
+
+
+_NAME_CHARACTERS = 1_000
+"""Most characters of a name: that of no tool is longer."""
 
 
 @dataclass(slots=True)
 class _Call:
     """A call that is not complete yet."""
 
-    index: int | None
     id: str | None
     name: str = ""
-    arguments: str = ""
+    arguments: list[str] = field(default_factory=list)
 
     def continued_by(self, fragment: Fragment) -> bool:
         """Whether a fragment continues this call, the last one of its index. Servers that give no index, or the same
@@ -69,18 +74,21 @@ class _Call:
 def calls_text(parts: Iterable[Fragment]) -> str:
     """The text form of the calls. Invalid JSON stays as it is, so that the grammar reports the error."""
     calls: list[_Call] = []
+    last: dict[int | None, _Call] = {}
     for part in parts:
-        call = next((call for call in reversed(calls) if part.index in (call.index, None)), None)
+        call = last.get(part.index)
         if call is None or not call.continued_by(part):
-            calls.append(call := _Call(part.index, part.id))
+            calls.append(call := _Call(part.id))
+            last[part.index] = last[None] = call  # a fragment without an index goes on with the newest call
         if part.name != call.name:  # some servers repeat it
-            call.name += part.name
-        call.arguments += part.arguments
+            call.name = (call.name + part.name)[:_NAME_CHARACTERS]
+        call.arguments.append(part.arguments)
     return "".join(_text(call) for call in calls)
 
 
 def _text(call: _Call) -> str:
-    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {call.arguments.strip() or "{}"}}}'
+    arguments = "".join(call.arguments).strip()
+    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {arguments or "{}"}}}'
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from attacks.deadline import within
 
 from orgthink.errors import UserError
 from orgthink.tools import foreign_schema
@@ -28,26 +28,6 @@ BAIT = "a" * 40 + "!"
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit that is reached sooner."""
     monkeypatch.setattr(foreign_schema, "SECONDS", 0.2)
-
-
-def within(seconds: float, work: Any) -> Any:
-    """What the work gives or raises; a failure if it takes longer. A regular expression would block everything, so the
-    deadline is generous and is only looked at where the work lets go."""
-    found: list[Any] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except Exception as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert found, "it hangs"
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return found[0]
 
 
 def checked(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
