@@ -25,6 +25,10 @@ def offer(tools: Tools) -> dict[str, Any]:
     return {"tools": [{"type": "function", "function": dict(tool)} for tool in tools], "parallel_tool_calls": True}
 
 
+_NAME_CHARACTERS = 1_000
+"""Most characters of a name: that of no tool is longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """The part of a call in one event of a response."""
@@ -54,7 +58,6 @@ def _fragment(call: SentCall, function: SentFunction) -> Fragment:
 class _Call:
     """A call that is not complete yet."""
 
-    index: int | None
     id: str | None
     name: str = ""
     arguments: list[str] = field(default_factory=list)
@@ -75,10 +78,10 @@ def calls_text(parts: Iterable[Fragment]) -> str:
     for part in parts:
         call = latest.get(part.index)
         if call is None or not call.continued_by(part):
-            calls.append(call := _Call(part.index, part.id))
+            calls.append(call := _Call(part.id))
             latest[part.index] = latest[None] = call
         if part.name != call.name:  # some servers repeat it
-            call.name += part.name
+            call.name = (call.name + part.name)[:_NAME_CHARACTERS]
         call.arguments.append(part.arguments)
     return "".join(_text(call) for call in calls)
 

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from safetensors import SafetensorError
 
 from orgthink.errors import UserError
 from orgthink.files import read_whole, sync_folder
+from orgthink.terminal import show
 from orgthink.training.models import Trainable
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
             errors.append(error)
             continue
         if errors:
-            print(f"orgthink: {errors[0]}; going on from {folder.name}", file=sys.stderr)
+            show(f"orgthink: {errors[0]}; going on from {folder.name}", error=True)
         return folder, found
     if errors:
         raise errors[0]
