@@ -65,36 +65,37 @@ class Bubblewrap:
     """MiB of all files together."""
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
-    _places: Keeper[asyncio.Semaphore] = field(init=False, repr=False, compare=False)
+    _places: Keeper[tuple[asyncio.Semaphore, asyncio.Lock]] = field(init=False, repr=False, compare=False)
+    """For programs; and a turn for each start and look, which take milliseconds, so that the loop goes on in between."""
 
     def __post_init__(self) -> None:
         bubblewrap.check()
         object.__setattr__(self, "_places", Keeper(self._new_places))
 
     @asynccontextmanager
-    async def _new_places(self) -> AsyncIterator[asyncio.Semaphore]:
-        yield asyncio.Semaphore(self.max_parallel)
+    async def _new_places(self) -> AsyncIterator[tuple[asyncio.Semaphore, asyncio.Lock]]:
+        yield asyncio.Semaphore(self.max_parallel), asyncio.Lock()
 
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
-        async with place(await self._places.get()):
+        places, turn = await self._places.get()
+        async with place(places):
             deadline = asyncio.get_running_loop().time() + self.seconds
             with cgroup.limited(self.memory_mb + self.file_mb + KERNEL_MB << 20, self.processes) as group:
-                return await self._run(code, group, deadline)
+                return await self._run(code, group, deadline, turn)
 
-    async def _run(self, code: str, group: Cgroup | None, deadline: float) -> Result:
+    async def _run(self, code: str, group: Cgroup | None, deadline: float, turn: asyncio.Lock) -> Result:
         output = bytearray()
-        process = self._start(code, group)
+        async with turn:
+            await asyncio.sleep(0)
+            process = self._start(code, group)
+        stopped: _Stop | None = _Stop.TIME  # if it is cancelled
         try:
-            stopped = await self._watch(process, group, deadline, output)
+            stopped = await self._watch(process, group, deadline, output, turn)
+        finally:
             if stopped:
                 processes.end(process)
             await _ended(process)
-        finally:
-            if process.poll() is None:  # cancelled
-                processes.end(process)
-            process.wait()
-            _pipe(process).close()
         if group is not None and group.out_of_memory():  # perhaps after the last look
             stopped = _Stop.MEMORY
         return self._result(output, process.returncode, stopped)
@@ -117,7 +118,12 @@ class Bubblewrap:
             raise ToolError(f"the sandbox did not start: {error}") from error
 
     async def _watch(
-        self, process: subprocess.Popen[bytes], group: Cgroup | None, deadline: float, output: bytearray
+        self,
+        process: subprocess.Popen[bytes],
+        group: Cgroup | None,
+        deadline: float,
+        output: bytearray,
+        turn: asyncio.Lock,
     ) -> _Stop | None:
         """Read until nobody can write any more, or a limit is passed; says which."""
         now = asyncio.get_running_loop().time
@@ -125,8 +131,10 @@ class Bubblewrap:
         os.set_blocking(pipe, False)
         while now() < deadline:
             if now() >= look:
-                if self._too_much(process.pid, group):
-                    return _Stop.MEMORY
+                async with turn:
+                    await asyncio.sleep(0)
+                    if self._too_much(process.pid, group):
+                        return _Stop.MEMORY
                 look = now() + LOOK
             if not await _readable(pipe, min(deadline, look) - now()):
                 continue
@@ -159,12 +167,16 @@ class Bubblewrap:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end, without blocking the others."""
+    """Wait for its end, without blocking the others unless the wait is cancelled or too long."""
     handle = os.pidfd_open(process.pid)
     try:
         await _readable(handle, PATIENCE)
     finally:
         os.close(handle)
+        if process.poll() is None:
+            processes.end(process)
+        process.wait()
+        _pipe(process).close()
 
 
 async def _readable(descriptor: int, seconds: float) -> bool:
