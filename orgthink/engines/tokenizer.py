@@ -13,6 +13,7 @@ import tokenizers
 from tokenizers.decoders import DecodeStream
 
 from orgthink.episode import Message, Origin, Span
+from orgthink.errors import UserError
 from orgthink.tabular import json_object
 
 if TYPE_CHECKING:
@@ -28,14 +29,17 @@ class Tokenizer:
     """The tokenizer of a model folder: `tokenizer.json`, and a chat template if there is one."""
 
     def __init__(self, folder: Path) -> None:
-        """ValueError if the folder has no `tokenizer.json`, or one that cannot be read."""
+        """ValueError if the folder has no `tokenizer.json`, or if that or its chat template cannot be read.
+
+        Later on, UserError where the template, which is a stranger's program, fails.
+        """
         if not (folder / "tokenizer.json").is_file():
             raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the library raises a bare Exception
             raise ValueError(f"{folder / 'tokenizer.json'} cannot be read: {error}") from error
-        self._template, self._marks = _chat_template(folder), _marks(folder)
+        self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
 
@@ -110,7 +114,10 @@ class Tokenizer:
 
     def _render(self, messages: tuple[Message, ...]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
+        try:
+            return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
+        except Exception as error:
+            raise UserError(f"the chat template of {self._folder} fails: {_line(error)}") from error
 
     def _quoting(self, messages: tuple[Message, ...], stand_ins: dict[str, str]) -> tuple[str, tuple[int, ...]]:
         """Text and ids of turns that contain names of special tokens, which are replaced while the template runs."""
@@ -204,9 +211,17 @@ def _chat_template(folder: Path) -> Any:
     source = file.read_text() if file.is_file() else _json(folder / "tokenizer_config.json").get("chat_template")
     if not isinstance(source, str):
         return None
+    from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(source)
+    try:
+        return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(source)
+    except (TemplateError, RecursionError) as error:
+        raise ValueError(f"the chat template of {folder} cannot be read: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _marks(folder: Path) -> dict[str, str]:

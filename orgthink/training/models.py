@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -300,10 +301,12 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 dtype=dtype,
                 attn_implementation="sdpa",
                 local_files_only=True,
+                trust_remote_code=False,  # unsaid, it asks at the terminal
+                use_safetensors=True,
                 ignore_mismatched_sizes=True,  # `found` lists them
                 output_loading_info=True,
             )
-    except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, json.JSONDecodeError) as error:
+    except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, UnpicklingError) as error:
         raise UserError(f"{folder} has no causal model: {' '.join(str(error).split())}") from error
     wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     for kind, names in wrong.items():
