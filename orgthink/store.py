@@ -105,8 +105,8 @@ class RunFolder:
                 (path / name).unlink(missing_ok=True)
             known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
             config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
-            folder = cls(path, config)
-            folder.write_json("config.json", config)
+            folder = cls(path, redact_values(config))
+            folder.write_json("config.json", folder.config)
             folder.episodes_file.touch()
             return folder
 

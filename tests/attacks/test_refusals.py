@@ -55,7 +55,10 @@ LINE = "one line"
     ),
     Attack("a message of `null`", SHORT, LINE, (b'{"error": {"message": null}}', 'answered 400: {"message": null}')),
     Attack(
-        "a message with half a surrogate", SHORT, "`?` in its place", (b'{"error": {"message": "\\ud83d"}}', "400: ?")
+        "a message with half a surrogate",
+        SHORT,
+        "it is spelled out",
+        (b'{"error": {"message": "\\ud83d"}}', r"400: \ud83d"),
     ),
     Attack("a refusal of 10⁵⁰⁰⁰", SHORT, LINE, (b'{"error": 1' + b"0" * 5000 + b"}", "answered 400: ")),
     Attack("a refusal of no UTF-8", SHORT, "signs that stand for it", (b"\xff\xfe", "answered 400: \ufffd\ufffd")),

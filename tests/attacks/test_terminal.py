@@ -393,11 +393,16 @@ def test_a_long_complaint(attack: Attack, capfd: pytest.CaptureFixture[str]) -> 
         "a new `print` that passes no cleaner",
         "One function prints; nothing else in the package does",
         "a test that fails",
-        {"orgthink/terminal.py", "orgthink/tasks/math_verifier.py", "orgthink/store.py"},
+        {
+            "orgthink/terminal.py",
+            "orgthink/tasks/math_verifier.py",
+            "orgthink/tools/line_limit.py",
+            "orgthink/store.py",
+        },
     )
 )
 def test_one_function_prints(attack: Attack) -> None:
-    """A verifier in a process of its own prints JSON to its parent, and the store its own schema."""
+    """Processes of their own print to their parents, and the store its own schema."""
     files = [*(ROOT / "orgthink").rglob("*.py"), *(ROOT / "pocket" / "orgthink_pocket").rglob("*.py")]
     printing = {
         str(file.relative_to(ROOT))
