@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import ATTACKED, answered_badly, evaluated, planned, refused
+from attacks.hostile import ATTACKED, FINE, answered_badly, evaluated, planned, refused
 from attacks.raw import END, EVENTS, sends_bytes, word
-from loopback import Exchange, Play, sends
+from loopback import Exchange, Play, loopback, sends
 from models import tiny_model
-from rule_engine import RuleEngine, countdown
+from small import TASK_OF_THREE
 
-from orgthink.cli.eval import report
-from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.engines.opening import Engines
 from orgthink.engines.tokenizer import Tokenizer
-from orgthink.episode import Grade, Problem, Sampling, StopReason
-from orgthink.evaluation import evaluate, resolve
-from orgthink.store import RunFolder
 
 ONE = "An event that is not of the format costs its episode; the others go on, and `--resume` does it again."
 BAD = "the episode has `stop=error`: not an event of an answer"
@@ -127,97 +121,6 @@ def _replies(status: int, text: str, **headers: str) -> Play:
     return play
 
 
-BUG = "An exception in an episode is its `stop=error`; the others go on, and its traceback is in `crashes.log`."
-WHERE = "exit code 1, and a line with the exception, its file and its line"
-
-
-class Fragile(RuleEngine):
-    """An engine with a bug that one problem brings out."""
-
-    def __init__(self, bug: Callable[[], Chunk]) -> None:
-        super().__init__(countdown)
-        self._bug = bug
-
-    async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
-        self.requests += 1
-        if ATTACKED in context.text:
-            yield (chunk := self._bug())
-            if chunk.finish:
-                return
-        yield Chunk(("so <ANSWER> 3 </ANSWER>",), finish=FinishReason.EOS)
-
-
-def divides() -> Chunk:
-    raise ZeroDivisionError("by\nnothing")
-
-
-def has_no_file() -> Chunk:
-    raise FileNotFoundError(2, "No such file", "engine.bin")
-
-
-def recurses() -> Chunk:
-    return recurses()
-
-
-@each(
-    Attack(
-        "an engine of a plug-in divides by zero", BUG, WHERE, (divides, "ZeroDivisionError in test_answers.py, line")
-    ),
-    Attack("an engine of a plug-in misses a file", BUG, WHERE, (has_no_file, "FileNotFoundError in test_answers.py")),
-    Attack("an engine of a plug-in recurses without end", BUG, WHERE, (recurses, "RecursionError in test_answers.py")),
-    Attack(
-        "an engine of a plug-in says a list",
-        BUG,
-        WHERE,
-        (lambda: Chunk((["a"],)), "TypeError in "),  # type: ignore[arg-type]
-    ),
-    Attack(
-        "an engine of a plug-in gives a log-probability of NaN",
-        BUG,
-        "the same, because the episode cannot be stored",
-        (lambda: Chunk(("a",), (1,), (float("nan"),), FinishReason.EOS), "ValueError in store.py"),
-    ),
-)
-async def test_a_bug_in_one_episode(
-    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bug, message = attack.given
-    what = planned()
-    folder = RunFolder.create(tmp_path / "run", "eval", what)
-    resolved = resolve(what)
-    engine = Fragile(bug)
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
-    attacked = next(episode for episode in episodes if episode.problem.text == ATTACKED)
-    assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
-    assert (attacked.stop, attacked.error_kind, attacked.grade) == (StopReason.ERROR, None, None)
-    assert attacked.error and attacked.error.startswith(message) and "\n" not in attacked.error
-    log = (folder.path / "crashes.log").read_text()
-    assert attacked.id in log and "Traceback (most recent call last)" in log
-    assert report(resolved, folder, episodes) == 1
-    assert message in capsys.readouterr().err
-    mended = Fragile(lambda: Chunk(("hm",)))
-    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, mended)), RunFolder.open(folder.path))
-    assert ([episode.answer for episode in again], mended.requests) == (["3"] * 3, 1)
-
-
-@each(Attack("a grader of a plug-in fails on one answer", BUG, WHERE))
-async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    what = planned()
-    resolved = resolve(what)
-    grades = resolved.task.grade
-
-    def graded(problem: Problem, answer: str) -> Grade:
-        return grades(problem, answer) if problem.text != ATTACKED else {}[answer]
-
-    monkeypatch.setattr(resolved.task, "grade", graded)
-    engine = Fragile(lambda: Chunk(("hm",)))
-    folder = RunFolder.create(tmp_path / "run", "eval", what)
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
-    (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
-    line = graded.__code__.co_firstlineno + 1
-    assert attacked.error == f"KeyError in test_answers.py, line {line}: '3' (a bug: its traceback is in crashes.log)"
-
-
 UTF8 = "Events are UTF-8, whatever charset a server names."
 
 
@@ -283,3 +186,24 @@ async def test_half_a_surrogate_in_a_problem(attack: Attack, tmp_path: Path) -> 
     (episode,) = (await evaluated(tmp_path / "run", answer, what=what, mode=attack.given, tokenizer=tokenizer)).values()
     assert (episode.answer, episode.error) == ("3", None)
     assert "1 + 2 ?" in asked[0]
+
+
+@each(
+    Attack("a list as content, on the command line", ONE, "exit code 1 and a line; `--resume` ends with 0", said("[]"))
+)
+async def test_the_command_line(attack: Attack, tmp_path: Path) -> None:
+    async def orgthink(*words: str) -> tuple[int | None, str]:
+        run = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "orgthink", "eval", *words),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, shown = await run.communicate()
+        return run.returncode, shown.decode()
+
+    new = ["--task", TASK_OF_THREE, "--organizations", "sequential", "--n", "3", "--out", "run"]
+    async with loopback((ATTACKED, sends(attack.given)), *[FINE] * 3) as server:
+        code, shown = await orgthink(*new, "--url", server.url)
+        assert (code, "1 of 3 episodes failed (the server sent what is not an event" in shown) == (1, True), shown
+        assert (await orgthink("--resume", "run"))[0] == 0
