@@ -91,7 +91,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         for name in _FILES:
             (path / name).unlink(missing_ok=True)
-        known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
+        known = redact_values(by_name(absolute(plain(settings))))  # the run may be resumed from another folder
         config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         folder = cls(path, config)
         folder.write_json("config.json", config)

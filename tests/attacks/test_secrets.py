@@ -396,6 +396,7 @@ def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: py
     folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("countdown", given, 1))
     config = json.loads((folder.path / "config.json").read_bytes())
     assert hides(json.dumps(config), PASSWORD)
+    assert folder.config == config, "the process that began a run has it as others read it"
     (stored,) = config["settings"]["organizations"]["s"]["settings"]["servers"]
     assert secrets.words(stored) == shlex.split(attack.given)
     monkeypatch.setattr(secrets, "_given", {})  # another process
