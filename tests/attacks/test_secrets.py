@@ -485,6 +485,18 @@ async def test_a_password_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatc
     assert got == f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"
 
 
+@each(
+    Attack("a password stands beside a user by name", STORED, NAMED, f"https://${{ME}}:{PASSWORD}@host/v1"),
+    Attack("a password by name stands in another text", STORED, NAMED, "https://host/v1?auth=Bearer%20${ME}"),
+    Attack("a password by name stands beside a typed user", STORED, NAMED, "https://me:${ME}@host/v1"),
+)
+def test_half_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ME", "somebody")
+    stored = secrets.by_name(attack.given)
+    assert hides(stored, PASSWORD) and "somebody" not in stored
+    assert secrets.expand(stored) == attack.given.replace("${ME}", "somebody")
+
+
 SHOWN = "A command line with a password is not repeated by what goes wrong with it"
 
 
