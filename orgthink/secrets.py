@@ -19,8 +19,6 @@ from orgthink.errors import UserError
 from orgthink.redaction import conceal_named, conceal_url
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
-_REFERRED = re.compile(r"([^:]*:)?\$\{\w+\}", re.ASCII)
-"""A value that is a reference already, perhaps behind a user's name."""
 _URL = re.compile(r"(?P<before>\S*?https?://)((?P<login>[^\s/?#]*)@)?(?P<host>[^\s/?#]*)(?P<path>[^\s?#]*)"
                   r"(\?(?P<query>[^\s#]*))?(?P<after>\S*)", re.IGNORECASE)  # fmt: skip
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.+)", re.DOTALL)
@@ -97,10 +95,16 @@ def _url_by_name(text: str) -> str:
     found = _URL.fullmatch(text)
     if found is None or not (found["login"] or found["query"]):
         return text
-    login = f"{_named(found['host'] + '_login', found['login'])}@" if found["login"] else ""
+    login = f"{_login_by_name(found['login'], found['host'])}@" if found["login"] else ""
     query = "&".join(_parameter_by_name(each) for each in (found["query"] or "").split("&"))
     conceal_url(text)
     return f"{found['before']}{login}{found['host']}{found['path']}{'?' * bool(query)}{query}{found['after']}"
+
+
+def _login_by_name(login: str, host: str) -> str:
+    """A login whose password is not given by name already."""
+    user, _, password = login.partition(":")
+    return login if _REFERENCE.search(password or user) else _named(f"{host}_login", expand(login))
 
 
 def _parameter_by_name(parameter: str) -> str:
@@ -111,8 +115,9 @@ def _parameter_by_name(parameter: str) -> str:
 
 
 def _named(name: str, secret: str) -> str:
-    """A reference to a secret, by this name or, where the name has another value, by one with a number."""
-    if not secret or _REFERRED.fullmatch(secret):
+    """A reference to a secret, by this name or, where the name has another value, by one with a number. Nothing is a
+    secret that holds a reference already."""
+    if not secret or _REFERENCE.search(secret):
         return secret
     stem = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").upper() or "SECRET"
     stem = f"_{stem}" if stem[0].isdigit() else stem

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.garbage import collect_rarely
 from orgthink.redaction import conceal, conceal_url
-from orgthink.terminal import clean_tracebacks, excerpt, show
+from orgthink.terminal import clean_tracebacks, one_line, show
 from orgthink.threads import set_threads
 from orgthink.version import __version__
 
 MOST = 4_000
-"""Characters of a complaint: what it quotes may be as long as a file."""
+"""Characters of a complaint, about: what it quotes may be as long as a file."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,5 +91,8 @@ def _unframed(frame: str) -> str:
 
 
 def _complain(line: str) -> int:
-    show(f"orgthink: {excerpt(line, MOST)}", error=True)
+    line = one_line(line)
+    if len(line) > MOST:  # what is wrong with a long quotation stands behind it
+        line = f"{line[: MOST // 2]} … {line[-MOST // 2 :]}"
+    show(f"orgthink: {line}", error=True)
     return 2

@@ -396,6 +396,7 @@ def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: py
     folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("countdown", given, 1))
     config = json.loads((folder.path / "config.json").read_bytes())
     assert hides(json.dumps(config), PASSWORD)
+    assert folder.config == config, "the process that began a run has it as others read it"
     (stored,) = config["settings"]["organizations"]["s"]["settings"]["servers"]
     assert secrets.words(stored) == shlex.split(attack.given)
     monkeypatch.setattr(secrets, "_given", {})  # another process
@@ -482,6 +483,18 @@ async def test_a_password_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatc
         await engine.aclose()
         got = server.exchanges[0].headers["authorization"]
     assert got == f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"
+
+
+@each(
+    Attack("a password stands beside a user by name", STORED, NAMED, f"https://${{ME}}:{PASSWORD}@host/v1"),
+    Attack("a password by name stands in another text", STORED, NAMED, "https://host/v1?auth=Bearer%20${ME}"),
+    Attack("a password by name stands beside a typed user", STORED, NAMED, "https://me:${ME}@host/v1"),
+)
+def test_half_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ME", "somebody")
+    stored = secrets.by_name(attack.given)
+    assert hides(stored, PASSWORD) and "somebody" not in stored
+    assert secrets.expand(stored) == attack.given.replace("${ME}", "somebody")
 
 
 SHOWN = "A command line with a password is not repeated by what goes wrong with it"
