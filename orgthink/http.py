@@ -9,12 +9,14 @@ import random
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple, Self, TypeVar
 
 import httpx2
@@ -29,18 +31,32 @@ T = TypeVar("T")
 REPORT_EVERY = 30.0
 """Seconds between two lines about requests that are repeated."""
 
+LARGEST_BODY = 64 * 2**20
+"""Bytes of a response that are read, unless the caller allows others. A stream is read event by event."""
+
+LARGEST_COMPLAINT = 2**16
+"""Bytes that are read of a response with a status other than 200."""
+
+LARGEST_PAGE = 2**13
+"""Characters of an HTML page in which its text is looked for: the search may take the square of it."""
+
 _TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL | re.IGNORECASE)
 """What is no text in an HTML page; its title says the same as its heading."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Timeouts and retries."""
+    """Timeouts and retries. By default no time is infinite, so that no answer is waited for without an end."""
 
     connect: float = 10.0
     """Seconds to get a connection."""
     read: float = 120.0
     """Longest wait for the next byte, in seconds."""
+    silence: float = 600.0
+    """Longest wait for the head of a stream, for its next event or for any other whole response, in seconds: what only
+    keeps a connection open does not count."""
+    answer: float = 4 * 3600.0
+    """Longest time of a stream, in seconds."""
     attempts: int = 5
     """Most attempts at a request, the first one included."""
     first_delay: float = 0.5
@@ -132,10 +148,12 @@ class HttpClient:
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
         self._url, self._places = url, asyncio.Semaphore(requests)
         self._client = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            # A small compressed body may become an endless one.
+            headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
             timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
             verify=_certificates(),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none is kept: there may be ever more
         )
 
     async def __aenter__(self) -> Self:
@@ -153,12 +171,32 @@ class HttpClient:
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncIterator[httpx2.Response]:
-        """One attempt at a request with a streamed response. Raises httpx2.RequestError."""
-        async with place(self._places):
+        """One attempt at a request with a streamed response. Raises httpx2.RequestError and the `failure`."""
+        async with place(self._places), AsyncExitStack() as stack:
             if self._client.is_closed:
                 raise self._failure(f"the client of {self.name} was closed")
-            async with self._client.stream(method, self._place(path), json=body) as response:
-                yield response
+            yield await self.wait(stack.enter_async_context(self._send(method, path, body)))
+
+    async def events(self, response: httpx2.Response, most: int) -> AsyncGenerator[str]:
+        """The data of the events of a streamed response, within the times of the policy. More than `most` events are a
+        `failure`, and so is one that is larger than a megabyte. Raises httpx2.RequestError, too."""
+        response.encoding = "utf-8-sig"  # whatever its header says: events have no other
+        now = asyncio.get_running_loop().time
+        events, until = aiter(httpx2.EventSource(response)), now() + self._retry_policy.answer
+        for _ in range(most):
+            event = await self.wait(anext(events, None), until - now())
+            if event is None:
+                return
+            yield event.data
+        raise self._failure(f"{self.name} sent more than {most} events in one answer")
+
+    async def wait(self, step: Awaitable[T], seconds: float = inf) -> T:
+        """The result of a step of a request, within `seconds` and the silence of the policy. Raises the `failure`."""
+        try:
+            async with asyncio.timeout(min(seconds, self._retry_policy.silence)):
+                return await step
+        except TimeoutError as error:
+            raise self._stalled() from error
 
     async def request(
         self,
@@ -175,17 +213,36 @@ class HttpClient:
         An attempt takes at most `seconds`, then TimeoutError. TooLarge for a response over `most_bytes`. Without
         `reconnect` a failed connection is not tried again. Raises the `failure` of this client.
         """
-        url = self._place(path)
+        limit = self._retry_policy.silence if seconds is None else seconds
 
         async def once() -> HttpResponse:
-            attempt = self._client.stream(method, url, json=body)
-            async with place(self._places), asyncio.timeout(seconds), attempt as response:
+            async with place(self._places), asyncio.timeout(limit), self._send(method, path, body) as response:
                 reply = await read(response, most_bytes)
             if reply.busy:
                 raise self.refused(reply)
             return reply
 
-        return await self.persist(once, reconnect=reconnect)
+        try:
+            return await self.persist(once, reconnect=reconnect)
+        except TimeoutError as error:
+            if seconds is not None:
+                raise
+            raise self._stalled() from error
+        except TooLarge as error:
+            if most_bytes is not None:
+                raise
+            raise self._failure(f"{self.name} sent {error}") from error
+
+    @asynccontextmanager
+    async def _send(self, method: str, path: str, body: Any) -> AsyncIterator[httpx2.Response]:
+        """A request, with a response that is not compressed. Half a surrogate pair, which UTF-8 cannot hold, is sent as
+        `?`."""
+        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        async with self._client.stream(method, self._place(path), content=content, headers=headers) as response:
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise self._failure(f"{self.name} sent a compressed answer, though it was asked for a plain one")
+            yield response
 
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
         """The result of an attempt, repeated after Refused and, with `reconnect`, after an httpx2.RequestError."""
@@ -221,7 +278,9 @@ class HttpClient:
     def answered(self, reply: HttpResponse) -> str:
         """The message for a status other than 200."""
         if reply.location is not None and 300 <= reply.status < 400:
-            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location}"
+            return (
+                f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location[:300]}"
+            )
         if reply.without_quota:
             return f"{self.name} has no quota left for this key: {self.complaint(reply)}"
         message = f"{self.name} answered {reply.status}: {self.complaint(reply)}"
@@ -244,6 +303,9 @@ class HttpClient:
                 why = self._clean(str(error)) or type(error).__name__
                 return self._failure(f"{self.name} broke off its answer: {why}")
 
+    def _stalled(self) -> Failure:
+        return self._failure(f"{self.name} kept the connection open, and did not go on with its answer")
+
     def _place(self, path: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
 
@@ -263,12 +325,14 @@ def server_url(text: str) -> httpx2.URL:
 
 
 async def read(response: httpx2.Response, most_bytes: int | None = None) -> HttpResponse:
-    """Read the complete response. Raises TooLarge."""
-    body = bytearray()
+    """Read the complete response, and the beginning of one whose status is not 200. Raises TooLarge."""
+    body, most = bytearray(), most_bytes or LARGEST_BODY
     async for part in response.aiter_bytes():
         body += part
-        if most_bytes is not None and len(body) > most_bytes:
-            raise TooLarge(f"an answer of more than {most_bytes} bytes")
+        if response.status_code != 200 and len(body) > LARGEST_COMPLAINT:
+            break
+        if len(body) > most:
+            raise TooLarge(f"an answer of more than {most} bytes")
     headers = response.headers
     return HttpResponse(
         response.status_code, bytes(body), retry_after(headers.get("retry-after")), headers.get("location")
@@ -294,9 +358,10 @@ def complaint(body: str) -> str:
     try:
         raw = json.loads(body)
         found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
-        body = found.get("message") or json.dumps(found) if isinstance(found, dict) else str(found)
+        body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
     except (ValueError, AttributeError, RecursionError):
-        body = _TAGS.sub(" ", body)  # the page of a proxy
+        body = _TAGS.sub(" ", body[:LARGEST_PAGE])  # of a proxy
+    body = body.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be printed
     return " ".join(body.split())[:300] or "nothing"
 
 

@@ -4,6 +4,7 @@
     episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
     failed.jsonl     episodes that an engine failed, moved here when the run is resumed and they are run again
     metrics.jsonl    one line of numbers a step, for plots of the run itself
+    crashes.log      tracebacks of the episodes that a bug ended
     summary.json     measures of the episodes; can be computed again
     view.html        pictures of it
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -53,6 +55,9 @@ LONGEST_LINE = 1 << 30
 READABLE = (1, 2, SCHEMA_VERSION)
 """Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
 
+LONGEST_TRACEBACK = 20_000
+"""Characters of a traceback that are stored: its end."""
+
 _MANAGED = ("paramanager", "tool-use")
 _JUDGED = ("verifier_corrector", "huang-yang", "self-refine")
 _PROMPTED = (*_MANAGED, *_JUDGED, "sequential", "parallel", "majority-vote", "asyncthink")
@@ -73,7 +78,7 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
 """Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a
 class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
-_FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
+_FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
 
 _RECORD = (Message, Sampling, Span, Edge, Exhausted, Trace, Problem, Grade, FormatFault, Episode)
 
@@ -214,6 +219,15 @@ class Journal:
             except ValueError as error:
                 raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
         append(self._file, b"".join(lines))
+
+    def crash(self, name: str, error: Exception) -> str:
+        """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
+        trace = f"{name}\n{''.join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]}\n"
+        with _appending(Path(self._file.name).with_name("crashes.log")) as file:
+            _append(file, trace.encode("utf-8", "replace"))
+        raised = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
+        return f"{where}: {' '.join(str(error).split())[:200]} (a bug: its traceback is in crashes.log)"
 
     @property
     def size(self) -> int:

@@ -143,6 +143,7 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     if episodes:
         print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
     failed = [episode for episode in episodes if engine_failed(episode)]
+    failed.sort(key=lambda episode: episode.error_kind is not None)  # a bug is named first
     others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]
     if others:
         failure = failure_message(others[0])

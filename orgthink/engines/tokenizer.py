@@ -40,8 +40,8 @@ class Tokenizer:
         """Ids that end a text."""
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a text within a context: no special tokens are added."""
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        """Ids of a text within a context: no special tokens are added. Half a surrogate pair is read as `?`."""
+        return _ids(self._tokenizer, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of some ids, special tokens included."""
@@ -87,7 +87,7 @@ class Tokenizer:
         if any(token in message for token in self._special):
             ids = (
                 *self.encode(before),
-                *self._plain.encode(message, add_special_tokens=False).ids,
+                *_ids(self._plain, message),
                 *self.encode(after),
             )
         else:
@@ -126,7 +126,7 @@ class Tokenizer:
             if original == part:
                 live += part
             else:
-                ids += [*self.encode(live), *self._plain.encode(original, add_special_tokens=False).ids]
+                ids += [*self.encode(live), *_ids(self._plain, original)]
                 live = ""
         return text, (*ids, *self.encode(live))
 
@@ -159,6 +159,11 @@ class Tokenizer:
         plain = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
         plain.encode_special_tokens = True
         return plain
+
+
+def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
+    whole = text.encode("utf-8", "replace").decode()  # the library takes no half of a surrogate pair
+    return tuple(tokenizer.encode(whole, add_special_tokens=False).ids)
 
 
 def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
