@@ -223,8 +223,8 @@ class Journal:
     def crash(self, name: str, error: Exception) -> str:
         """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
         trace = f"{name}\n{''.join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]}\n"
-        with _appending(Path(self._file.name).with_name("crashes.log")) as file:
-            _append(file, trace.encode("utf-8", "replace"))
+        with open_to_append(Path(self._file.name).with_name("crashes.log")) as file:
+            append(file, trace.encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
         return f"{where}: {' '.join(str(error).split())[:200]} (a bug: its traceback is in crashes.log)"
