@@ -35,8 +35,8 @@ def require_integrity(episode: Episode) -> None:
             raise ValueError(f"format_faults: there is no agent {fault.agent!r}")
     if any(number is not None and not -LONGEST <= number <= LONGEST for number in _numbers(episode)):
         raise ValueError(f"a time or a cost is not a number from {-LONGEST:g} to {LONGEST:g}")
-    counts = [episode.problem.required, *([episode.grade.required] if episode.grade else [])]
-    if not all(1 <= required <= MOST_REQUIRED for required in counts):
+    demands = [episode.problem.required, *([episode.grade.required] if episode.grade else [])]
+    if not all(1 <= required <= MOST_REQUIRED for required in demands):
         raise ValueError(f"required: a problem asks for 1 to {MOST_REQUIRED} solutions")
 
 

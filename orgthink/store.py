@@ -45,6 +45,7 @@ from orgthink.provenance import provenance
 from orgthink.redaction import redact, redact_json, redact_values
 from orgthink.registry import Registry, absolute, without_files
 from orgthink.secrets import by_name
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -229,7 +230,7 @@ class Journal:
             append(file, redact(trace).encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
-        return f"{where}: {' '.join(str(error).split())[:200]} (a bug: its traceback is in crashes.log)"
+        return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"
 
     @property
     def size(self) -> int:
