@@ -66,7 +66,7 @@ class Bubblewrap:
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
     _places: Keeper[tuple[asyncio.Semaphore, asyncio.Lock]] = field(init=False, repr=False, compare=False)
-    """For programs; and a turn for each start and look, which take milliseconds, so that the loop goes on in between."""
+    """For programs; and a turn for each start and look, which take milliseconds: the loop goes on in between."""
 
     def __post_init__(self) -> None:
         bubblewrap.check()

@@ -152,3 +152,15 @@ def command(code: str) -> tuple[list[str], dict[str, str]]:
     if done.returncode:
         pytest.skip(f"a user without rights cannot read the project: {done.stderr[-200:]}")
     return [*probe[:-1], code], environment
+
+
+def of_user() -> list[int]:
+    """Processes that belong to the user without rights, and are no zombies."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.stat().st_uid == int(USER) and (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found

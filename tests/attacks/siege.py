@@ -38,13 +38,15 @@ try:
 except OSError: pass
 while True: pass
 """,
-    "import os\nfor _ in range(4): os.fork()\nx = open(f'/tmp/{os.getpid()}', 'wb')\nwhile True: x.write(bytes(1 << 16))",
+    "import os\nfor _ in range(4): os.fork()\nx = open(f'/tmp/{os.getpid()}', 'wb')\n"
+    "while True: x.write(bytes(1 << 16))",
     "import os\nos.fork()\nwhile True: os.write(1, b'x' * 4096)",
     "import threading\nwhile True:\n    try: threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()\n"
     "    except RuntimeError: pass",
     "import ctypes, os\nctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\nos.fork() or os.setsid()\nwhile True: pass",
     "import os\nn = 0\nwhile True:\n    n += 1\n    os.path.exists('/usr/lib/' + str(n) * 20)",
-    "import fcntl, os\nx = open(os.__file__)\nwhile True:\n    try: fcntl.lockf(x, fcntl.LOCK_SH)\n    except OSError: pass",
+    "import fcntl, os\nx = open(os.__file__)\nwhile True:\n"
+    "    try: fcntl.lockf(x, fcntl.LOCK_SH)\n    except OSError: pass",
     "import os\nwhile True:\n    try: os.fork() or os._exit(0)\n    except OSError: pass",
 ]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.kernel_programs import ATTACKS as KERNEL
-from attacks.outside import USER, bait, children, command
+from attacks.outside import bait, children, command, of_user
 from attacks.programs import ATTACKS
 
 from orgthink.episode import Status
@@ -204,21 +204,9 @@ def test_a_host_killed_early(attack, outside):
     host.kill()
     host.communicate()
     start = time.monotonic()
-    while (alive := _of_the_user()) and time.monotonic() - start < 30:
+    while (alive := of_user()) and time.monotonic() - start < 30:
         time.sleep(0.05)
     for pid in alive:
         os.kill(pid, 9)
     assert not alive
     outside.untouched()
-
-
-def _of_the_user() -> list[int]:
-    """Processes that belong to the user without rights, and are no zombies."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if folder.stat().st_uid == int(USER) and (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
