@@ -252,6 +252,8 @@ class Problem:
     """What the grader needs; JSON values."""
     instruction: str = ""
     """The part of the text that belongs to the task and not to this problem; empty without one."""
+    history: tuple[Message, ...] = ()
+    """The conversation before the question, a system's message first."""
 
     @property
     def query(self) -> str:

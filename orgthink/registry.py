@@ -257,6 +257,7 @@ COMMANDS: Registry[Any] = Registry(
         "synth": "orgthink.cli.synth:Synth",
         "train": "orgthink.cli.train:Train",
         "size": "orgthink.scale.sizing.command:Size",
+        "serve": "orgthink.cli.serve:Serve",
         "simulate": "orgthink.scale.simulation.command:Simulate",
         "export": "orgthink.cli.export:Export",
         "measure": "orgthink.cli.measure:Measure",

@@ -279,7 +279,9 @@ def load(line: bytes) -> Episode:
 def dump(episode: Episode) -> bytes:
     """The line of an episode, with its newline, without secrets that a server repeated. Half a surrogate pair, which
     UTF-8 cannot hold, becomes `?`."""
-    unset = {"step"} if episode.step is None else None
+    unset: dict[str, Any] = {"step": True} if episode.step is None else {}
+    if not episode.problem.history:
+        unset["problem"] = {"history"}
     try:
         line = _adapter(Episode).dump_json(episode, exclude=unset).decode()
     except ValueError:

@@ -119,7 +119,8 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
     """The prompt of a role for a problem, whose template takes from the values what it has placeholders for.
 
     A placeholder without a value is left empty, and the paragraph of an instruction left out where there is none. What
-    is filled in is not searched for placeholders. UserError if the style has no template for the role.
+    is filled in is not searched for placeholders. Who is told the question is told the conversation before it.
+    UserError if the style has no template for the role.
     """
     found = style_named(style)
     if role not in found.templates:
@@ -140,8 +141,19 @@ def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **v
 
     template = found.templates[role]
     messages = (Message("user", template),) if isinstance(template, str) else template
+    names = {"question", "query", *found.values(problem)} - values.keys()
+    tells = any(f"{{{name}}}" in message.content for name in names for message in messages)
     try:
-        return tuple(replace(message, content=fill(message.content)) for message in messages)
+        filled_in = tuple(replace(message, content=fill(message.content)) for message in messages)
+        return _after(problem.history, filled_in) if tells else filled_in
     except (ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
         hint = "a brace that is text is written {{ or }}"
         raise UserError(f"prompt style {style}, template {role}: {error}; {hint}") from error
+
+
+def _after(history: tuple[Message, ...], messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A prompt after a conversation. Chat templates take one system's message, at the beginning."""
+    both = (*history, *messages)
+    system = "\n\n".join(message.content for message in both if message.role == "system")
+    turns = tuple(message for message in both if message.role != "system")
+    return (Message("system", system), *turns) if system else turns

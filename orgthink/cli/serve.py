@@ -1,0 +1,140 @@
+"""`orgthink serve`: organizations as models, for any client of OpenAI's chat interface."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
+
+from orgthink.cli.options import Options
+from orgthink.engines.opening import Engines
+from orgthink.errors import UserError, pick
+from orgthink.runtime import Backing
+from orgthink.store import RunFolder, dated, typed
+
+if TYPE_CHECKING:
+    from orgthink.serve.episodes import Served
+
+KEY = "ORGTHINK_API_KEY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Options):
+    """Serve organizations as models named ORGANIZATION-MODEL, at /v1/chat/completions.
+
+    Every episode is stored: `orgthink view DIR` shows them.
+    """
+
+    organizations: tuple[str, ...] = ("asyncthink",)
+    """Organizations to serve."""
+    more: Annotated[Path | None, arg(metavar="FILE")] = None
+    """TOML file with further models: a table for each, whose name is the model's, with `organization` and the options
+    above."""
+    host: str = "127.0.0.1"
+    """Address to listen at."""
+    port: int = 8000
+    """Port to listen at; 0 takes a free one."""
+    api_key: str | None = None
+    """Key that clients must send; without it that of ORGTHINK_API_KEY. Needed where other machines can call."""
+    concurrency: int = 64
+    """Episodes at once; further requests get the status 429."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """New run folder; without it one under runs/."""
+
+    def __call__(self) -> int:
+        key = self.api_key or os.environ.get(KEY) or None
+        if key is None and self.host not in ("127.0.0.1", "localhost", "::1"):
+            raise UserError(f"--host {self.host} can be called by others: give --api-key, or set {KEY}")
+        if self.concurrency < 1:
+            raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
+        if find_spec("uvicorn") is None or find_spec("starlette") is None:
+            raise UserError('serving needs the extra: pip install "orgthink[serve]"')
+        asyncio.run(self._serve(key))
+        return 0
+
+    async def _serve(self, key: str | None) -> None:
+        import uvicorn
+
+        from orgthink.serve.app import LOOPBACK, application
+        from orgthink.serve.episodes import ServedEpisodes
+
+        more = _tables(self.more)
+        with self._listening() as place:
+            async with Engines() as engines:
+                models = await self._models(more, engines)
+                folder = RunFolder.create(self.out or dated("serve"), "serve", {"models": list(models)})
+                with folder.journal(redo=None) as journal:
+                    episodes = ServedEpisodes(journal, self.concurrency)
+                    app = application(models, episodes, key=key, hosts=LOOPBACK if key is None else None)
+                    port = place.getsockname()[1]
+                    print(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}", flush=True)
+                    await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([place])
+                    await episodes.drain()
+
+    def _listening(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            return socket.create_server((self.host, self.port), family=family, backlog=1024)
+        except (OSError, OverflowError) as error:
+            raise UserError(f"nothing can listen at {self.host}, port {self.port}: {error}") from error
+
+    async def _models(self, more: Mapping[str, Configured], engines: Engines) -> dict[str, Served]:
+        """What is served, by the names of the models."""
+        found: dict[str, Served] = {}
+        for organization in self.organizations:
+            one = await _served(organization, self, engines)
+            found[f"{one.organization.name}-{one.base}"] = one
+        for name, options in more.items():
+            if name in found:
+                raise UserError(f"{self.more}: {name} is served already")
+            found[name] = await _served(options.organization, options, engines)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configured(Options):
+    """A model of a TOML file."""
+
+    organization: str = "asyncthink"
+    """Who answers."""
+
+
+def _tables(file: Path | None) -> dict[str, Configured]:
+    """The models of a TOML file. UserError that names it."""
+    if file is None:
+        return {}
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    found: dict[str, Configured] = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise UserError(f"{file}: {name} is not the table of a model")
+        for option in table:
+            pick(f"option of {name} in {file}", option, {field.name: None for field in fields(Configured)})
+        found[name] = typed(Configured, table, f"{file}, {name}")
+    return found
+
+
+async def _served(organization: str, options: Options, engines: Engines) -> Served:
+    """An organization as the options set it, with open engines."""
+    from orgthink.serve.episodes import Served
+
+    organized = options.organize((organization,))
+    ((label, how),) = organized.items()
+    sampling = options.sampling(organized)
+    spec = await engines.named(options.spec())
+    roles = {
+        name: Backing(await engines.get(role.engine), role.sampling) for name, role in options.backed(organized).items()
+    }
+    default = Backing(await engines.get(spec), sampling)
+    return Served(Path(spec.model or "model").name, how.named(label), default, roles, options.limits(organized))

@@ -1,0 +1,118 @@
+"""The episodes that a server runs: how many at once, who may end them, and where they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from orgthink.episode import Episode, Sampling
+from orgthink.errors import UserError
+from orgthink.evaluation import require_sampling_noise
+from orgthink.runtime import Backing, Limits, attempt
+from orgthink.runtime.agent import Watcher
+from orgthink.runtime.attempt import Organization
+from orgthink.serve.chat import ChatRequest, RequestError
+from orgthink.store import Journal
+
+logger = logging.getLogger(__name__)
+
+WAIT = 1
+"""Seconds after which a client that was turned away may ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An organization behind the name of a model."""
+
+    base: str
+    """Its model."""
+    organization: Organization
+    default: Backing
+    """Engine and sampling of roles without their own."""
+    roles: Mapping[str, Backing]
+    """Those of other roles."""
+    limits: Limits
+    """Of an episode. A client may ask for less."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened since the server began."""
+
+    ended: int = 0
+    """Episodes that came to their end."""
+    left: int = 0
+    """Episodes whose client went away."""
+    turned_away: int = 0
+    """Requests that found no place."""
+    sampled: int = 0
+    """Tokens of the ended episodes."""
+
+
+class ServedEpisodes:
+    """Runs episodes, a bounded number at once, and stores each that ends."""
+
+    def __init__(self, journal: Journal, most: int) -> None:
+        self.counts = Counts()
+        self._journal, self._most = journal, most
+        self._tasks: set[asyncio.Task[Episode]] = set()
+
+    @property
+    def running(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, served: Served, request: ChatRequest, watch: Watcher) -> asyncio.Task[Episode]:
+        """Start an episode; to cancel its task ends all its agents. RequestError if there is no place, or the request
+        does not fit the organization."""
+        if len(self._tasks) >= self._most:
+            self.counts.turned_away += 1
+            error = RequestError(f"{self._most} episodes are running: ask again later", 429, code="busy")
+            error.headers = {"Retry-After": str(WAIT)}
+            raise error
+        default = served.default._replace(sampling=_drawn(served.default.sampling, request))
+        try:
+            require_sampling_noise(served.organization, default.sampling, served.limits.capacity)
+        except UserError as error:
+            raise RequestError(str(error)) from error
+        task = asyncio.create_task(self._run(served, default, request, watch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, served: Served, default: Backing, request: ChatRequest, watch: Watcher) -> Episode:
+        limits = served.limits
+        if request.tokens is not None:
+            most = min(request.tokens, limits.budget.tokens or request.tokens)
+            limits = replace(limits, budget=replace(limits.budget, tokens=most))
+        problem = request.problem(uuid4().hex)
+        try:
+            episode = await attempt(
+                served.organization, problem, default, roles=served.roles, limits=limits, watch=watch
+            )
+            self._journal.append(episode)
+        except asyncio.CancelledError:
+            self.counts.left += 1
+            raise
+        except Exception as error:
+            logger.exception("an episode ended with a bug")
+            raise RequestError("the episode failed: the log of the server says why", 500, code="bug") from error
+        self.counts.ended += 1
+        self.counts.sampled += sum(trace.steps for trace in episode.traces)
+        return episode
+
+    async def drain(self) -> None:
+        """Wait for the episodes that are running."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _drawn(sampling: Sampling, request: ChatRequest) -> Sampling:
+    """How tokens are drawn for a client: as it says, else as the server does; without a seed, otherwise each time."""
+    return replace(
+        sampling,
+        temperature=sampling.temperature if request.temperature is None else request.temperature,
+        top_p=sampling.top_p if request.top_p is None else request.top_p,
+        seed=request.seed,
+    )

@@ -1,0 +1,50 @@
+"""What a served episode used, and what is worth knowing of it, in the form of OpenAI's `usage`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orgthink.episode import Episode, Origin, StopReason, Trace
+from orgthink.measure.concurrency import concurrency
+from orgthink.measure.latency import critical_path
+from orgthink.measure.usage import sampled_tokens
+
+_CUT = (StopReason.BUDGET, StopReason.LENGTH, StopReason.DEADLINE)
+
+
+def usage(episode: Episode) -> dict[str, Any]:
+    """Tokens of the whole tree. A token of a context counts once, however often it was sent.
+
+    `orchestration` tokens are those of all agents but the first.
+    """
+    read = [_read(trace) for trace in episode.traces]
+    sampled = [trace.steps for trace in episode.traces]
+    return {
+        "prompt_tokens": sum(read),
+        "completion_tokens": sum(sampled),
+        "total_tokens": sum(read) + sum(sampled),
+        "prompt_tokens_details": {"orchestration_input_tokens": sum(read[1:])},
+        "completion_tokens_details": {"orchestration_output_tokens": sum(sampled[1:])},
+    }
+
+
+def facts(episode: Episode) -> dict[str, Any]:
+    """The member `orgthink` of a response."""
+    return {
+        "episode_id": episode.id,
+        "agents": len(episode.traces),
+        "critical_path": critical_path(episode),
+        "sampled_tokens": sampled_tokens(episode),
+        "eta": concurrency(episode),
+        "seconds": episode.seconds,
+        "stop": episode.stop,
+    }
+
+
+def finish_reason(episode: Episode) -> str:
+    """`length` where a limit ended the episode, or its first agent."""
+    return "length" if episode.stop in _CUT else "stop"
+
+
+def _read(trace: Trace) -> int:
+    return sum(span.tokens for span in trace.spans if span.origin is not Origin.SAMPLED)

@@ -1,0 +1,377 @@
+"""`orgthink serve`: what clients ask for, what is refused, who goes away, and what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rule_engine import RuleEngine
+
+pytest.importorskip("uvicorn")
+import uvicorn
+
+from orgthink.cli import main
+from orgthink.engines.engine import EngineError
+from orgthink.episode import Message, Problem, Sampling
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.prompts import prompt
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime import Backing, Limits
+from orgthink.serve import chat
+from orgthink.serve.app import LARGEST, LOOPBACK, application
+from orgthink.serve.chat import RequestError
+from orgthink.serve.episodes import Served, ServedEpisodes
+from orgthink.serve.lanes import Lanes
+from orgthink.store import RunFolder
+
+FORKS = "<FORK-1> count </FORK-1> then <JOIN-1>"
+ASK = {"messages": [{"role": "user", "content": "How many?"}]}
+
+
+class Counting(RuleEngine):
+    """Counts what it samples."""
+
+    sampled = 0
+
+    async def stream(self, context: Any, sampling: Sampling) -> Any:
+        async for chunk in super().stream(context, sampling):
+            self.sampled += 1
+            yield chunk
+
+
+class Server(NamedTuple):
+    """A server under test."""
+
+    client: httpx2.AsyncClient
+    engine: Counting
+    episodes: ServedEpisodes
+    folder: RunFolder
+
+    async def ask(self, model: str = "sequential-rule", **more: Any) -> httpx2.Response:
+        return await self.client.post("/v1/chat/completions", json={"model": model, **ASK, **more})
+
+
+def organizer(text: str) -> str:
+    """Who is told the question forks; who is not, is a worker."""
+    if "How many?" not in text:
+        return "<RETURN> three </RETURN>"
+    return " so <ANSWER> three </ANSWER>" if "</JOIN" in text.rpartition("How many?")[2] else FORKS
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path,
+    rule: Callable[[str], str] = lambda text: "I think. <ANSWER> three </ANSWER>",
+    *,
+    seconds: float = 0.0,
+    most: int = 8,
+    key: str | None = None,
+) -> AsyncIterator[Server]:
+    engine = Counting(rule, seconds=seconds)
+    default = Backing(engine, Sampling(10_000))
+    models = {
+        f"{one.name}-rule": Served("rule", one, default, {}, Limits(8))
+        for one in (Sequential(), AsyncThink(), Parallel())
+    }
+    run = RunFolder.create(folder / "run", "serve", {})
+    with run.journal(redo=None) as journal, socket.create_server(("127.0.0.1", 0)) as place:
+        episodes = ServedEpisodes(journal, most)
+        app = application(models, episodes, key=key, hosts=LOOPBACK)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+        task = asyncio.create_task(server.serve([place]))
+        url = f"http://127.0.0.1:{place.getsockname()[1]}"
+        try:
+            async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+                yield Server(client, engine, episodes, run)
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(task, 30)
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+async def test_an_answer_its_usage_and_its_episode(tmp_path: Path) -> None:
+    async with serving(tmp_path, organizer) as server:
+        models = (await server.client.get("/v1/models")).json()["data"]
+        assert {"id": "asyncthink-rule", "root": "rule"}.items() <= models[1].items()
+        reply = (await server.ask("asyncthink-rule")).json()
+    (episode,) = server.folder.episodes()
+    assert reply["choices"][0] == {
+        "index": 0,
+        "message": {"role": "assistant", "content": "three"},
+        "finish_reason": "stop",
+        "logprobs": None,
+    }
+    steps = [trace.steps for trace in episode.traces]
+    assert len(steps) == 2
+    used = reply["usage"]
+    assert used["completion_tokens"] == sum(steps) == server.engine.sampled
+    assert used["completion_tokens_details"] == {"orchestration_output_tokens": steps[1]}
+    assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+    assert reply["orgthink"]["episode_id"] == episode.id and reply["orgthink"]["agents"] == 2
+    assert main(["view", str(server.folder.path)]) == 0
+
+
+async def test_lanes_are_streamed_before_the_answer(tmp_path: Path) -> None:
+    async with serving(tmp_path, organizer) as server:
+        response = await server.ask("asyncthink-rule", stream=True, stream_options={"include_usage": True})
+    found = events(response.text)
+    deltas = [one["choices"][0]["delta"] for one in found if one["choices"]]
+    assert all(delta.get("reasoning") == delta.get("reasoning_content") for delta in deltas)
+    reasoning = "".join(delta.get("reasoning", "") for delta in deltas)
+    assert "[organizer forks 1]" in reasoning and "[organizer/1] <RETURN> three </RETURN>" in reasoning
+    said = [delta["content"] for delta in deltas if delta.get("content")]
+    assert said == ["three"] and deltas.index({"content": "three"}) == len(deltas) - 2
+    assert found[-1]["choices"] == [] and found[-1]["usage"]["completion_tokens"] == server.engine.sampled
+
+
+async def test_the_first_lane_arrives_while_the_model_speaks(tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda text: "word " * 5_000, seconds=0.001) as server:
+        body = {"model": "sequential-rule", "stream": True, **ASK}
+        async with server.client.stream("POST", "/v1/chat/completions", json=body) as response:
+            async for line in response.aiter_lines():
+                if "reasoning" in line:
+                    break
+            assert server.engine.sampled < 100
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_goes_away_ends_all_agents(tmp_path: Path, stream: bool) -> None:
+    async with serving(tmp_path, lambda text: "word " * 9_000, seconds=0.001) as server:
+        body = {"model": "parallel-rule", "stream": stream, **ASK}
+        asking = asyncio.create_task(_first_lines(server, body))
+        while server.engine.live < 8:
+            await asyncio.sleep(0.01)
+        if stream:
+            await asking
+        else:
+            asking.cancel()
+        for _ in range(1000):
+            if server.episodes.running == server.engine.live == 0:
+                break
+            await asyncio.sleep(0.01)
+        assert server.engine.live == 0
+        sampled = server.engine.sampled
+        await asyncio.sleep(0.05)
+        assert server.engine.sampled == sampled and server.episodes.counts.left == 1
+        assert (await server.client.get("/healthz")).status_code == 200
+
+
+async def _first_lines(server: Server, body: Mapping[str, Any]) -> None:
+    async with server.client.stream("POST", "/v1/chat/completions", json=body) as response:
+        async for line in response.aiter_lines():
+            if "reasoning" in line and server.engine.live == 8:
+                return
+
+
+async def test_more_clients_than_places(tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda text: "word " * 300, seconds=0.001, most=3) as server:
+        replies = await asyncio.gather(*(server.ask() for _ in range(12)))
+        assert sorted(reply.status_code for reply in replies) == [200] * 3 + [429] * 9
+        (busy, *_) = (reply for reply in replies if reply.status_code == 429)
+        assert busy.headers["retry-after"] == "1" and busy.json()["error"]["type"] == "rate_limit_error"
+        assert (await server.ask()).status_code == 200
+        metrics = (await server.client.get("/metrics")).text
+    assert "orgthink_ended_total 4" in metrics and "orgthink_turned_away_total 9" in metrics
+
+
+async def test_limits_of_a_client(tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda text: "word " * 300) as server:
+        cut = (await server.ask(max_tokens=20)).json()
+        both = (await server.ask(max_tokens=20, max_completion_tokens=10)).json()
+    assert cut["choices"][0]["finish_reason"] == "length" and cut["usage"]["completion_tokens"] == 20
+    assert both["usage"]["completion_tokens"] == 10
+
+
+async def test_an_answer_ends_before_a_stop_text(tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda text: "<ANSWER> one two three </ANSWER>") as server:
+        reply = (await server.ask(stop=["three", "two"])).json()
+    assert reply["choices"][0]["message"]["content"] == "one "
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"n": 2}, "n"),
+    ({"logprobs": True}, "logprobs"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": "many"}, "max_tokens"),
+    ({"temperature": 3}, "temperature"),
+    ({"stop": ""}, "stop"),
+    ({"messages": []}, "messages"),
+    ({"messages": "hello"}, "messages"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
+    ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": " "}]}, "messages"),
+]
+
+
+async def test_what_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        for more, place in REFUSED:
+            reply = await server.ask(**more)
+            error = reply.json()["error"]
+            assert reply.status_code == 400 and error["param"].split(".")[0] == place, error
+            assert error["type"] == "invalid_request_error" and "\n" not in error["message"]
+        missing = await server.ask("gpt-9")
+        assert missing.status_code == 404 and missing.json()["error"]["code"] == "model_not_found"
+        kind = {"content-type": "application/json"}
+        for body, status in ((b"{", 400), (b"[1]", 400), (b"[" * 200_000, 400), (b" " * (LARGEST + 1), 413)):
+            reply = await server.client.post("/v1/chat/completions", content=body, headers=kind)
+            assert reply.status_code == status and reply.json()["error"]["message"]
+        form = await server.client.post("/v1/chat/completions", content=b"{}", headers={"content-type": "text/plain"})
+        assert form.status_code == 415
+        assert (await server.client.get("/v1/other")).json()["error"]["message"] == "Not Found"
+        assert (await server.client.get("/v1/models", headers={"host": "evil.example"})).status_code == 400
+    assert server.engine.requests == 0
+
+
+async def test_a_key(tmp_path: Path) -> None:
+    async with serving(tmp_path, key="secret") as server:
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer sécret".encode()}):
+            reply = await server.client.get("/v1/models", headers=headers)
+            assert reply.status_code == 401 and "secret" not in reply.text
+        assert (await server.ask()).status_code == 401
+        good = await server.client.get("/v1/models", headers={"authorization": "Bearer secret"})
+        assert good.status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_engine_that_fails(tmp_path: Path, stream: bool) -> None:
+    def fail(text: str) -> str:
+        raise EngineError("the model is gone")
+
+    async with serving(tmp_path, fail) as server:
+        reply = await server.ask(stream=stream)
+    text = reply.text if stream else reply.json()["error"]["message"]
+    assert "the model is gone" in text and reply.status_code == (200 if stream else 502)
+    assert "[DONE]" not in text
+
+
+async def test_a_bug_ends_its_episode_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(text: str) -> str:
+        if "How many?" in text:
+            raise ZeroDivisionError
+        return "<ANSWER> fine </ANSWER>"
+
+    async with serving(tmp_path, fail) as server:
+        broken, streamed = await server.ask(), await server.ask(stream=True)
+        good = await server.ask(messages=[{"role": "user", "content": "And now?"}])
+    assert broken.status_code == 500 and broken.json()["error"]["code"] == "bug"
+    assert '"code": "bug"' in streamed.text and "ZeroDivisionError" in caplog.text
+    assert good.json()["choices"][0]["message"]["content"] == "fine"
+
+
+async def test_the_conversation_reaches_whoever_is_told_the_question(tmp_path: Path) -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "I have "}, {"type": "text", "text": "pens."}]},
+        {"role": "assistant", "content": "Good."},
+        {"role": "user", "content": "How many?"},
+    ]
+    async with serving(tmp_path, organizer) as server:
+        await server.ask("asyncthink-rule", messages=turns)
+    (episode,) = server.folder.episodes()
+    root, worker = (trace.spans[0].text for trace in episode.traces)
+    assert root.index("Be brief.") < root.index("I have pens.") < root.index("Good.") < root.index("How many?")
+    assert "pens" not in worker
+    assert episode.problem.history == tuple(
+        Message(*pair) for pair in (("system", "Be brief."), ("user", "I have pens."), ("assistant", "Good."))
+    )
+
+
+def test_a_system_message_comes_once_and_first(tmp_path: Path) -> None:
+    style = tmp_path / "style.toml"
+    style.write_text('solver = [{ system = "Solve." }, { user = "{question}" }]\nworker = "{query}"\n')
+    problem = Problem("1", "t", "What?", history=(Message("system", "Brief."), Message("user", "Hi")))
+    expected = (Message("system", "Brief.\n\nSolve."), Message("user", "Hi"), Message("user", "What?"))
+    assert prompt(str(style), "solver", problem) == expected
+    assert prompt(str(style), "worker", problem, query="part") == (Message("user", "part"),)
+
+
+TEXTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y z", "\n", "u\nv", "w\n"])), max_size=40)
+
+
+@given(TEXTS)
+def test_lanes_keep_every_text_and_name_every_line(texts: list[tuple[str, str]]) -> None:
+    class Named(NamedTuple):
+        id: str
+
+    said: list[str] = []
+    lanes = Lanes(said.append)
+    for name, text in texts:
+        lanes.watch("text", Named(name), text)  # type: ignore[arg-type]
+    for name in "abc":
+        lanes.watch("end", Named(name), "ok")  # type: ignore[arg-type]
+    for name in "abc":
+        spoken = "".join("".join(text for one, text in texts if one == name).split())
+        heard, speaker = "", None
+        for line in "".join(said).splitlines():
+            if line.endswith("ends: ok]"):
+                continue
+            if line[:1] == "[" and line[2:3] == "]":
+                speaker, line = line[1], line[3:]
+            heard += "".join(line.split()) if speaker == name else ""
+        assert heard == spoken
+
+
+@given(st.binary(max_size=60))
+def test_any_body_is_a_request_or_one_line(body: bytes) -> None:
+    try:
+        chat.read(body)
+    except RequestError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--host", "0.0.0.0"], "api-key"),
+        (["--concurrency", "0"], "at least one"),
+        (["--port", "99999"], "nothing can listen"),
+        (["--more", "missing.toml"], "cannot be read"),
+    ],
+)
+def test_bad_options(
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["serve", "--url", "http://127.0.0.1:9", "--model", "m", *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[a", "cannot be read"),
+        ("a = 1", "not the table"),
+        ("[a]\nmodle = 'x'", "modle"),
+        ("[a]\nmax_tokens = 'x'", "max_tokens"),
+    ],
+)
+def test_bad_files_of_models(text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "more.toml"
+    file.write_text(text)
+    assert main(["serve", "--url", "http://127.0.0.1:9", "--model", "m", "--more", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line and "more.toml" in line
