@@ -382,7 +382,7 @@ def complaint(body: str) -> str:
         found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
         body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
     except (ValueError, AttributeError, RecursionError):
-        body = _TAGS.sub(" ", body[:LARGEST_PAGE])  # of a proxy
+        body = _TAGS.sub(" ", redact(body)[:LARGEST_PAGE])  # of a proxy
     return excerpt(body) or "nothing"
 
 

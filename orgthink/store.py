@@ -225,9 +225,9 @@ class Journal:
 
     def crash(self, name: str, error: Exception) -> str:
         """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
-        trace = f"{name}\n{''.join(traceback.format_exception(error))[-LONGEST_TRACEBACK:]}\n"
+        trace = redact("".join(traceback.format_exception(error)))  # before it is cut: no half of a secret is left
         with open_to_append(Path(self._file.name).with_name("crashes.log")) as file:
-            append(file, redact(trace).encode("utf-8", "replace"))
+            append(file, f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n".encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
         return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"

@@ -33,11 +33,11 @@ from orgthink.engines.engine import Context, EngineError
 from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Trace
 from orgthink.errors import Failure, ToolError, UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
-from orgthink.http import HttpClient, HttpResponse, RetryPolicy, server_url
+from orgthink.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
-from orgthink.store import RunFolder, dump, load
+from orgthink.store import LONGEST_TRACEBACK, RunFolder, dump, load
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.sandbox_fusion import SandboxFusion
 
@@ -723,6 +723,35 @@ def test_files_of_a_run(attack: Attack, tmp_path: Path, monkeypatch: pytest.Monk
     main(["view", str(out), "--perfetto", str(out / "trace.json")])
     for file in out.iterdir():
         assert hides(file.read_bytes().decode(errors="replace")), file
+
+
+CUT = "A secret is found before text is cut, so that no half of it is left"
+
+
+@each(
+    Attack("a crash's message is cut within the key", CUT, LINE, LONGEST_TRACEBACK),
+    Attack("a crash's message is cut within the key, a little later", CUT, LINE, LONGEST_TRACEBACK - 10),
+)
+def test_a_long_crash(attack: Attack, tmp_path: Path) -> None:
+    redaction.conceal(KEY)
+    folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("absent", {"s": OrganizationSpec("sequential")}, 1))
+    message = KEY + "x" * (attack.given - len(KEY) // 2)
+    with folder.journal() as journal:
+        try:
+            raise RuntimeError(message)
+        except RuntimeError as error:
+            line = journal.crash("e", error)
+    assert hides(line) and hides((folder.path / "crashes.log").read_text())
+
+
+@each(
+    Attack(
+        "a proxy's page is cut within the key", CUT, LINE, "<i>".ljust(LARGEST_PAGE - 10).replace("   ", "<i>") + KEY
+    )
+)
+def test_a_long_page(attack: Attack) -> None:
+    redaction.conceal(KEY)
+    assert hides(complaint(attack.given))
 
 
 PAIRS = "Pairs for training hold no key, in both of their formats"
