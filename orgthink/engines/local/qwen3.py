@@ -223,19 +223,18 @@ class Qwen3(nn.Module):
 
         ValueError if a file is missing, corrupt or holds another model.
         """
-        config, files = Qwen3Config.load(folder), sorted(folder.glob("*.safetensors"))
-        for file in files:
+        config = Qwen3Config.load(folder)
+        weights: dict[str, Tensor] = {}
+        for file in sorted(folder.glob("*.safetensors")):
             if not file.is_file():  # a pipe would be waited for
                 raise ValueError(f"{file} is not a file")
-        if config.fewest_parameters > sum(file.stat().st_size for file in files):
-            raise ValueError(f"{folder}: its config.json is of a larger model than its weights")
-        model = cls(config).to(dtype)
-        weights: dict[str, Tensor] = {}
-        for file in files:
             try:
                 weights |= load_file(file)
             except (SafetensorError, MemoryError) as error:
                 raise ValueError(f"{file} cannot be read: {error}") from error
+        if config.fewest_parameters > sum(weight.numel() for weight in weights.values()):
+            raise ValueError(f"{folder} lacks the weights of a model as large as its config.json says")
+        model = cls(config).to(dtype)
         try:
             model.from_hf(weights)
         except KeyError as error:
