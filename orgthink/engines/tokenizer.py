@@ -14,6 +14,7 @@ from tokenizers.decoders import DecodeStream
 
 from orgthink.episode import Message, Origin, Span
 from orgthink.errors import UserError
+from orgthink.files import read_whole
 from orgthink.tabular import json_object
 
 if TYPE_CHECKING:
@@ -206,17 +207,19 @@ class PieceStream:
 
 
 def _chat_template(folder: Path) -> Any:
-    """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one."""
+    """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one
+    that is damaged."""
     file = folder / "chat_template.jinja"
-    source = file.read_text() if file.is_file() else _json(folder / "tokenizer_config.json").get("chat_template")
-    if not isinstance(source, str):
+    source = read_whole(file) if file.is_file() else _json(folder / "tokenizer_config.json").get("chat_template")
+    if not isinstance(source, str | bytes):
         return None
     from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     try:
-        return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(source)
-    except (TemplateError, RecursionError) as error:
+        return environment.from_string(source.decode() if isinstance(source, bytes) else source)
+    except (TemplateError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"the chat template of {folder} cannot be read: {_line(error)}") from error
 
 
