@@ -7,8 +7,10 @@ validated where they are read (`orgthink.store`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 from orgthink.errors import ErrorKind
@@ -348,3 +350,49 @@ class Episode:
     def of_step(self, step: int) -> Episode:
         """As the record of a training's step, counted from 1, holds it."""
         return replace(self, id=f"{self.id}|{step}", step=step)
+
+
+def require_sound(episode: Episode) -> None:
+    """ValueError if the parts of an episode do not fit together: measures and pictures follow names and edges."""
+    wrong = next(_unsound(episode), None)
+    if wrong is not None:
+        raise ValueError(wrong if len(wrong) <= 200 else f"{wrong[:200]}…")
+
+
+def _unsound(episode: Episode) -> Iterator[str]:
+    """What is wrong, one by one."""
+    if not episode.traces:
+        yield "it has no traces"
+    if episode.grade is not None and episode.grade.required < 1:
+        yield f"grade.required is {episode.grade.required}: it must be at least 1"
+    known: dict[str, str | None] = {}
+    """Agents so far and their parents."""
+    forked: dict[str, str] = {}
+    """Children so far, and who forked them."""
+    for trace in episode.traces:
+        name = repr(trace.agent)
+        if trace.agent in known:
+            yield f"two traces are of agent {name}"
+        if not known and trace.parent is not None:
+            yield f"the first trace, of agent {name}, has a parent"
+        if known and (trace.parent not in known or forked.get(trace.agent) != trace.parent):
+            yield f"agent {name} was not forked by its parent {trace.parent!r}, as far as the traces before it say"
+        known[trace.agent] = trace.parent
+        for edge in trace.edges:
+            if edge.kind is EdgeKind.FORK and (edge.child in forked or edge.child in known):
+                yield f"agent {edge.child!r} is forked twice, or after it began"
+            if edge.kind is EdgeKind.FORK:
+                forked[edge.child] = trace.agent
+            elif forked.get(edge.child) != trace.agent:
+                yield f"agent {name} joins {edge.child!r}, which it did not fork"
+        if any(span.tokens < 0 for span in trace.spans):
+            yield f"a span of agent {name} has fewer than 0 tokens"
+        times = [trace.start, trace.end, *(at for s in trace.spans for at in (s.start, s.end) if at is not None)]
+        if not all(map(isfinite, times)):
+            yield f"a time of agent {name} is not a finite number"
+    yield from (f"agent {child!r} has no trace" for child in forked if child not in known)
+    yield from (
+        f"a format error is of the unknown agent {f.agent!r}" for f in episode.format_faults if f.agent not in known
+    )
+    if not isfinite(episode.seconds):
+        yield "seconds is not a finite number"

@@ -35,6 +35,7 @@ from orgthink.episode import (
     Sampling,
     Span,
     Trace,
+    require_sound,
 )
 from orgthink.errors import UserError, pick
 from orgthink.provenance import provenance
@@ -233,6 +234,7 @@ def load(line: bytes) -> Episode:
     """Parse a line of episodes.jsonl. Raises ValueError."""
     episode = _adapter(Episode).validate_json(line)
     _require_version(episode.schema_version, "the line")
+    require_sound(episode)
     return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
 
 

@@ -117,7 +117,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
 
 def conditions(folder: RunFolder) -> dict[str, str]:
     """Under which conditions the numbers of a run were measured, as far as its config.json tells."""
-    made = {"orgthink": f"{folder.config['orgthink']} {folder.config['commit'] or ''}".rstrip()}
+    made = {"orgthink": f"{folder.config['orgthink']} {folder.config.get('commit') or ''}".rstrip()}
     if folder.config["kind"] != "eval":
         return made
     plan = folder.settings("eval", Evaluation)
