@@ -84,7 +84,7 @@ def test_what_could_not_be_read_again_is_refused_and_the_folder_stays_whole(tmp_
     folder = new(tmp_path / "run", 1)
     span = Span(Origin.SAMPLED, "a b", 2, (1, 2), (-0.5, bad))
     with folder.journal() as journal, pytest.raises(ValueError, match=r"p1\|asyncthink\|0 cannot be stored.*logprobs"):
-        journal.append(episode(1, traces=(Trace("a", "a", None, (span,)),)))
+        journal.append(episode(1, traces=(Trace("a", "a", None, (span,)),), format_faults=()))
     assert list(folder.episodes()) == [episode(0)]
 
 

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from orgthink.cli.notes import note
 from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.settings import alternatives, marks, require_known, types_below
+from orgthink.store import ByKind, RunFolder
 from orgthink.terminal import show
 from orgthink.training.interrupt import answer
 
@@ -25,6 +27,22 @@ def resumed(command: Any, **others: Any) -> RunFolder:
     if command != type(command)(resume=command.resume, **others):
         raise UserError("--resume takes everything else from the folder: give it alone")
     return RunFolder.open(command.resume)
+
+
+def name_unknown(folder: RunFolder, cls: type) -> None:
+    """Say which setting of a run nothing here knows: a later version may have written it, or somebody by hand."""
+    try:
+        require_known(cls, folder.config["settings"], (), _with_former)
+    except UserError as error:
+        note(f"{folder.path / 'config.json'}: {error}: it is ignored")
+
+
+def _with_former(hint: Any, place: Any) -> dict[str, Any]:
+    """Types of what lies below a place, by name; former names are known, too."""
+    known = types_below(hint, place)
+    classes = [*alternatives(hint), *(mark.class_of(place) for mark in marks(hint) if isinstance(mark, ByKind))]
+    former = [name for cls in classes for name in getattr(cls, "former", ())]
+    return {**known, **dict.fromkeys(former, Any)} if known else known
 
 
 def again(folder: RunFolder) -> str:
