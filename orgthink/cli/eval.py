@@ -12,7 +12,7 @@ from tyro.conf import arg
 from orgthink.cli.notes import all_problems, ignored_server, note, pools, unlike_its_style
 from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
-from orgthink.cli.resuming import exit_code, interruptible, name_unknown, resumed, stoppable, written
+from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
@@ -71,8 +71,7 @@ class Eval(Options):
             )
             return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task)))
         folder = resumed(self)
-        name_unknown(folder, Evaluation)
-        return asyncio.run(conduct(resolve(folder.settings("eval", Evaluation)), folder))
+        return asyncio.run(conduct(resolve(settings_of(folder, "eval", Evaluation)), folder))
 
     @property
     def named_task(self) -> str:

@@ -29,12 +29,17 @@ def resumed(command: Any, **others: Any) -> RunFolder:
     return RunFolder.open(command.resume)
 
 
-def name_unknown(folder: RunFolder, cls: type) -> None:
-    """Say which setting of a run nothing here knows: a later version may have written it, or somebody by hand."""
+def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
+    """The settings of a run, as `RunFolder.settings` has them.
+
+    One that nothing here knows is named: a later version may have written it, or somebody by hand.
+    """
+    settings = folder.settings(kind, cls)
     try:
         require_known(cls, folder.config["settings"], (), _with_former)
     except UserError as error:
         note(f"{folder.path / 'config.json'}: {error}: it is ignored")
+    return settings
 
 
 def _with_former(hint: Any, place: Any) -> dict[str, Any]:

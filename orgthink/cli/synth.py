@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orgthink.cli.progress import LINES, Pace, heartbeat
-from orgthink.cli.resuming import exit_code, interruptible, name_unknown, resumed, stoppable, written
+from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
@@ -68,8 +68,7 @@ class Synth:
             plan = self.plan()
             return asyncio.run(conduct(plan, self.out or dated(f"synth-{plan.task}")))
         folder = resumed(self)
-        name_unknown(folder, Synthesis)
-        return asyncio.run(conduct(folder.settings("synth", Synthesis), folder))
+        return asyncio.run(conduct(settings_of(folder, "synth", Synthesis), folder))
 
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""

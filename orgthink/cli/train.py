@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from orgthink.cli.progress import Pace, heartbeat
-from orgthink.cli.resuming import name_unknown, resumed, written
+from orgthink.cli.resuming import resumed, settings_of, written
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
@@ -75,7 +75,7 @@ class Train:
         if self.resume is not None:
             device = self.device if self.backend == "verl" else "auto"
             folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)
-            name_unknown(folder, recipes.Training)
+            settings_of(folder, "train", recipes.Training)
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),
