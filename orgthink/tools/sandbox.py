@@ -89,13 +89,16 @@ class Bubblewrap:
         async with turn:
             await asyncio.sleep(0)
             process = self._start(code, group)
-        stopped: _Stop | None = _Stop.TIME  # if it is cancelled
         try:
             stopped = await self._watch(process, group, deadline, output, turn)
-        finally:
             if stopped:
                 processes.end(process)
             await _ended(process)
+        finally:
+            if process.poll() is None:  # cancelled
+                processes.end(process)
+            process.wait()
+            _pipe(process).close()
         if group is not None and group.out_of_memory():  # perhaps after the last look
             stopped = _Stop.MEMORY
         return self._result(output, process.returncode, stopped)
@@ -167,16 +170,12 @@ class Bubblewrap:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end, without blocking the others unless the wait is cancelled or too long."""
+    """Wait for its end, without blocking the others."""
     handle = os.pidfd_open(process.pid)
     try:
         await _readable(handle, PATIENCE)
     finally:
         os.close(handle)
-        if process.poll() is None:
-            processes.end(process)
-        process.wait()
-        _pipe(process).close()
 
 
 async def _readable(descriptor: int, seconds: float) -> bool:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -135,23 +136,33 @@ def bait(folder: Path) -> Iterator[Outside]:
 
 
 def command(code: str) -> tuple[list[str], dict[str, str]]:
-    """What runs that Python program as a user without rights, and its environment; skips where there is no such user.
-
-    The interpreter may lie where only root can read, so root shows it to the user in another place.
-    """
+    """What runs that program as a user without rights, and its environment; skips where there is no such user."""
     environment = {"PYTHONPATH": os.pathsep.join([str(PROJECT), *sys.path]), "PATH": os.environ["PATH"]}
     if os.geteuid():
         return [sys.executable, "-c", code], environment
-    if not all(map(shutil.which, ("unshare", "setpriv"))):
-        pytest.skip("no way to become a user without rights")
+    start = _as_user()
+    trouble = _trouble(tuple(start), environment["PYTHONPATH"])
+    if trouble:
+        pytest.skip(trouble)
+    return [*start, code], environment
+
+
+def _as_user() -> list[str]:
+    """The interpreter may lie where only root can read, so root shows it to the user in another place."""
     interpreter = f"bin/python{sys.version_info.major}.{sys.version_info.minor}"
     script = f'mount --bind "{sys.base_prefix}" /mnt && exec setpriv --reuid {USER} --regid {USER} --clear-groups "$@"'
-    python = ["/mnt/" + interpreter, "-B", "-c"]
-    probe = ["unshare", "--mount", "sh", "-c", script, "sh", *python, "import orgthink.tools.sandbox"]
+    return ["unshare", "--mount", "sh", "-c", script, "sh", "/mnt/" + interpreter, "-B", "-c"]
+
+
+@cache
+def _trouble(start: tuple[str, ...], path: str) -> str:
+    """Why there is no such user here; nothing if there is."""
+    if not all(map(shutil.which, ("unshare", "setpriv"))):
+        return "no way to become a user without rights"
+    environment = {"PYTHONPATH": path, "PATH": os.environ["PATH"]}
+    probe = [*start, "import orgthink.tools.sandbox"]
     done = subprocess.run(probe, env=environment, capture_output=True, text=True, cwd="/")
-    if done.returncode:
-        pytest.skip(f"a user without rights cannot read the project: {done.stderr[-200:]}")
-    return [*probe[:-1], code], environment
+    return f"a user without rights cannot read the project: {done.stderr[-200:]}" if done.returncode else ""
 
 
 def of_user() -> list[int]:
