@@ -64,9 +64,8 @@ class Serve(Options):
         return 0
 
     async def _serve(self, key: str | None) -> None:
-        import uvicorn
-
-        from orgthink.serve.app import LOOPBACK, application
+        from orgthink.serve.app import application
+        from orgthink.serve.connection import server
         from orgthink.serve.episodes import ServedEpisodes
 
         more = _tables(self.more)
@@ -76,10 +75,10 @@ class Serve(Options):
                 folder = RunFolder.create(self.out or dated("serve"), "serve", {"models": list(models)})
                 with folder.journal(redo=None) as journal:
                     episodes = ServedEpisodes(journal, self.concurrency)
-                    app = application(models, episodes, key=key, hosts=LOOPBACK if key is None else None)
+                    app = application(models, episodes, key=key)
                     port = place.getsockname()[1]
                     show(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}")
-                    await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([place])
+                    await server(app).serve([place])
                     await episodes.drain()
 
     def _listening(self) -> socket.socket:

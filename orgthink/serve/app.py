@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from orgthink.episode import Episode
 from orgthink.evaluation import engine_failed, failure_message
@@ -27,18 +27,19 @@ from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.lanes import Lanes
 from orgthink.serve.usage import facts, finish_reason, usage
 
-LARGEST = 16 << 20
+LARGEST = 8 << 20
 """Most bytes of a request's body."""
+HELD = 256 << 20
+"""Most bytes of all bodies that are arriving."""
 QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that nobody takes it for dead."""
-LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+_TOO_LARGE = RequestError(f"the body is larger than {LARGEST:,} bytes", 413, code="too_large")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine."""
 
 
-def application(
-    served: Mapping[str, Served], episodes: ServedEpisodes, *, key: str | None = None, hosts: list[str] | None = None
-) -> Starlette:
-    """The application. `key` is asked of every client; `hosts` are the names under which it may be called."""
+def application(served: Mapping[str, Served], episodes: ServedEpisodes, *, key: str | None = None) -> Starlette:
+    """The application. `key` is asked of every client; without one it may be called by names of this machine only."""
     routes = _Routes(served, episodes, key)
     return Starlette(
         routes=[
@@ -47,8 +48,7 @@ def application(
             Route("/v1/models", routes.models),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else [],
-        exception_handlers={RequestError: _refused, HTTPException: _unknown},  # type: ignore[dict-item]
+        exception_handlers={RequestError: _refused, HTTPException: _unknown, Exception: _bug},  # type: ignore[dict-item]
     )
 
 
@@ -56,6 +56,8 @@ class _Routes:
     def __init__(self, served: Mapping[str, Served], episodes: ServedEpisodes, key: str | None) -> None:
         self._served, self._episodes, self._key = served, episodes, key
         self._began = int(time.time())
+        self._held = 0
+        """Bytes of bodies that are arriving."""
 
     async def health(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -65,7 +67,7 @@ class _Routes:
         self._admit(request)
         names = {f"orgthink_{name}_total": value for name, value in asdict(self._episodes.counts).items()}
         lines = [f"# TYPE {name} counter\n{name} {value}" for name, value in names.items()]
-        lines.append(f"# TYPE orgthink_running gauge\northink_running {self._episodes.running}")
+        lines.append(f"# TYPE orgthink_running gauge\norgthink_running {self._episodes.running}")
         return PlainTextResponse("\n".join(lines) + "\n")
 
     async def models(self, request: Request) -> Response:
@@ -80,7 +82,7 @@ class _Routes:
         self._admit(request)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise RequestError("the content type must be application/json", 415)  # no form of a foreign page
-        question = chat.read(await _body(request))
+        question = chat.read(await self._body(request))
         if question.model not in self._served:
             known = ", ".join(self._served)
             raise RequestError(f"there is no model {question.model!r}: there is {known}", 404, code="model_not_found")
@@ -90,12 +92,33 @@ class _Routes:
             texts: asyncio.Queue[str | None] = asyncio.Queue()
             task = self._episodes.begin(served, question, Lanes(texts.put_nowait).watch)
             task.add_done_callback(lambda done: texts.put_nowait(None))
-            return StreamingResponse(_events(reply, question, task, texts), media_type="text/event-stream")
+            return _Stream(task, _events(reply, question, task, texts), media_type="text/event-stream")
         task = self._episodes.begin(served, question, lambda kind, agent, text: None)
         return JSONResponse(reply.whole(_answered(await _unless_gone(request, task)), question))
 
+    async def _body(self, request: Request) -> bytes:
+        """The body, of a bounded size."""
+        if int(request.headers.get("content-length", 0)) > LARGEST:
+            raise _TOO_LARGE
+        found = bytearray()
+        try:
+            async for part in request.stream():
+                found += part
+                self._held += len(part)
+                if len(found) > LARGEST:
+                    raise _TOO_LARGE
+                if self._held > HELD:
+                    raise RequestError("too many large bodies are arriving: ask again later", 429, code="busy")
+        except ClientDisconnect:
+            raise RequestError("the client went away", 499) from None
+        finally:
+            self._held -= len(found)
+        return bytes(found)
+
     def _admit(self, request: Request) -> None:
-        """RequestError without the key."""
+        """RequestError without the key, or where nobody has one, to a web page that calls by a name of its own."""
+        if self._key is None and _host(request) not in LOOPBACK:
+            raise RequestError("without a key this server is called as localhost or 127.0.0.1 only")
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         if self._key is not None and not secrets.compare_digest(given.encode(), self._key.encode()):
             raise RequestError("a valid key is missing: Authorization: Bearer KEY", 401, code="invalid_api_key")
@@ -128,37 +151,48 @@ class _Reply:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
 
+class _Stream(StreamingResponse):
+    """A streamed response. With it ends the episode, also where its client left before the first event."""
+
+    def __init__(self, task: asyncio.Task[Episode], *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._task = task
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._task.cancel()
+
+
 async def _events(
     reply: _Reply, question: ChatRequest, task: asyncio.Task[Episode], texts: asyncio.Queue[str | None]
 ) -> AsyncIterator[str]:
     """A streamed response: the lanes as reasoning, under both names that clients know, then the answer."""
-    try:
-        yield reply.chunk({"role": "assistant", "content": ""})
-        while True:
-            try:
-                text = await asyncio.wait_for(texts.get(), QUIET)
-            except TimeoutError:
-                yield ": working\n\n"
-                continue
-            if text is None:
-                break
-            while not texts.empty() and (more := texts.get_nowait()) is not None:
-                text += more
-            yield reply.chunk({"reasoning_content": text, "reasoning": text})
-            if task.done() and texts.empty():
-                break
+    yield reply.chunk({"role": "assistant", "content": ""})
+    while True:
         try:
-            episode = _answered(await task)
-        except RequestError as error:
-            yield event(error.body)
-            return
-        yield reply.chunk({"content": chat.cut(episode.answer or "", question.stop)})
-        yield reply.chunk({}, finish_reason(episode), orgthink=facts(episode))
-        if question.stream_options is not None and question.stream_options.include_usage:
-            yield reply.counts(episode)
-        yield "data: [DONE]\n\n"
-    finally:
-        task.cancel()  # the client is gone, or the episode has ended
+            text = await asyncio.wait_for(texts.get(), QUIET)
+        except TimeoutError:
+            yield ": working\n\n"
+            continue
+        if text is None:
+            break
+        while not texts.empty() and (more := texts.get_nowait()) is not None:
+            text += more
+        yield reply.chunk({"reasoning_content": text, "reasoning": text})
+        if task.done() and texts.empty():
+            break
+    try:
+        episode = _answered(await task)
+    except RequestError as error:
+        yield event(error.body)
+        return
+    yield reply.chunk({"content": chat.cut(episode.answer or "", question.stop)})
+    yield reply.chunk({}, finish_reason(episode), orgthink=facts(episode))
+    if question.stream_options is not None and question.stream_options.include_usage:
+        yield reply.counts(episode)
+    yield "data: [DONE]\n\n"
 
 
 def _answered(episode: Episode) -> Episode:
@@ -171,19 +205,6 @@ def _answered(episode: Episode) -> Episode:
 def event(value: Mapping[str, Any]) -> str:
     """A server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
-
-
-async def _body(request: Request) -> bytes:
-    """The body, of a bounded size."""
-    found = bytearray()
-    try:
-        async for part in request.stream():
-            found += part
-            if len(found) > LARGEST:
-                raise RequestError(f"the body is larger than {LARGEST:,} bytes", 413, code="too_large")
-    except ClientDisconnect:
-        raise RequestError("the client went away", 499) from None
-    return bytes(found)
 
 
 async def _unless_gone(request: Request, task: asyncio.Task[Episode]) -> Episode:
@@ -206,9 +227,21 @@ async def _unless_gone(request: Request, task: asyncio.Task[Episode]) -> Episode
             await leaving
 
 
+def _host(request: Request) -> str | None:
+    """The name by which the server is called."""
+    try:
+        return urlsplit(f"//{request.headers.get('host', '')}").hostname
+    except ValueError:
+        return None
+
+
 async def _refused(request: Request, error: RequestError) -> Response:
     return JSONResponse(error.body, error.status, headers=dict(error.headers))
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
     return JSONResponse(RequestError(error.detail, error.status_code).body, error.status_code)
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return JSONResponse(RequestError("the server failed: its log says why", 500, code="bug").body, 500)

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from rule_engine import RuleEngine
 
 pytest.importorskip("uvicorn")
-import uvicorn
+from starlette.applications import Starlette
 
 from orgthink.cli import main
-from orgthink.engines.engine import EngineError
+from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Message, Problem, Sampling
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime import Backing, Limits
-from orgthink.serve import chat
-from orgthink.serve.app import LARGEST, LOOPBACK, application
+from orgthink.serve import chat, connection
+from orgthink.serve.app import LARGEST, application
 from orgthink.serve.chat import RequestError
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.lanes import Lanes
@@ -56,6 +56,7 @@ class Server(NamedTuple):
     engine: Counting
     episodes: ServedEpisodes
     folder: RunFolder
+    app: Starlette
 
     async def ask(self, model: str = "sequential-rule", **more: Any) -> httpx2.Response:
         return await self.client.post("/v1/chat/completions", json={"model": model, **ASK, **more})
@@ -76,9 +77,11 @@ async def serving(
     seconds: float = 0.0,
     most: int = 8,
     key: str | None = None,
+    other: Engine | None = None,
 ) -> AsyncIterator[Server]:
+    """A server of a rule, or of another engine."""
     engine = Counting(rule, seconds=seconds)
-    default = Backing(engine, Sampling(10_000))
+    default = Backing(other or engine, Sampling(10_000))
     models = {
         f"{one.name}-rule": Served("rule", one, default, {}, Limits(8))
         for one in (Sequential(), AsyncThink(), Parallel())
@@ -86,13 +89,13 @@ async def serving(
     run = RunFolder.create(folder / "run", "serve", {})
     with run.journal(redo=None) as journal, socket.create_server(("127.0.0.1", 0)) as place:
         episodes = ServedEpisodes(journal, most)
-        app = application(models, episodes, key=key, hosts=LOOPBACK)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+        app = application(models, episodes, key=key)
+        server = connection.server(app)
         task = asyncio.create_task(server.serve([place]))
         url = f"http://127.0.0.1:{place.getsockname()[1]}"
         try:
             async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
-                yield Server(client, engine, episodes, run)
+                yield Server(client, engine, episodes, run, app)
         finally:
             server.should_exit = True
             await asyncio.wait_for(task, 30)

@@ -22,7 +22,7 @@ from orgthink.engines.engine import FinishReason
 from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.fused import Floats, FusedStep, Places
 from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.engines.local.sampling import draw, uniforms
+from orgthink.engines.local.sampling import COLDEST, draw, uniforms
 from orgthink.engines.stops import StopTokens
 from orgthink.episode import Sampling
 
@@ -362,6 +362,7 @@ class DecodeBatch(Generic[R]):
         seeds = np.array([row.seed for row in rows], dtype=np.uint64)
         counts = np.array([len(row.sampled) for row in rows], dtype=np.uint64)
         temperatures = np.array([row.sampling.temperature for row in rows], dtype=np.float32)
+        temperatures[temperatures < COLDEST] = 0
         if self._fused is not None and all(row.sampling.top_p == 1 for row in rows):
             ids, logprobs = self._fused.sample(hidden_BC.numpy(), temperatures, seeds, counts)
         else:

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from orgthink.engines.seeds import GAMMA
 
+COLDEST = 1e-30
+"""A lower temperature is greedy: logits divided by it would not be finite, and would end the whole batch."""
+
 # Shapes: B rows, V vocabulary.
 
 
@@ -48,6 +51,7 @@ def _nucleus(probabilities_BV: Tensor, top_p_B: Tensor) -> Tensor:
     """Keep the likeliest tokens that together have mass `top_p`, at least one, and make them sum to 1."""
     ranked, order = probabilities_BV.sort(-1, descending=True)
     before = ranked.cumsum(-1) - ranked
-    ranked = ranked.masked_fill((before >= top_p_B[:, None]) & (top_p_B < 1)[:, None], 0.0)
+    most = top_p_B.clamp(min=torch.finfo(top_p_B.dtype).tiny)  # one so small that it was rounded to 0 keeps one as well
+    ranked = ranked.masked_fill((before >= most[:, None]) & (top_p_B < 1)[:, None], 0.0)
     nucleus = torch.zeros_like(ranked).scatter_(1, order, ranked)
     return nucleus / nucleus.sum(-1, keepdim=True)

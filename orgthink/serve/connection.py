@@ -1,0 +1,100 @@
+"""uvicorn's HTTP/1.1, for clients that mean harm: deadlines for what arrives and for what is taken, a bound on
+connections, and every error in OpenAI's form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from orgthink.serve.chat import RequestError
+
+PATIENCE = 30.0
+"""Seconds in which a request must arrive whole, and in which a client must take what it was sent."""
+CONNECTIONS = 512
+"""Most open connections; further ones are told to come back. Well under the files that a process may open."""
+
+
+def server(app: Starlette) -> uvicorn.Server:
+    """A server of the application."""
+    plain = {"ws": "none", "lifespan": "off", "proxy_headers": False, "server_header": False, "access_log": False}
+    return uvicorn.Server(uvicorn.Config(app, http=Connection, log_level="warning", **plain))  # type: ignore[arg-type]
+
+
+class Connection(H11Protocol):
+    """A client's connection."""
+
+    _arrival: asyncio.TimerHandle | None = None
+    """Runs while a request is due, until its last byte."""
+    _taking: asyncio.TimerHandle | None = None
+    """Runs while the client has not taken all that it was sent."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # so that writing pauses until the client has taken the last byte
+        if len(self.connections) > CONNECTIONS:
+            self._refuse(RequestError(f"{CONNECTIONS} connections are open: ask again later", 503, code="busy"))
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._arrival, self._taking):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if (
+            self._answering()
+        ):  # further requests must wait: to keep them would stop reading, and hide that a client left
+            self.cycle.keep_alive = False
+            return
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._taking = self.loop.call_later(PATIENCE, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._taking is not None:
+            self._taking.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(RequestError("this is not an HTTP request, or its head is too long"))
+
+    def _answering(self) -> bool:
+        """Whether a request has arrived whole, and its answer is not finished."""
+        return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
+
+    def _watch(self) -> None:
+        """Let the clock run while a request is due, and only then."""
+        due = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+        if self._arrival is not None and not due:
+            self._arrival.cancel()
+            self._arrival = None
+        elif self._arrival is None and due:
+            self._arrival = self.loop.call_later(PATIENCE, self._late)
+
+    def _late(self) -> None:
+        self._refuse(RequestError(f"the request did not arrive within {PATIENCE:g} seconds", 408, code="late"))
+
+    def _refuse(self, error: RequestError) -> None:
+        """Say why, where no answer has begun, and hang up."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = json.dumps(error.body).encode()
+            head = f"HTTP/1.1 {error.status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        self.transport.close()

@@ -1,0 +1,177 @@
+"""Clients of OpenAI's chat interface, as they are published, against `orgthink serve` (`make test-clients`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+from question import QUESTION, solved
+
+pytestmark = pytest.mark.clients
+
+HERE = Path(__file__).parent
+KEY = "a-key"
+ASK: Any = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
+MODEL, SLOW = "asyncthink-pocket-async", "slow"
+MORE = f"""
+[{SLOW}]
+organization = "parallel"
+model = "pocket"
+max_tokens = 400
+capacity = 8
+"""
+
+
+class Server(NamedTuple):
+    """A server in a process of its own."""
+
+    url: str
+    environment: dict[str, str]
+    """That of clients which take their settings from it."""
+
+    def counters(self) -> dict[str, int]:
+        text = httpx2.get(f"{self.url[:-3]}/metrics", headers={"authorization": f"Bearer {KEY}"}).text
+        return {name: int(value) for name, value in re.findall(r"^orgthink_(\w+) (\d+)$", text, re.M)}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "more.toml").write_text(MORE)
+    command = [sys.executable, "-m", "orgthink", "serve", "--model", "pocket-async", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--more", str(folder / "more.toml"), "--out", str(folder / "run")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"ORGTHINK_API_KEY": KEY},
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://127.0.0.1:\d+/v1", process.stdout.readline())
+        assert found is not None
+        quiet = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        yield Server(found[0], os.environ | quiet | {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": found[0]})
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def test_openai(server: Server) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=server.url, api_key=KEY)
+    assert [model.id for model in client.models.list()] == [MODEL, SLOW]
+    reply = client.chat.completions.create(model=MODEL, **ASK)
+    assert solved(reply.choices[0].message.content) and reply.choices[0].finish_reason == "stop"
+    assert reply.usage is not None and reply.usage.total_tokens > reply.usage.completion_tokens > 0
+
+
+def test_openai_streams(server: Server) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=server.url, api_key=KEY)
+    chunks = list(
+        client.chat.completions.create(model=MODEL, stream=True, stream_options={"include_usage": True}, **ASK)
+    )
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert "forks" in "".join(getattr(delta, "reasoning_content", "") or "" for delta in deltas)
+    assert solved("".join(delta.content or "" for delta in deltas))
+    assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens > 0
+
+
+def test_openai_names_every_error(server: Server) -> None:
+    import openai
+
+    client = openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0)
+    with pytest.raises(openai.BadRequestError, match="tools is not supported"):
+        client.chat.completions.create(model=MODEL, tools=[{"type": "function", "function": {"name": "f"}}], **ASK)
+    with pytest.raises(openai.NotFoundError, match="there is no model"):
+        client.chat.completions.create(model="gpt-9", **ASK)
+    with pytest.raises(openai.AuthenticationError, match="a valid key is missing"):
+        openai.OpenAI(base_url=server.url, api_key="wrong", max_retries=0).models.list()
+
+
+async def test_openai_asynchronous_and_many_at_once(server: Server) -> None:
+    import openai
+
+    async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY) as client:
+        replies = await asyncio.gather(*(client.chat.completions.create(model=MODEL, **ASK) for _ in range(8)))
+    assert all(solved(reply.choices[0].message.content) for reply in replies)
+    assert len({reply.id for reply in replies}) == 8
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_openai_cancelled(server: Server, stream: bool) -> None:
+    """Eight agents at work end with their client."""
+    import openai
+
+    async with openai.AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0) as client:
+        before = server.counters()
+        asking = asyncio.create_task(
+            client.chat.completions.create(model=SLOW, stream=stream, **(ASK | {"temperature": 1}))
+        )
+        while not server.counters()["running"]:
+            await asyncio.sleep(0.001)
+        if stream:
+            await (await asking).close()
+        else:
+            asking.cancel()
+        deadline = time.monotonic() + 30
+        while (now := server.counters())["running"] and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+    assert (now["left_total"] - before["left_total"], now["running"]) == (1, 0)
+
+
+def test_litellm(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no download
+    import litellm
+
+    how: Any = {"model": f"openai/{MODEL}", "api_base": server.url, "api_key": KEY, **ASK}
+    reply: Any = litellm.completion(**how)
+    assert solved(reply.choices[0].message.content) and reply.usage.completion_tokens > 0
+    deltas = [chunk.choices[0].delta for chunk in litellm.completion(stream=True, **how)]
+    assert solved("".join(delta.content or "" for delta in deltas))
+    assert "forks" in "".join(getattr(delta, "reasoning_content", "") or "" for delta in deltas)
+
+
+async def test_litellm_asynchronous(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    reply: Any = await litellm.acompletion(model=f"openai/{MODEL}", api_base=server.url, api_key=KEY, **ASK)
+    assert solved(reply.choices[0].message.content)
+
+
+def test_inspect(server: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "inspect_ai", "eval", "inspect_task.py", "--display", "none"]
+    options = ["--log-format", "json", "--log-dir", str(tmp_path), "--temperature", "0"]
+    environment = server.environment | {"SERVED_BASE_URL": server.url, "SERVED_API_KEY": KEY}
+    model = ["--model", f"openai-api/served/{MODEL}"]
+    subprocess.run([*command, *model, *options], check=True, env=environment, cwd=HERE, timeout=120)
+    (log,) = (json.loads(path.read_bytes()) for path in tmp_path.glob("*.json"))
+    assert log["status"] == "success"
+    assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 1
+
+
+def test_lm_eval(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"question": QUESTION}) + "\n")
+    shutil.copy(HERE / "lm_eval_task.yaml", tmp_path)
+    command = [sys.executable, "-m", "lm_eval", "--model", "local-chat-completions", "--tasks", "one_countdown"]
+    where = f"model={MODEL},base_url={server.url}/chat/completions,num_concurrent=1,max_retries=1"
+    options = ["--include_path", ".", "--apply_chat_template", "--log_samples", "--output_path", "out"]
+    environment = server.environment | {"HF_HOME": str(tmp_path / "cache")}
+    subprocess.run([*command, "--model_args", where, *options], check=True, env=environment, cwd=tmp_path, timeout=120)
+    (samples,) = tmp_path.glob("out/**/samples_*.jsonl")
+    (sample,) = map(json.loads, samples.read_text().splitlines())
+    assert solved(sample["resps"][0][0])
