@@ -66,8 +66,6 @@ AS_EVER = "the answer"
     ),
     Attack("more ids than tokens", READ, AS_EVER, [event(ANSWER, token_ids=[1, 2, 3]), END]),
     Attack("an id of a token without text", READ, AS_EVER, [event("", token_ids=[1]), SO, END]),
-    Attack("the same finish ten times", READ, AS_EVER, [SO, *[END] * 10]),
-    Attack("text after the finish", READ, AS_EVER, [SO, END, event("no"), "[DONE]"]),
 )
 async def test_what_is_strange(attack: Attack, tmp_path: Path) -> None:
     episode = await answered_badly(tmp_path / "run", sends(*attack.given))

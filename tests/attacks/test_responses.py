@@ -12,11 +12,12 @@ from attacks.hostile import PATIENCE, answered_badly, evaluated, planned, refuse
 from attacks.raw import END, EVENTS, sends_bytes, word
 from loopback import Exchange, Play
 
-from orgthink.engines import wire
+from orgthink.engines import endpoint, wire
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import EngineUnavailable
+from orgthink.episode import StopReason
 
-SO = word("so <ANSWER> 3 </ANSWER>")
+SO = word("so")
 DONE = b"data: [DONE]\n\n"
 
 
@@ -180,7 +181,7 @@ AS_EVER = "the answer"
     Attack("chunks with extensions", READ, AS_EVER, chunked(b"%x;a=b\r\n%s\r\n0\r\n\r\n" % (len(SO + END), SO + END))),
     Attack("trailers", READ, AS_EVER, chunked(chunks(SO, END) + b"0\r\nX: a\r\n\r\n")),
     Attack("a character in two chunks", READ, AS_EVER, chunked(chunks(": é\n".encode()[:3], b"\xa9\n" + SO + END))),
-    Attack("lines that end in CR", READ, AS_EVER, streams(body=(SO + END).replace(b"\n", b"\r"))),
+    Attack("lines that end in CR", READ, AS_EVER, streams(body=(SO + END + b":\n").replace(b"\n", b"\r"))),
     Attack("lines that end in CR LF", READ, AS_EVER, streams(body=(SO + END).replace(b"\n", b"\r\n"))),
     Attack("a byte-order mark", READ, AS_EVER, streams(body=b"\xef\xbb\xbf" + SO + END)),
     Attack("bytes that are no UTF-8 in a comment", READ, AS_EVER, streams(body=b": \xff\xfe\n\n" + SO + END)),
@@ -195,9 +196,10 @@ AS_EVER = "the answer"
     Attack("a folded header", READ, AS_EVER, streams(b"X: a\r\n b")),
     Attack("a thousand headers", READ, AS_EVER, streams(*[b"X: a"] * 1000)),
 )
-async def test_what_is_rare(attack: Attack, tmp_path: Path) -> None:
+async def test_what_is_rare(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "LINGER", 0.1)
     episode = await answered_badly(tmp_path / "run", attack.given)
-    assert (episode.answer, episode.error) == ("3", None)
+    assert (episode.root.text, episode.stop, episode.error) == ("so", StopReason.DONE, None)
 
 
 LISTED = "A list of models is data: what is none is no list, and a long one is not shown whole."

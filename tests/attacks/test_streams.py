@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import ATTACKED, FINE, PATIENCE, answered_badly, evaluated, planned, refused
+from attacks.hostile import ATTACKED, FINE, PATIENCE, evaluated, planned, refused
 from attacks.raw import END, EVENTS, OK, data, endless, sends_bytes, word
 from loopback import Exchange, Play, answers, babbles, says
 
@@ -222,9 +222,10 @@ AFTER = "An answer is over at its finish: what follows is waited for no longer t
 async def test_what_follows_the_finish(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "LINGER", 0.2)
     part, every = attack.given
-    play = endless(EVENTS + word("so <ANSWER> 3 </ANSWER> and") + END, part, every)
-    episode = await answered_badly(tmp_path / "run", play)
-    assert (episode.answer, episode.error) == ("3", None)
+    play = endless(EVENTS + word("so") + END, part, every)
+    episodes = await evaluated(tmp_path / "run", (ATTACKED, play), FINE, FINE, retry_policy=RetryPolicy())
+    episode = episodes[ATTACKED]
+    assert (episode.root.text, episode.stop, episode.error) == ("so", StopReason.DONE, None)
 
 
 OPENING = "A server is opened within the same bounds."
