@@ -15,9 +15,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.killing import forked
+from attacks.test_run_folders import ALONE
 from test_sft import SETTINGS, course, folder, metrics, train
 
 from orgthink.errors import UserError
+from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.models import say_made_for
 
@@ -207,6 +209,18 @@ def test_a_damaged_checkpoint_of_a_later_step_goes(attack: Attack, run: Path, wh
     assert names(run) == ["step-000008", "step-000009"]
     trained(run)
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
+
+
+# A second process
+
+
+@each(Attack("a training is resumed while another process trains in its folder", ALONE, "the second stops at once"))
+def test_a_second_training(attack: Attack, run: Path) -> None:
+    before = (run / "metrics.jsonl").read_bytes()
+    with RunFolder.open(run).journal(redo=None), pytest.raises(UserError, match="by another process"):
+        train(course(), replace(SETTINGS, steps=16), RunFolder.open(run), lambda line: None)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert names(run) == ["step-000008", "step-000012"]
 
 
 # A full disk

@@ -332,6 +332,17 @@ def test_failed_episodes_do_not_move_through_a_link(attack: Attack, model: RuleE
     assert secret.read_text() == "do not touch" and ids(folder.path) == ["a"]
 
 
+@each(Attack("crashes.log is a link, a bug ends an episode", OWN, "refused, " + SAME))
+def test_no_traceback_through_a_link(attack: Attack, run: Path, secret: Path) -> None:
+    Path("run/crashes.log").symlink_to(secret)
+    with RunFolder.open(run).journal() as journal, pytest.raises(UserError, match=r"crashes\.log is a link"):
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError as bug:
+            journal.crash("a", bug)
+    assert secret.read_text() == "do not touch"
+
+
 # Files that have no end, and files that are not what they should be
 
 
