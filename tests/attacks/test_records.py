@@ -112,7 +112,8 @@ def test_what_is_still_read(attack: Attack, tmp_path: Path) -> None:
 
 
 PLAN = {
-    "task": "no-such-task", "n": 1, "split": "test", "seed": 0, "samples": 1, "concurrency": 1, "organizations": {"a": {"organization": "sequential"}},
+    "task": "no-such-task", "n": 1, "split": "test", "seed": 0, "samples": 1, "concurrency": 1,
+    "organizations": {"a": {"organization": "sequential"}},
 }  # fmt: skip
 
 
