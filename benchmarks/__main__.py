@@ -32,6 +32,7 @@ MODULES = {
     "simulation": "simulation_check",
     "replay": "replay",
     "seconds": "pocket_seconds",
+    "serving": "serving",
     "former": "former",
     "vllm": "vllm_engine",
 }
@@ -48,6 +49,7 @@ Group = Literal[
     "simulation",
     "replay",
     "seconds",
+    "serving",
     "former",
     "vllm",
 ]
