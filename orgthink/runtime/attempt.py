@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from orgthink.concurrency import first_error
@@ -41,10 +42,12 @@ async def attempt(
     sample: int = 0,
     watch: Watcher | None = None,
     since: float = 0.0,
+    cancelled: Callable[[Episode], None] | None = None,
 ) -> Episode:
     """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised.
 
-    `since` is the seconds that the attempt has taken before, where the organization goes on from a record.
+    Where the caller's task is cancelled, `cancelled` is told what the episode came to. `since` is the seconds that the
+    attempt has taken before, where the organization goes on from a record.
     """
     limits = limits or Limits()
     session = Session(problem, default, roles=roles, limits=limits, sample=sample, watch=watch, since=since)
@@ -54,6 +57,11 @@ async def attempt(
         await within(limits.episode_seconds, 2 * limits.grace, _run(organization, session, end))
     except DeadlineMissed:
         end.stop, end.cancel, end.answer = StopReason.DEADLINE, CancelSource.LIMIT, session.so_far()
+    except asyncio.CancelledError:
+        end.stop, end.cancel, end.answer = StopReason.CANCELLED, CancelSource.OPERATOR, session.so_far()
+        if cancelled is not None:
+            cancelled(_episode(organization, session, end))
+        raise
     return _episode(organization, session, end)
 
 

@@ -85,6 +85,8 @@ class Session:
         """By parent and key, until they are joined."""
         self._names: Counter[str] = Counter()
         self._tasks = asyncio.TaskGroup()
+        self._operator = asyncio.current_task()
+        """Whose cancellation is no limit's."""
         self._zero = asyncio.get_running_loop().time() - since
         self._free = asyncio.Semaphore(self.capacity)
         """Places in the pool."""
@@ -270,7 +272,8 @@ class Session:
             try:
                 await asyncio.wait({lead})
             except asyncio.CancelledError:
-                source = CancelSource.LIMIT
+                ended = self._operator is not None and self._operator.cancelling()
+                source = CancelSource.OPERATOR if ended else CancelSource.LIMIT
                 for root in self.agents[:1]:
                     root.cancel = root.cancel or source
                 raise

@@ -49,11 +49,11 @@ class Counts:
     turned_away: int = 0
     """Requests that found no place."""
     sampled: int = 0
-    """Tokens of the ended episodes."""
+    """Tokens of all these episodes."""
 
 
 class ServedEpisodes:
-    """Runs episodes, a bounded number at once, and stores each that ends."""
+    """Runs episodes, a bounded number at once, and stores each: one whose client went away as cancelled."""
 
     def __init__(self, journal: Journal, most: int) -> None:
         self.counts = Counts()
@@ -89,10 +89,9 @@ class ServedEpisodes:
             limits = replace(limits, budget=replace(limits.budget, tokens=most))
         problem = request.problem(uuid4().hex)
         try:
-            episode = await attempt(
-                served.organization, problem, default, roles=served.roles, limits=limits, watch=watch
-            )
-            self._journal.append(episode)
+            how = {"roles": served.roles, "limits": limits, "watch": watch, "cancelled": self._keep}
+            episode = await attempt(served.organization, problem, default, **how)
+            self._keep(episode)
         except asyncio.CancelledError:
             self.counts.left += 1
             raise
@@ -100,8 +99,11 @@ class ServedEpisodes:
             logger.exception("an episode ended with a bug")
             raise RequestError("the episode failed: the log of the server says why", 500, code="bug") from error
         self.counts.ended += 1
-        self.counts.sampled += sum(trace.steps for trace in episode.traces)
         return episode
+
+    def _keep(self, episode: Episode) -> None:
+        self._journal.append(episode)
+        self.counts.sampled += sum(trace.steps for trace in episode.traces)
 
     async def drain(self) -> None:
         """Wait for the episodes that are running."""

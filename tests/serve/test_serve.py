@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 
 from orgthink.cli import main
 from orgthink.engines.engine import Engine, EngineError
-from orgthink.episode import Message, Problem, Sampling
+from orgthink.episode import CancelSource, Message, Problem, Sampling, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
@@ -171,6 +171,10 @@ async def test_who_goes_away_ends_all_agents(tmp_path: Path, stream: bool) -> No
         sampled = server.engine.sampled
         await asyncio.sleep(0.05)
         assert server.engine.sampled == sampled and server.episodes.counts.left == 1
+        (episode,) = server.folder.episodes()
+        assert (episode.stop, episode.cancel) == (StopReason.CANCELLED, CancelSource.OPERATOR)
+        assert {trace.cancel for trace in episode.traces} == {CancelSource.OPERATOR} and len(episode.traces) == 9
+        assert sampled == server.episodes.counts.sampled == sum(trace.steps for trace in episode.traces)
         assert (await server.client.get("/healthz")).status_code == 200
 
 
