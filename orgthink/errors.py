@@ -9,11 +9,16 @@ from enum import StrEnum
 from math import inf
 from typing import ClassVar, TypeVar
 
+from orgthink.terminal import one_line
+
 T = TypeVar("T")
 
 
 class UserError(ValueError):
     """A request that cannot be met as it stands; exit code 2. The message is one line and says what to do."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class ErrorKind(StrEnum):
@@ -41,7 +46,7 @@ class Failure(Exception):
     """Which boundary it crossed; `None` if whoever raised it does not say."""
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().split())
+        return one_line(super().__str__())
 
 
 class EngineError(Failure):

@@ -12,7 +12,17 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
-from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
+from orgthink.episode import (
+    CONTROLLER,
+    Episode,
+    Grade,
+    Problem,
+    Sampling,
+    Status,
+    StopReason,
+    Trace,
+    episode_id,
+)
 from orgthink.errors import UserError, pick, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.summary import Measure, summarise
@@ -343,6 +353,22 @@ def failure_message(episode: Episode) -> str:
     return episode.error or next((trace.error for trace in failed_agents(episode) if trace.error), "engine error")
 
 
+def crashed(planned: PlannedEpisode, limits: Limits, error: str) -> Episode:
+    """What is left of an episode that a bug ended."""
+    root = Trace(CONTROLLER, CONTROLLER, None, (), stop=StopReason.ERROR, status=Status.ERROR, error=error)
+    organization, problem, sample = planned
+    return Episode(
+        id=planned.id,
+        problem=problem,
+        organization=organization.name,
+        capacity=limits.capacity,
+        traces=(root,),
+        sample=sample,
+        stop=StopReason.ERROR,
+        error=error,
+    )
+
+
 async def evaluate(
     resolved: Resolved,
     engines: Engines,
@@ -354,8 +380,9 @@ async def evaluate(
     """Run the episodes that are missing or failed, append each as it ends, write summary.json, return all episodes.
 
     `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, no more episodes begin
-    and running ones are finished. Raises UserError if the folder holds episodes of another plan, OSError if it cannot
-    be written, and the errors of `open_engine`. Appended episodes stay in the folder.
+    and running ones are finished. An exception in one episode ends only that one, as an error; its traceback goes to
+    crashes.log, and whoever resumes runs it again. Raises UserError if the folder holds episodes of another plan,
+    OSError if it cannot be written, and the errors of `open_engine`. Appended episodes stay in the folder.
     """
     plan, began = resolved.plan, time.perf_counter()
     own, roles = await resolved.backings(engines)
@@ -363,12 +390,24 @@ async def evaluate(
         require_planned(resolved.planned, folder, journal.episodes)
         done = {episode.id: episode for episode in journal.episodes}
 
-        async def work(planned: PlannedEpisode) -> None:
+        async def ended(planned: PlannedEpisode) -> Episode:
             organization, problem, sample = planned
             backing = own[organization.name]
-            found = await attempt(organization, problem, backing, roles=roles, limits=plan.limits, sample=sample)
-            episode = grade(found, resolved.task)
-            journal.append(episode)
+            try:
+                found = await attempt(organization, problem, backing, roles=roles, limits=plan.limits, sample=sample)
+                return grade(found, resolved.task)
+            except UserError:
+                raise
+            except Exception as bug:
+                return crashed(planned, plan.limits, journal.crash(planned.id, bug))
+
+        async def work(planned: PlannedEpisode) -> None:
+            episode = await ended(planned)
+            try:
+                journal.append(episode)
+            except ValueError as bug:  # it cannot be stored
+                episode = crashed(planned, plan.limits, journal.crash(planned.id, bug))
+                journal.append(episode)
             done[episode.id] = episode
             tokens = sum(trace.steps for trace in episode.traces)
             journal.log(done=len(done), elapsed=round(time.perf_counter() - began, 3), sampled_tokens=tokens)
@@ -376,8 +415,8 @@ async def evaluate(
 
         missing = [planned for name, planned in resolved.planned.items() if name not in done]
         await run_all(work, missing, plan.concurrency, stop)
-    episodes = resolved.in_order(done.values())
-    folder.write_json("summary.json", resolved.summary(episodes))
+        episodes = resolved.in_order(done.values())
+        folder.write_json("summary.json", resolved.summary(episodes))
     return episodes
 
 

@@ -9,25 +9,48 @@ import random
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple, Self, TypeVar
+from urllib.request import getproxies
 
 import httpx2
 
 from orgthink.concurrency import place
 from orgthink.errors import Failure
+from orgthink.redaction import conceal, conceal_url, redact
+from orgthink.secrets import expand
+from orgthink.terminal import excerpt
 
 log = logging.getLogger(__name__)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    record.msg, record.args = redact(record.getMessage()), ()
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_without_secrets)  # which logs whole URLs
 
 T = TypeVar("T")
 
 REPORT_EVERY = 30.0
 """Seconds between two lines about requests that are repeated."""
+
+LARGEST_BODY = 64 * 2**20
+"""Bytes of a response that are read, unless the caller allows others. A stream is read event by event."""
+
+LARGEST_COMPLAINT = 2**16
+"""Bytes that are read of a response with a status other than 200."""
+
+LARGEST_PAGE = 2**13
+"""Characters of an HTML page in which its text is looked for: the search may take the square of it."""
 
 _TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL | re.IGNORECASE)
 """What is no text in an HTML page; its title says the same as its heading."""
@@ -35,12 +58,17 @@ _TAGS = re.compile(r"<(style|script|title).*?</\1>|<[a-zA-Z/!][^>]*>", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Timeouts and retries."""
+    """Timeouts and retries. By default no time is infinite, so that no answer is waited for without an end."""
 
     connect: float = 10.0
     """Seconds to get a connection."""
     read: float = 120.0
     """Longest wait for the next byte, in seconds."""
+    silence: float = 600.0
+    """Longest wait for the head of a stream, for its next event or for any other whole response, in seconds: what only
+    keeps a connection open does not count."""
+    answer: float = 4 * 3600.0
+    """Longest time of a stream, in seconds."""
     attempts: int = 5
     """Most attempts at a request, the first one included."""
     first_delay: float = 0.5
@@ -119,23 +147,31 @@ class HttpClient:
     ) -> None:
         """`failure` makes an error from a message, `unreachable` the error of a server that cannot be reached, and
         `refusal` the error of a response with a status other than 200; the latter two default to `failure`. `key` is
-        the API key; it is never printed. At most `requests` run at once; others wait, and
-        the deadlines of who waits with them. ValueError for a key that no header can hold.
+        the API key; it is never printed, and space around it does not count. At most `requests` run at once; others
+        wait, and the deadlines of who waits with them. ValueError for a key that no header can hold.
         """
         self.name = str(url.copy_with(username=None, password=None, query=None)).rstrip("/")
         """The URL without secrets, for messages."""
         self.retries = 0
         """Repeated attempts."""
         self._reported_retries, self._next_report = 0, 0.0
-        self._what, self._key, self._retry_policy = what, key, retry_policy or RetryPolicy()
+        key = key.strip()
+        if not re.fullmatch("[!-~]*", key):
+            raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
+        conceal(key)
+        for proxy in getproxies().values():
+            conceal_url(proxy)
+        self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
         self._url, self._places = url, asyncio.Semaphore(requests)
         self._client = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            # A small compressed body may become an endless one.
+            headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
             timeout=httpx2.Timeout(self._retry_policy.read, connect=self._retry_policy.connect, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=requests),
             verify=_certificates(),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none is kept: there may be ever more
         )
 
     async def __aenter__(self) -> Self:
@@ -153,12 +189,32 @@ class HttpClient:
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncIterator[httpx2.Response]:
-        """One attempt at a request with a streamed response. Raises httpx2.RequestError."""
-        async with place(self._places):
+        """One attempt at a request with a streamed response. Raises httpx2.RequestError and the `failure`."""
+        async with place(self._places), AsyncExitStack() as stack:
             if self._client.is_closed:
                 raise self._failure(f"the client of {self.name} was closed")
-            async with self._client.stream(method, self._place(path), json=body) as response:
-                yield response
+            yield await self.wait(stack.enter_async_context(self._send(method, path, body)))
+
+    async def events(self, response: httpx2.Response, most: int) -> AsyncGenerator[str]:
+        """The data of the events of a streamed response, within the times of the policy. More than `most` events are a
+        `failure`, and so is one that is larger than a megabyte. Raises httpx2.RequestError, too."""
+        response.encoding = "utf-8-sig"  # whatever its header says: events have no other
+        now = asyncio.get_running_loop().time
+        events, until = aiter(httpx2.EventSource(response)), now() + self._retry_policy.answer
+        for _ in range(most):
+            event = await self.wait(anext(events, None), until - now())
+            if event is None:
+                return
+            yield event.data
+        raise self._failure(f"{self.name} sent more than {most} events in one answer")
+
+    async def wait(self, step: Awaitable[T], seconds: float = inf) -> T:
+        """The result of a step of a request, within `seconds` and the silence of the policy. Raises the `failure`."""
+        try:
+            async with asyncio.timeout(min(seconds, self._retry_policy.silence)):
+                return await step
+        except TimeoutError as error:
+            raise self._stalled() from error
 
     async def request(
         self,
@@ -175,17 +231,36 @@ class HttpClient:
         An attempt takes at most `seconds`, then TimeoutError. TooLarge for a response over `most_bytes`. Without
         `reconnect` a failed connection is not tried again. Raises the `failure` of this client.
         """
-        url = self._place(path)
+        limit = self._retry_policy.silence if seconds is None else seconds
 
         async def once() -> HttpResponse:
-            attempt = self._client.stream(method, url, json=body)
-            async with place(self._places), asyncio.timeout(seconds), attempt as response:
+            async with place(self._places), asyncio.timeout(limit), self._send(method, path, body) as response:
                 reply = await read(response, most_bytes)
             if reply.busy:
                 raise self.refused(reply)
             return reply
 
-        return await self.persist(once, reconnect=reconnect)
+        try:
+            return await self.persist(once, reconnect=reconnect)
+        except TimeoutError as error:
+            if seconds is not None:
+                raise
+            raise self._stalled() from error
+        except TooLarge as error:
+            if most_bytes is not None:
+                raise
+            raise self._failure(f"{self.name} sent {error}") from error
+
+    @asynccontextmanager
+    async def _send(self, method: str, path: str, body: Any) -> AsyncIterator[httpx2.Response]:
+        """A request, with a response that is not compressed. Half a surrogate pair, which UTF-8 cannot hold, is sent as
+        `?`."""
+        content = None if body is None else json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        async with self._client.stream(method, self._place(path), content=content, headers=headers) as response:
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise self._failure(f"{self.name} sent a compressed answer, though it was asked for a plain one")
+            yield response
 
     async def persist(self, attempt: Callable[[], Awaitable[T]], *, reconnect: bool = True) -> T:
         """The result of an attempt, repeated after Refused and, with `reconnect`, after an httpx2.RequestError."""
@@ -221,7 +296,8 @@ class HttpClient:
     def answered(self, reply: HttpResponse) -> str:
         """The message for a status other than 200."""
         if reply.location is not None and 300 <= reply.status < 400:
-            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {reply.location}"
+            there = excerpt(_LOGIN_OR_QUERY.sub("", reply.location))
+            return f"{self.name} has moved (status {reply.status}): name the URL that it points to, {there}"
         if reply.without_quota:
             return f"{self.name} has no quota left for this key: {self.complaint(reply)}"
         message = f"{self.name} answered {reply.status}: {self.complaint(reply)}"
@@ -230,8 +306,8 @@ class HttpClient:
         return message
 
     def complaint(self, reply: HttpResponse) -> str:
-        """The error message of the server, on one line, without the key, which some servers repeat."""
-        return self._clean(complaint(reply.text))
+        """The error message of the server, on one line, without secrets, which some servers repeat."""
+        return complaint(reply.text)
 
     def broken(self, error: httpx2.RequestError) -> Failure:
         """The `failure` of a broken connection."""
@@ -241,18 +317,26 @@ class HttpClient:
             case httpx2.TimeoutException():
                 return self._failure(f"{self.name} said nothing for {self._retry_policy.read:g} s")
             case _:
-                why = self._clean(str(error)) or type(error).__name__
+                why = excerpt(str(error)) or type(error).__name__
                 return self._failure(f"{self.name} broke off its answer: {why}")
+
+    def _stalled(self) -> Failure:
+        return self._failure(f"{self.name} kept the connection open, and did not go on with its answer")
 
     def _place(self, path: str) -> httpx2.URL:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
 
-    def _clean(self, text: str) -> str:
-        return text.replace(self._key, "…") if self._key else text
+
+_LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
+"""What may be secret in the target of a redirect."""
 
 
 def server_url(text: str) -> httpx2.URL:
-    """Parse the URL of a server. ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…"""
+    """Parse the URL of a server, with the values of its `${NAME}`.
+
+    ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…
+    """
+    text = expand(text)
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError) as error:
@@ -263,12 +347,14 @@ def server_url(text: str) -> httpx2.URL:
 
 
 async def read(response: httpx2.Response, most_bytes: int | None = None) -> HttpResponse:
-    """Read the complete response. Raises TooLarge."""
-    body = bytearray()
+    """Read the complete response, and the beginning of one whose status is not 200. Raises TooLarge."""
+    body, most = bytearray(), most_bytes or LARGEST_BODY
     async for part in response.aiter_bytes():
         body += part
-        if most_bytes is not None and len(body) > most_bytes:
-            raise TooLarge(f"an answer of more than {most_bytes} bytes")
+        if response.status_code != 200 and len(body) > LARGEST_COMPLAINT:
+            break
+        if len(body) > most:
+            raise TooLarge(f"an answer of more than {most} bytes")
     headers = response.headers
     return HttpResponse(
         response.status_code, bytes(body), retry_after(headers.get("retry-after")), headers.get("location")
@@ -294,10 +380,10 @@ def complaint(body: str) -> str:
     try:
         raw = json.loads(body)
         found = raw.get("error") or raw.get("message") or raw.get("detail") or raw
-        body = found.get("message") or json.dumps(found) if isinstance(found, dict) else str(found)
+        body = str(found.get("message") or json.dumps(found) if isinstance(found, dict) else found)
     except (ValueError, AttributeError, RecursionError):
-        body = _TAGS.sub(" ", body)  # the page of a proxy
-    return " ".join(body.split())[:300] or "nothing"
+        body = _TAGS.sub(" ", redact(body)[:LARGEST_PAGE])  # of a proxy
+    return excerpt(body) or "nothing"
 
 
 @cache

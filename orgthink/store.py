@@ -4,6 +4,7 @@
     episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
     failed.jsonl     episodes that an engine failed, moved here when the run is resumed and they are run again
     metrics.jsonl    one line of numbers a step, for plots of the run itself
+    crashes.log      tracebacks of the episodes that a bug ended
     summary.json     measures of the episodes; can be computed again
     view.html        pictures of it
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -37,16 +39,27 @@ from orgthink.episode import (
     Trace,
 )
 from orgthink.errors import UserError, pick
+from orgthink.files import append, locked, open_to_append, open_to_read, read_whole, write_whole
+from orgthink.integrity import require_integrity
 from orgthink.provenance import provenance
+from orgthink.redaction import redact, redact_json, redact_values
 from orgthink.registry import Registry, absolute, without_files
+from orgthink.secrets import by_name
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
+LONGEST_LINE = 1 << 30
+"""Longest line that is read, in bytes: a million sampled tokens take 40 MB."""
+
 READABLE = (1, 2, SCHEMA_VERSION)
 """Versions that can be read. In version 1 a problem also had `terse`, its text for the pocket models."""
+
+LONGEST_TRACEBACK = 20_000
+"""Characters of a traceback that are stored: its end."""
 
 _MANAGED = ("paramanager", "tool-use")
 _JUDGED = ("verifier_corrector", "huang-yang", "self-refine")
@@ -68,7 +81,7 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
 """Former defaults, by the version that changed them and by whose they are: `organization NAME`, `FIELD KIND` for a
 class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
-_FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "summary.json", "view.html")
+_FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
 
 _RECORD = (Message, Sampling, Span, Edge, Exhausted, Trace, Problem, Grade, FormatFault, Episode)
 
@@ -83,18 +96,20 @@ class RunFolder:
     def create(cls, path: Path, kind: str, settings: Any, *, overwrite: bool = False) -> RunFolder:
         """Make the folder, with its config.json. `overwrite` deletes an earlier run that is there.
 
-        Raises UserError if the folder holds anything else.
+        UserError if the folder holds anything else, or if another process is writing there.
         """
         require_vacant(path, overwrite=overwrite)
         path.mkdir(parents=True, exist_ok=True)
-        for name in _FILES:
-            (path / name).unlink(missing_ok=True)
-        known = absolute(plain(settings))  # the run may be resumed from another folder
-        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
-        folder = cls(path, config)
-        folder.write_json("config.json", config)
-        folder.episodes_file.touch()
-        return folder
+        with locked(path):
+            require_vacant(path, overwrite=overwrite)  # another process may just have made its run
+            for name in _FILES:
+                (path / name).unlink(missing_ok=True)
+            known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
+            config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
+            folder = cls(path, redact_values(config))
+            folder.write_json("config.json", folder.config)
+            folder.episodes_file.touch()
+            return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -105,7 +120,9 @@ class RunFolder:
         if not file.is_file():
             raise UserError(f"{path} is not a run folder: it has no config.json")
         try:
-            config = json.loads(file.read_bytes())
+            config = json.loads(read_whole(file))
+        except UserError:
+            raise
         except (ValueError, RecursionError) as error:
             raise UserError(f"{file} cannot be read: {error}") from error
         if not isinstance(config, dict) or not {"orgthink", "schema_version", "kind", "settings"} <= config.keys():
@@ -125,34 +142,44 @@ class RunFolder:
         return typed(cls, self.config["settings"], self.path / "config.json")
 
     def episodes(self) -> Iterator[Episode]:
-        """In the order they ended; UserError at a corrupt line, by its number."""
+        """In the order they ended; UserError at a corrupt line or a second one of the same id, by its number."""
         return (line.episode for line in _lines(self.episodes_file))
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """The lines of metrics.jsonl; UserError at a corrupt one. A torn last line does not count."""
         file = self.path / "metrics.jsonl"
-        for number, raw in enumerate(file.read_bytes().splitlines(keepends=True) if file.exists() else (), 1):
+        for number, raw in _whole_lines(file):
             try:
-                if raw.endswith(b"\n"):
-                    yield json.loads(raw)
+                line = json.loads(raw)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{file}, line {number}: {error}") from error
+            if not isinstance(line, dict):
+                raise UserError(f"{file}, line {number}: not a JSON object")
+            yield line
 
     @contextmanager
     def journal(self, redo: Callable[[Episode], bool] | None = lambda episode: False) -> Iterator[Journal]:
         """Open the run for appending, by one process at a time. An incomplete last line is removed.
 
         Episodes for which `redo` is true move to failed.jsonl and can be run again. With `None` no episodes are read.
+        UserError if another process has the folder, or has begun another run there since this one was opened.
         """
-        with (self.path / "config.json").open("rb") as locked:
-            _lock(locked, self.path)
+        with locked(self.path):
+            if json.dumps(RunFolder.open(self.path).config) != json.dumps(self.config):
+                raise UserError(
+                    f"{self.path} now holds another run, which another process began: choose another folder"
+                )
             episodes = [] if redo is None else self._settle(redo)
-            with _appending(self.episodes_file) as file, _appending(self.path / "metrics.jsonl") as metrics:
+            with open_to_append(self.episodes_file) as file, open_to_append(self.path / "metrics.jsonl") as metrics:
                 yield Journal(episodes, file, metrics)
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a JSON file atomically: a reader sees the old one or the new one."""
-        self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        """Write a JSON file atomically, without secrets: a reader sees the old one or the new one.
+
+        Names of files that are not UTF-8 stay as they are.
+        """
+        text = json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n"
+        write_whole(self.path / name, text.encode("utf-8", "surrogatepass"))
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file atomically."""
@@ -161,15 +188,18 @@ class RunFolder:
 
     def _settle(self, redo: Callable[[Episode], bool]) -> list[Episode]:
         """Remove an incomplete last line and the episodes to redo; return the others."""
+        for abandoned in self.path.glob(f".{self.episodes_file.name}.*.tmp"):  # by a process killed in `write_whole`
+            abandoned.unlink()
         lines, failed = list[_EpisodeLine](), list[_EpisodeLine]()
         for line in _lines(self.episodes_file):
             (failed if redo(line.episode) else lines).append(line)
         if failed:
-            with _appending(self.path / "failed.jsonl") as file:
-                _append(file, b"".join(line.raw for line in failed))
+            with open_to_append(self.path / "failed.jsonl") as file:
+                append(file, b"".join(line.raw for line in failed))
             write_whole(self.episodes_file, b"".join(line.raw for line in lines))
-        elif self.episodes_file.exists():
-            os.truncate(self.episodes_file, sum(len(line.raw) for line in lines))
+        else:
+            with open_to_append(self.episodes_file) as file:
+                file.truncate(sum(len(line.raw) for line in lines))
         return [line.episode for line in lines]
 
 
@@ -191,7 +221,16 @@ class Journal:
                 load(lines[-1])
             except ValueError as error:
                 raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
-        _append(self._file, b"".join(lines))
+        append(self._file, b"".join(lines))
+
+    def crash(self, name: str, error: Exception) -> str:
+        """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
+        trace = redact("".join(traceback.format_exception(error)))  # before it is cut: no half of a secret is left
+        with open_to_append(Path(self._file.name).with_name("crashes.log")) as file:
+            append(file, f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n".encode("utf-8", "replace"))
+        raised = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
+        return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"
 
     @property
     def size(self) -> int:
@@ -207,7 +246,7 @@ class Journal:
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
-        _append(self._metrics, json.dumps(numbers).encode() + b"\n")
+        append(self._metrics, redact_json(json.dumps(numbers)).encode() + b"\n")
 
 
 def dated(name: str) -> Path:
@@ -233,19 +272,21 @@ def load(line: bytes) -> Episode:
     """Parse a line of episodes.jsonl. Raises ValueError."""
     episode = _adapter(Episode).validate_json(line)
     _require_version(episode.schema_version, "the line")
+    require_integrity(episode)
     return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
 
 
 def dump(episode: Episode) -> bytes:
-    """The line of an episode, with its newline. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
+    """The line of an episode, with its newline, without secrets that a server repeated. Half a surrogate pair, which
+    UTF-8 cannot hold, becomes `?`."""
     unset: dict[str, Any] = {"step": True} if episode.step is None else {}
     if not episode.problem.history:
         unset["problem"] = {"history"}
     try:
-        return _adapter(Episode).dump_json(episode, exclude=unset) + b"\n"
+        line = _adapter(Episode).dump_json(episode, exclude=unset).decode()
     except ValueError:
-        record = _adapter(Episode).dump_python(episode, exclude=unset)
-        return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        line = json.dumps(_adapter(Episode).dump_python(episode, exclude=unset), ensure_ascii=False)
+    return redact_json(line).encode("utf-8", "replace") + b"\n"
 
 
 def plain(value: Any) -> Any:
@@ -320,53 +361,36 @@ def episode_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def write_whole(file: Path, content: bytes) -> None:
-    """Write a file atomically: under a temporary name, which is then renamed."""
-    temporary = file.with_name(f".{file.name}.tmp")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(file)) from error
-
-
 class _EpisodeLine(NamedTuple):
     raw: bytes
     episode: Episode
 
 
 def _lines(file: Path) -> Iterator[_EpisodeLine]:
-    if not file.exists():
-        return
-    with file.open("rb") as stream:
-        for number, raw in enumerate(stream, 1):
-            if not raw.endswith(b"\n"):
-                return  # incomplete: the writer was killed
-            try:
-                yield _EpisodeLine(raw, load(raw))
-            except ValueError as error:
-                raise UserError(f"{file}, line {number}: not an episode: {_first(error)}") from error
+    first: dict[tuple[int | None, str], int] = {}
+    for number, raw in _whole_lines(file):
+        try:
+            episode = load(raw)
+        except ValueError as error:
+            raise UserError(f"{file}, line {number}: not an episode: {_first(error)}") from error
+        if (before := first.setdefault((episode.step, episode.id), number)) != number:
+            again = f"episode {episode.id} is there again, it is in line {before} already"
+            raise UserError(f"{file}, line {number}: {again}: two processes wrote this run; delete one of the lines")
+        yield _EpisodeLine(raw, episode)
 
 
-def _appending(file: Path) -> BinaryIO:
-    return file.open("ab", buffering=0)  # type: ignore[return-value]  # RawIOBase
-
-
-def _append(file: BinaryIO, content: bytes) -> None:
-    """Write all of the content to the disk, or nothing."""
-    size = os.fstat(file.fileno()).st_size
-    left = memoryview(content)
+def _whole_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers; not an incomplete last one, whose writer was killed."""
     try:
-        while left:
-            left = left[file.write(left) :]
-        os.fsync(file.fileno())
-    except OSError:
-        os.ftruncate(file.fileno(), size)
-        raise
+        stream = open_to_read(file)
+    except FileNotFoundError:
+        return
+    with stream:
+        number = 0
+        while (raw := stream.readline(LONGEST_LINE + 1)).endswith(b"\n"):
+            yield (number := number + 1), raw
+        if len(raw) > LONGEST_LINE:
+            raise UserError(f"{file}, line {number + 1}: longer than {LONGEST_LINE >> 20} MiB")
 
 
 @cache
@@ -423,15 +447,6 @@ def _first(error: ValueError) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
     place, message = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
     return f"{place}: {message}" if place else message
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(f"{path} is being written by another process") from None
 
 
 if __name__ == "__main__":

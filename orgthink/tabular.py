@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orgthink.errors import UserError
+from orgthink.files import read_whole
 
 
 def has_parquet() -> bool:
@@ -39,7 +40,9 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
 def json_object(file: Path) -> dict[str, Any]:
     """The JSON object in a file. UserError that names the file if it holds none; OSError if there is no such file."""
     try:
-        values = json.loads(file.read_bytes())
+        values = json.loads(read_whole(file))
+    except UserError:
+        raise
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
     if not isinstance(values, dict):

@@ -313,14 +313,20 @@ async def test_a_cancel_keeps_what_has_ended(tmp_path: Path):
     assert len(await evaluate(what, RuleEngine(countdown), folder)) == 20
 
 
-async def test_a_bug_is_raised_as_itself(tmp_path: Path):
+async def test_a_bug_ends_its_episode_and_an_error_of_the_users_the_evaluation(tmp_path: Path):
     what = plan()
 
-    def bug(text: str) -> str:
-        raise ZeroDivisionError("a bug")
+    def raising(error: Exception) -> Callable[[str], str]:
+        def rule(text: str) -> str:
+            raise error
 
-    with pytest.raises(ZeroDivisionError, match="a bug"):
-        await evaluate(what, RuleEngine(bug), new(tmp_path, what))
+        return rule
+
+    episodes = await evaluate(what, RuleEngine(raising(ZeroDivisionError("a bug"))), new(tmp_path / "bug", what))
+    assert all(map(engine_failed, episodes))
+    assert failure_message(episodes[0]).startswith("ZeroDivisionError in test_evaluation.py, line ")
+    with pytest.raises(UserError, match="no such file"):
+        await evaluate(what, RuleEngine(raising(UserError("no such file"))), new(tmp_path / "user", what))
 
 
 async def test_episodes_of_another_plan_are_refused(tmp_path: Path):

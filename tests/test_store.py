@@ -72,7 +72,7 @@ def test_an_episode_comes_back_equal():
 @given(st.text(), st.lists(st.floats(-50, 0)), st.integers(0, 2**40))
 def test_any_text_and_number_comes_back(text: str, logprobs: list[float], tokens: int):
     span = Span(Origin.SAMPLED, text, tokens, logprobs=tuple(logprobs))
-    made = episode(traces=(Trace("a", "a", None, (span,)),), answer=text)
+    made = episode(traces=(Trace("a", "a", None, (span,)),), answer=text, format_faults=())
     line = store.dump(made)
     assert store.load(line) == made
     assert line.count(b"\n") == 1
@@ -84,7 +84,7 @@ def test_what_could_not_be_read_again_is_refused_and_the_folder_stays_whole(tmp_
     folder = new(tmp_path / "run", 1)
     span = Span(Origin.SAMPLED, "a b", 2, (1, 2), (-0.5, bad))
     with folder.journal() as journal, pytest.raises(ValueError, match=r"p1\|asyncthink\|0 cannot be stored.*logprobs"):
-        journal.append(episode(1, traces=(Trace("a", "a", None, (span,)),)))
+        journal.append(episode(1, traces=(Trace("a", "a", None, (span,)),), format_faults=()))
     assert list(folder.episodes()) == [episode(0)]
 
 

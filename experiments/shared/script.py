@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from experiments.shared.laboratory import Laboratory, evaluate_share, share
 from orgthink.errors import UserError
-from orgthink.store import write_whole
+from orgthink.files import write_whole
 from orgthink.threads import set_threads
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.garbage import collect_rarely
+from orgthink.redaction import conceal, conceal_url
+from orgthink.terminal import clean_tracebacks, one_line, show
 from orgthink.threads import set_threads
 from orgthink.version import __version__
+
+MOST = 4_000
+"""Characters of a complaint, about: what it quotes may be as long as a file."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,14 +25,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # where "≥" cannot be printed
+    clean_tracebacks()
     argv = sys.argv[1:] if argv is None else argv
+    for argument in argv:
+        conceal_url(argument)
+    conceal(os.environ.get("OPENAI_API_KEY", "").strip())
     collect_rarely()
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
     from orgthink.engines.engine import EngineUnavailable
     from orgthink.errors import Failure, UserError
 
     if argv[:1] == ["--version"]:
-        print(f"orgthink {__version__}")
+        show(f"orgthink {__version__}")
         return 0
     try:
         return _verb(argv)()
@@ -47,6 +57,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     """The command that the arguments describe. tyro's frames become one line."""
     import tyro
 
+    from orgthink.cli.repeated import gathered
     from orgthink.errors import UserError
     from orgthink.registry import COMMANDS, DEMO
 
@@ -62,7 +73,7 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
                 verbs,
                 prog="orgthink",
                 description="Run, measure and train language models that organize themselves.",
-                args=list(argv) or ["--help"],
+                args=gathered(argv, verbs.get(first)) or ["--help"],
                 config=(tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff),
             )
     except SystemExit as end:
@@ -80,5 +91,8 @@ def _unframed(frame: str) -> str:
 
 
 def _complain(line: str) -> int:
-    print(f"orgthink: {' '.join(line.split())}", file=sys.stderr)
+    line = one_line(line)
+    if len(line) > MOST:  # what is wrong with a long quotation stands behind it
+        line = f"{line[: MOST // 2]} … {line[-MOST // 2 :]}"
+    show(f"orgthink: {line}", error=True)
     return 2

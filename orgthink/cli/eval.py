@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from tyro.conf import arg
 from orgthink.cli.notes import all_problems, ignored_server, note, pools, unlike_its_style
 from orgthink.cli.options import Options, pair
 from orgthink.cli.progress import progress
-from orgthink.cli.resuming import exit_code, interruptible, resumed, stoppable, written
+from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.cli.table import conditions, print_table
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
@@ -32,6 +31,7 @@ from orgthink.evaluation import (
 from orgthink.registry import default
 from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.tasks.task import Split
+from orgthink.terminal import show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Eval(Options):
             )
             return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task)))
         folder = resumed(self)
-        return asyncio.run(conduct(resolve(folder.settings("eval", Evaluation)), folder))
+        return asyncio.run(conduct(resolve(settings_of(folder, "eval", Evaluation)), folder))
 
     @property
     def named_task(self) -> str:
@@ -143,10 +143,11 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     if episodes:
         print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
     failed = [episode for episode in episodes if engine_failed(episode)]
+    failed.sort(key=lambda episode: episode.error_kind is not None)  # a bug is named first
     others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]
     if others:
         failure = failure_message(others[0])
         why = f"{len(others)} of {total} episodes went on without an agent whose engine failed ({failure})"
-        print(f"orgthink: {why}", file=sys.stderr)
+        show(f"orgthink: {why}", error=True)
     why = f"episodes failed ({failure_message(failed[0])})" if failed else ""
     return exit_code(folder, len(episodes), total, "episodes", len(failed), why)

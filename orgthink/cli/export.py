@@ -11,9 +11,11 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import up_to
+from orgthink.files import write_whole
 from orgthink.measure.accuracy import mixed
-from orgthink.store import RunFolder, write_whole
+from orgthink.store import RunFolder
 from orgthink.tasks.task import Split
+from orgthink.terminal import show
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class ExportProblems:
             if not problems:
                 raise UserError(f"--mixed {self.mixed}: no problem of {self.task} has mixed outcomes there")
         write(problems, self.split, self.out)
-        print(f"{len(problems)} problems are in {self.out}{every}")
+        show(f"{len(problems)} problems are in {self.out}{every}")
         return 0
 
 
@@ -89,7 +91,7 @@ class ExportRows:
         items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())
-        print(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")
+        show(f"{len(rows)} rows of {len({row.group for row in rows})} problems are in {self.out}")
         return 0
 
 

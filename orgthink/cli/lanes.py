@@ -12,6 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from orgthink.terminal import clean, one_line, redact, show
+
 if TYPE_CHECKING:
     from orgthink.runtime.agent import Agent, Watcher
 
@@ -46,7 +48,7 @@ class Story:
         self._line(agent, f"{_WORDS[kind]} {text}".rstrip())
 
     def _line(self, agent: Agent, text: str) -> None:
-        print(f"{agent.steps:5d}  {agent.id:<14} {text}", flush=True)
+        show(f"{agent.steps:5d}  {agent.id:<14} {text}")
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class Picture:
             case "start":
                 lane.state = "thinks"
             case "text":
-                lane.state, lane.tail = "thinks", (lane.tail + text)[-4 * self._width :]
+                lane.state, lane.tail = "thinks", redact(lane.tail + text)[-4 * self._width :]
             case "fork":
                 self._lanes.setdefault(f"{agent.id}/{text}", _Lane())
             case "join":
@@ -83,6 +85,6 @@ class Picture:
         for header in ("agent", "steps", "", "says"):
             table.add_column(header, justify="right" if header == "steps" else "left", no_wrap=True)
         for name, lane in self._lanes.items():
-            tail = " ".join(lane.tail.split())[-self._width :]
-            table.add_row(name, str(lane.steps), Text(lane.state), Text(tail))
+            tail = one_line(lane.tail)[-self._width :]
+            table.add_row(Text(clean(name)), str(lane.steps), Text(clean(lane.state)), Text(tail))
         return table

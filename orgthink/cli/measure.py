@@ -21,6 +21,7 @@ from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
 from orgthink.store import RunFolder
+from orgthink.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.training.rl import Optimization
@@ -62,7 +63,7 @@ class Measure:
             if not measured["against"]:
                 raise UserError(f"{self.file} has no other organization than {self.against}")
         if self.json:
-            print(json.dumps(measured))
+            show(json.dumps(measured))
         else:
             print_table(measured["summary"], conditions(folder))
         if self.against is not None and not self.json:
@@ -81,11 +82,11 @@ class Measure:
         except ValueError as error:
             raise UserError(f"{name}: {error}") from error
         if self.json:
-            print(json.dumps(measures))
+            show(json.dumps(measures))
         else:
             width = max(map(len, measures))
             for key, value in measures.items():
-                print(f"{key:<{width}}  {_show(value)}")
+                show(f"{key:<{width}}  {_show(value)}")
         return 0
 
 
@@ -109,9 +110,9 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         for line, last in _steps(folder):
             steps[line["step"]] = again = settings.measure(last)
             if not quiet:
-                print(f"step {line['step']}/{settings.steps}  {settings.progress_text({**line, **again})}", flush=True)
-    except UserError as error:
-        print(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", file=sys.stderr)
+                show(f"step {line['step']}/{settings.steps}  {settings.progress_text({**line, **again})}")
+    except (UserError, KeyError) as error:  # KeyError: metrics.jsonl lacks what the recipe writes
+        show(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", error=True)
         for line, episodes in _steps(folder):
             steps[line["step"]], last = {}, episodes
     if not steps:
@@ -121,7 +122,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
 
 def _steps(folder: RunFolder) -> Iterator[tuple[dict[str, Any], list[Episode]]]:
     """The recorded steps: their metrics and their episodes; not one whose metrics the run did not come to write."""
-    lines = {line["step"]: line for line in folder.metrics()}
+    lines = {line["step"]: line for line in folder.metrics() if isinstance(line.get("step"), int)}
     for step, group in groupby(folder.episodes(), lambda episode: episode.step):
         if step not in lines:
             return

@@ -17,6 +17,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.errors import UserError, pick
 from orgthink.registry import Registry
+from orgthink.terminal import show
 
 KINDS = {
     "organizations": "orgthink.organizations:ORGANIZATIONS",
@@ -52,13 +53,13 @@ class List:
         kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}
         columns = shutil.get_terminal_size((80, 24)).columns
         for kind, where in kinds.items():
-            print(f"{kind} ({_registry(where).group})")
+            show(f"{kind} ({_registry(where).group})")
             found = list(_lines(where))
             width = max((len(name) for name, _ in found), default=0)
             for name, summary in found:
                 first, rest = f"  {name:<{width}}  ", " " * min(width + 4, columns // 2)
                 wrapped = textwrap.wrap(f"{first}{summary}", columns, subsequent_indent=rest, break_on_hyphens=False)
-                print("\n".join(wrapped))
+                show("\n".join(wrapped))
         return 0
 
 

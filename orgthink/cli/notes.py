@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 
 from orgthink.engines import EngineSpec
 from orgthink.evaluation import Evaluation, pool_warning
 from orgthink.presets import preset_of, style_here
 from orgthink.runtime.attempt import Organization
+from orgthink.terminal import show
 
 
 def note(*lines: str | None) -> None:
     """Print those that there are."""
     for line in filter(None, lines):
-        print(f"orgthink: {line}", file=sys.stderr)
+        show(f"orgthink: {line}", error=True)
 
 
 def all_problems(plan: Evaluation) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orgthink.episode import Episode
 from orgthink.evaluation import failure_message
+from orgthink.terminal import clean, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,11 +47,11 @@ def _bar(console: Console, total: int) -> Iterator[Callable[[Episode, int], None
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("episodes", total=total)
-        yield lambda episode, done: bar.update(task, completed=done, description=describe(episode))
+        yield lambda episode, done: bar.update(task, completed=done, description=clean(describe(episode)))
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _lines(total: int) -> Iterator[Callable[[Episode, int], None]]:
         def ended(episode: Episode, done: int) -> None:
             pace.advance(done)
             if done % every == 0 or done == total:
-                print(f"{done}/{total}  {describe(episode)}{pace.left}", file=sys.stderr, flush=True)
+                show(f"{done}/{total}  {describe(episode)}{pace.left}", error=True)
 
         yield ended
 
@@ -113,7 +113,7 @@ def heartbeat(line: Callable[[], str], every: float = HEARTBEAT) -> Iterator[Non
 
     def beat() -> None:
         while not ended.wait(every):
-            print(line(), file=sys.stderr, flush=True)
+            show(line(), error=True)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
+from orgthink.cli.notes import note
 from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.settings import alternatives, marks, require_known, types_below
+from orgthink.store import ByKind, RunFolder
+from orgthink.terminal import show
 from orgthink.training.interrupt import answer
 
 T = TypeVar("T")
@@ -25,6 +27,27 @@ def resumed(command: Any, **others: Any) -> RunFolder:
     if command != type(command)(resume=command.resume, **others):
         raise UserError("--resume takes everything else from the folder: give it alone")
     return RunFolder.open(command.resume)
+
+
+def settings_of(folder: RunFolder, kind: str, cls: type[T]) -> T:
+    """The settings of a run, as `RunFolder.settings` has them.
+
+    One that nothing here knows is named: a later version may have written it, or somebody by hand.
+    """
+    settings = folder.settings(kind, cls)
+    try:
+        require_known(cls, folder.config["settings"], (), _with_former)
+    except UserError as error:
+        note(f"{folder.path / 'config.json'}: {error}: it is ignored")
+    return settings
+
+
+def _with_former(hint: Any, place: Any) -> dict[str, Any]:
+    """Types of what lies below a place, by name; former names are known, too."""
+    known = types_below(hint, place)
+    classes = [*alternatives(hint), *(mark.class_of(place) for mark in marks(hint) if isinstance(mark, ByKind))]
+    former = [name for cls in classes for name in getattr(cls, "former", ())]
+    return {**known, **dict.fromkeys(former, Any)} if known else known
 
 
 def again(folder: RunFolder) -> str:
@@ -48,10 +71,10 @@ def exit_code(folder: RunFolder, done: int, total: int, things: str, failed: int
     `things` are what was to be done, such as `episodes`; `failure` says which failed and why.
     """
     if done < total:
-        print(f"orgthink: stopped after {done} of {total} {things}; {again(folder)}", file=sys.stderr)
+        show(f"orgthink: stopped after {done} of {total} {things}; {again(folder)}", error=True)
         return INTERRUPTED
     if failed:
-        print(f"orgthink: {failed} of {total} {failure}; {again(folder)}", file=sys.stderr)
+        show(f"orgthink: {failed} of {total} {failure}; {again(folder)}", error=True)
     return int(bool(failed))
 
 

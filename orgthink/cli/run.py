@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,6 +22,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_of
+from orgthink.terminal import show
 
 FREE = "free"
 """Task of a problem that the user typed: nobody can grade it."""
@@ -72,7 +72,7 @@ async def watched(
     organization: Organization, problem: Problem, default: Backing, roles: dict[str, Backing], limits: Limits
 ) -> Episode:
     """An attempt, shown while it happens, with its grade if the problem is a task's."""
-    print(problem.text)
+    show(problem.text)
     with lanes() as watch:
         episode = await attempt(organization, problem, default, roles=roles, limits=limits, watch=watch)
     task = task_of(problem)
@@ -81,7 +81,7 @@ async def watched(
 
 def tell(episode: Episode) -> int:
     """Print what came of it; return the exit code."""
-    print(f"\nanswer:\n{episode.answer}" if episode.answer is not None else "\nno answer")
+    show(f"\nanswer:\n{episode.answer}" if episode.answer is not None else "\nno answer")
     facts = [
         f"{critical_path(episode)} steps on the critical path",
         f"{sampled_tokens(episode)} tokens",
@@ -90,7 +90,7 @@ def tell(episode: Episode) -> int:
     if episode.grade is not None:
         facts.insert(0, f"{episode.grade.correct} of {episode.grade.required} right")
     facts += [f"{fault.kind} by {fault.agent}" for fault in episode.format_faults]
-    print(", ".join(facts))
+    show(", ".join(facts))
     if engine_failed(episode):
-        print(f"orgthink: {failure_message(episode)}", file=sys.stderr)
+        show(f"orgthink: {failure_message(episode)}", error=True)
     return int(engine_failed(episode))

@@ -17,8 +17,10 @@ from tyro.conf import arg
 from orgthink.cli.options import Options
 from orgthink.engines.opening import Engines
 from orgthink.errors import UserError, pick
+from orgthink.redaction import conceal
 from orgthink.runtime import Backing
 from orgthink.store import RunFolder, dated, typed
+from orgthink.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.serve.episodes import Served
@@ -57,6 +59,7 @@ class Serve(Options):
             raise UserError(f"--concurrency {self.concurrency}: at least one episode must run")
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise UserError('serving needs the extra: pip install "orgthink[serve]"')
+        conceal(key or "")
         asyncio.run(self._serve(key))
         return 0
 
@@ -74,7 +77,7 @@ class Serve(Options):
                     episodes = ServedEpisodes(journal, self.concurrency)
                     app = application(models, episodes, key=key)
                     port = place.getsockname()[1]
-                    print(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}", flush=True)
+                    show(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}")
                     await server(app).serve([place])
                     await episodes.drain()
 

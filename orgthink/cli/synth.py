@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orgthink.cli.progress import LINES, Pace, heartbeat
-from orgthink.cli.resuming import exit_code, interruptible, resumed, stoppable, written
+from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
@@ -18,6 +17,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.evaluation import failure_message
 from orgthink.registry import default
 from orgthink.store import RunFolder, dated, require_vacant
+from orgthink.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.coldstart.synthesis import Harvest, Synthesis
@@ -68,7 +68,7 @@ class Synth:
             plan = self.plan()
             return asyncio.run(conduct(plan, self.out or dated(f"synth-{plan.task}")))
         folder = resumed(self)
-        return asyncio.run(conduct(folder.settings("synth", Synthesis), folder))
+        return asyncio.run(conduct(settings_of(folder, "synth", Synthesis), folder))
 
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""
@@ -148,13 +148,13 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
     from orgthink.tabular import has_parquet
 
     summary, total = harvest.summary(), harvest.plan.n
-    print(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")
+    show(f"{summary['pairs']} query-response pairs of {summary['kept']} traces are in {folder.path / ROWS}")
     if has_parquet():
-        print(f"the same in {folder.path / TABLE}")
+        show(f"the same in {folder.path / TABLE}")
     else:
-        print("pip install 'orgthink[data]' and --resume write them as parquet too")
+        show("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
-        print(f"dropped {count:>6}  {reason}")
+        show(f"dropped {count:>6}  {reason}")
     why = f"requests failed ({failure_message(harvest.failed[0])})" if harvest.failed else ""
     return exit_code(folder, harvest.done, total, "problems", len(harvest.failed), why)
 
@@ -164,4 +164,4 @@ def _report(harvest: Harvest, left: str) -> None:
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:
         counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
-        print(f"{done}/{total}  {counts}{left}", file=sys.stderr, flush=True)
+        show(f"{done}/{total}  {counts}{left}", error=True)

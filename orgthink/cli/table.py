@@ -9,6 +9,7 @@ from typing import Any
 
 from orgthink.evaluation import Evaluation
 from orgthink.store import RunFolder
+from orgthink.terminal import show
 
 
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
@@ -19,7 +20,7 @@ def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[st
     caption = f"{settings}. [95 % interval]. Critical path and tokens in decoding steps{unit}."
     width = shutil.get_terminal_size((120, 24)).columns
     for line in (*lay_out(header, rows, width), "", *textwrap.wrap(caption, width, break_on_hyphens=False)):
-        print(line)
+        show(line)
 
 
 def print_comparison(compared: Mapping[str, Mapping[str, Mapping[str, Any]]], baseline: str) -> None:
@@ -36,7 +37,7 @@ def print_comparison(compared: Mapping[str, Mapping[str, Mapping[str, Any]]], ba
             digits = 2 if measure == "seconds" else 1
             gap = _show(found["difference"], factor, digits)
             rows.append([name if measure == "all_correct" else "", label, _show(mean, factor, digits), gap, change])
-    print("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns), sep="\n")
+    show("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns))
 
 
 def lay_out(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -117,7 +118,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
 
 def conditions(folder: RunFolder) -> dict[str, str]:
     """Under which conditions the numbers of a run were measured, as far as its config.json tells."""
-    made = {"orgthink": f"{folder.config['orgthink']} {folder.config['commit'] or ''}".rstrip()}
+    made = {"orgthink": f"{folder.config['orgthink']} {folder.config.get('commit') or ''}".rstrip()}
     if folder.config["kind"] != "eval":
         return made
     plan = folder.settings("eval", Evaluation)

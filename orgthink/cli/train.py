@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from orgthink.cli.progress import Pace, heartbeat
-from orgthink.cli.resuming import resumed
+from orgthink.cli.resuming import resumed, settings_of, written
 from orgthink.errors import UserError, user_input
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
+from orgthink.terminal import clean, show
 
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job, Report
@@ -75,6 +75,7 @@ class Train:
         if self.resume is not None:
             device = self.device if self.backend == "verl" else "auto"
             folder = resumed(self, backend=self.backend, cluster=self.cluster, device=device)
+            settings_of(folder, "train", recipes.Training)
         else:
             training, path = (
                 recipes.Training(self.named_recipe, self._job()),
@@ -86,10 +87,10 @@ class Train:
                 launch.require(training.job, self._cluster())
             folder = recipes.start(training, path)
         if self.backend == "verl":
-            print(f"the model is in {launch.run(folder, self._cluster())}")
+            show(f"the model is in {launch.run(folder, self._cluster())}")
             return 0
-        with user_input(), _progress(folder, recipes.training_of(folder).job.settings) as report:
-            print(f"the model is in {recipes.go_on(folder, report)}")
+        with user_input(), written(folder), _progress(folder, recipes.training_of(folder).job.settings) as report:
+            show(f"the model is in {recipes.go_on(folder, report)}")
         return 0
 
     @property
@@ -134,9 +135,9 @@ def _look_ahead(training: Training, path: Path) -> int:
     needs = unnamed(training.job)
     require_vacant(path)
     seen = {"recipe": training.recipe, "out": str(path), "unnamed": needs, **outlook(training.job)}
-    print(json.dumps(seen, indent=2, ensure_ascii=False))
+    show(json.dumps(seen, indent=2, ensure_ascii=False))
     if needs:
-        print(f"orgthink: a run of this recipe needs {' and '.join(needs)}", file=sys.stderr)
+        show(f"orgthink: a run of this recipe needs {' and '.join(needs)}", error=True)
     return 0
 
 
@@ -158,7 +159,7 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[says]}"),
+        TextColumn("{task.fields[says]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -169,12 +170,12 @@ def _progress(folder: RunFolder, settings: Optimization | SftSettings) -> Iterat
         def report(line: dict[str, Any]) -> None:
             step = int(line["step"])
             pace.advance(step)
-            bar.update(task, completed=step, says=settings.progress_text(line))
+            bar.update(task, completed=step, says=clean(settings.progress_text(line)))
             if not console.is_terminal and (step % settings.report_every == 0 or step == steps):
-                print(f"step {step}/{steps}  {settings.progress_text(line)}{pace.left}", flush=True)
+                show(f"step {step}/{steps}  {settings.progress_text(line)}{pace.left}")
 
         try:
             yield report
         except KeyboardInterrupt:
-            print(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", file=sys.stderr)
+            show(f"orgthink: go on from what is saved with: orgthink train --resume {folder.path}", error=True)
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -16,9 +15,11 @@ from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import Evaluation, resolve
+from orgthink.files import write_whole
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
-from orgthink.store import RunFolder, write_whole
+from orgthink.store import RunFolder
+from orgthink.terminal import show
 
 MOST_EPISODES = 2_000
 """Of a training on one page, unless a single step has more."""
@@ -58,14 +59,14 @@ class View:
         if self.transcript:
             from orgthink.view.transcript import transcript
 
-            print(*map(transcript, episodes), sep="\n", end="")
+            show(*map(transcript, episodes), end="")
             return 0
-        print(page(folder, episodes, self.out))
+        show(page(folder, episodes, self.out))
         if self.perfetto is not None:
             from orgthink.view.perfetto import trace
 
             write_whole(self.perfetto, json.dumps(trace(episodes)).encode())
-            print(self.perfetto)
+            show(self.perfetto)
         return 0
 
     def _of_training(self, folder: RunFolder) -> list[Episode]:
@@ -81,7 +82,7 @@ class View:
             known = f" of step {self.step}: it has {steps} others" if steps else ": only rollouts are recorded"
             raise UserError(f"{folder.path} has no episodes{known}")
         if self.step is None and len(groups) < steps:
-            print(f"orgthink: the last {len(groups)} of {steps} steps; others with --step N", file=sys.stderr)
+            show(f"orgthink: the last {len(groups)} of {steps} steps; others with --step N", error=True)
         return [episode for group in groups for episode in group]
 
 
@@ -94,5 +95,5 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
             episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
-    write_whole(out, text.encode())
+    write_whole(out, text.encode(errors="replace"))  # a name of a folder may not be UTF-8
     return out

@@ -16,7 +16,9 @@ from typing import Any
 
 from orgthink.episode import Episode, Origin
 from orgthink.errors import UserError
-from orgthink.store import typed, write_whole
+from orgthink.files import write_whole
+from orgthink.redaction import redact
+from orgthink.store import typed
 from orgthink.tabular import parquet_bytes, read_rows
 
 
@@ -59,11 +61,11 @@ _COLUMN = "said"
 
 
 def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
-    """One pair for each uninterrupted sampled stretch: 2·n_q + 1 pairs if each of the n_q forks is joined."""
+    """One pair for each uninterrupted sampled stretch, without secrets: 2·n_q + 1 if all n_q forks are joined."""
     pairs: list[Pair] = []
     for trace in episode.traces:
         stretches = [
-            (origin, "".join(span.text for span in spans))
+            (origin, redact("".join(span.text for span in spans)))  # before its characters are counted
             for origin, spans in groupby(trace.spans, attrgetter("origin"))
         ]
         seen, written = "", 0

@@ -31,8 +31,10 @@ from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
 from orgthink.errors import pick, require_at_least
 from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
+from orgthink.files import open_to_append, write_whole
 from orgthink.organizations.prompts import STYLES
-from orgthink.store import RunFolder, write_whole
+from orgthink.redaction import redact_json
+from orgthink.store import RunFolder
 from orgthink.tabular import has_parquet
 from orgthink.tasks import task_named
 
@@ -176,7 +178,7 @@ async def synthesise(
         done = {record.id for record in journal.episodes}
         missing = [problem for name, problem in todo.items() if name not in done]
         pairs.write(folder.path / ROWS, harvest.rows)
-        with (folder.path / ROWS).open("ab", buffering=0) as rows:
+        with open_to_append(folder.path / ROWS) as rows:
 
             async def work(problem: Problem) -> None:
                 record = await teach(problem)
@@ -208,7 +210,7 @@ def conclude(folder: RunFolder, harvest: Harvest) -> None:
     harvest.accepted.sort(key=lambda episode: place[episode.id])
     harvest.dropped.sort(key=lambda dropped: place[dropped[0].id])
     dropped = [{"episode": record.id, "reason": why.reason, "detail": why.detail} for record, why in harvest.dropped]
-    lines = [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in dropped]
+    lines = [redact_json(json.dumps(line, ensure_ascii=False)).encode("utf-8", "replace") + b"\n" for line in dropped]
     write_whole(folder.path / "dropped.jsonl", b"".join(lines))
     pairs.write(folder.path / ROWS, harvest.rows)
     if has_parquet():

@@ -19,6 +19,7 @@ from typing import Any
 from orgthink.engines.engine import Engine, EngineUnavailable
 from orgthink.errors import UserError, require_at_least, user_input
 from orgthink.registry import DEFAULTS, DEMO, Registry, default, is_reference, references, split_reference
+from orgthink.secrets import expand, referred
 from orgthink.tabular import json_object
 
 MODELS: Registry[Path] = Registry("model", "orgthink.models", {})
@@ -79,6 +80,8 @@ class EngineSpec:
         values = json_object(file)
         if code := next(references(values), None):
             raise UserError(f"{file} names code, {code}: a model may name what is installed, and nothing else")
+        if name := referred(values):
+            raise UserError(f"{file} asks for {name} of the environment: a model may not read your secrets")
         return values
 
     @property
@@ -136,24 +139,28 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
 
     UserError if the folder holds no usable model, EngineUnavailable if the engine cannot be opened.
     """
-    if spec.url is not None:
-        from orgthink.engines.endpoint import EndpointEngine
-
-        tokenizer = None
-        if spec.folder is not None:
-            from orgthink.engines.tokenizer import Tokenizer
-
-            with user_input():
-                tokenizer = Tokenizer(spec.folder)
-        return await EndpointEngine.open(spec.url, spec.model, tokenizer=tokenizer, concurrency=spec.streams)
     engine, rest = _split_engine(spec.model or "")
     try:
         with user_input():
+            if spec.url is not None:
+                return await _open_server(spec)
             name = str(spec.folder) if engine in OF_FOLDERS else rest
             own = {"slots": slots} if engine == "local" else {}
-            return await ENGINES.named(engine)(name, threaded=threaded, **own)
+            return await ENGINES.named(engine)(expand(name), threaded=threaded, **own)
     except ModuleNotFoundError as error:
-        raise EngineUnavailable(f"model {spec.model} needs {error.name}: pip install 'orgthink[local]'") from error
+        what = f"model {spec.model}" if spec.url is None else f"the tokenizer of {spec.tokenizer}"
+        raise EngineUnavailable(f"{what} needs {error.name}: pip install 'orgthink[local]'") from error
+
+
+async def _open_server(spec: EngineSpec) -> Engine:
+    from orgthink.engines.endpoint import EndpointEngine
+
+    tokenizer = None
+    if spec.folder is not None:
+        from orgthink.engines.tokenizer import Tokenizer
+
+        tokenizer = Tokenizer(spec.folder)
+    return await EndpointEngine.open(expand(spec.url or ""), spec.model, tokenizer=tokenizer, concurrency=spec.streams)
 
 
 async def open_local(rest: str, *, threaded: bool = True, slots: int = 128) -> Engine:

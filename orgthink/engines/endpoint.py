@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
@@ -18,6 +20,7 @@ from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
@@ -28,6 +31,16 @@ T = TypeVar("T")
 
 FEWEST_TOKENS = 16
 """A context in which fewer are left is full."""
+
+MOST_OFFERED = 20
+"""Most models of a server that a message names."""
+
+IDLE_EVENTS = 1000
+"""Most events of an answer without a token, beside an event for each token that is thought and not shown."""
+
+LINGER = 10.0
+"""Most seconds for the count of tokens after the end of an answer. The connection is used again after an answer that
+ends within them."""
 
 _CONTEXT = re.compile(
     r"context.{0,24}(length|size|window).{0,80}(exceed|maximum|limit|too|of \d)"
@@ -60,7 +73,7 @@ class EndpointEngine:
         self.models: dict[str, int | None] = {}
         """Models of the server and their context lengths in tokens, where it gives them."""
         self.native_calls = False
-        self._key, self._tokenizer = api_key or "", tokenizer
+        self._key, self._tokenizer = (api_key or "").strip(), tokenizer
         self._keeps_stops = False
         """Whether the server can keep a stop text in its output. Other servers get no stop texts."""
         self._fields = wire.SupportedFields()
@@ -118,7 +131,7 @@ class EndpointEngine:
             except EngineError as error:
                 raise EngineUnavailable(str(error)) from error
             stack.pop_all()
-        log.info("%s: model %s, mode %s", engine.url, engine.model, engine.mode)
+        log.info("%s: model %s, mode %s", engine.url, excerpt(engine.model), engine.mode)
         return engine
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
@@ -150,7 +163,7 @@ class EndpointEngine:
                     limit = f"the model's context of {self.max_context}"
                     raise ContextFull(f"the prompt of {len(context.token_ids)} tokens does not fit {limit}")
                 sampling = replace(sampling, max_tokens=min(sampling.max_tokens, left))
-            while True:
+            for repeated in count():
                 try:
                     async with aclosing(self._stream(context, sampling)) as chunks:
                         async for chunk in chunks:
@@ -159,7 +172,8 @@ class EndpointEngine:
                 except ContextFull as refusal:
                     if sampling.max_tokens < 2 * FEWEST_TOKENS:
                         raise
-                    left = wire.tokens_left(str(refusal)) or sampling.max_tokens // 2
+                    left = None if repeated else wire.tokens_left(str(refusal))  # believed once
+                    left = left or sampling.max_tokens // 2
                     sampling = replace(sampling, max_tokens=min(left, sampling.max_tokens - 1))
         except ContextFull:
             if len(context.spans) == 1:
@@ -169,26 +183,16 @@ class EndpointEngine:
     async def _stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         body = wire.request(self.mode, self.model, context, sampling, stops=self._keeps_stops, tools=self.native_calls)
         reader = wire.Reader(sampling, self._tokenizer if self.mode is Mode.TOKENS else None)
-        last: Chunk | None = None
         async with aclosing(self._answer(body)) as answer:
-            try:
-                async for event in answer:
-                    if last is not None:  # the number of tokens follows the end
-                        last = replace(last, tokens=event.tokens or last.tokens)
-                        continue
-                    chunk = reader.chunk(event)
-                    if chunk.finish is not None:
-                        last = replace(chunk, tokens=event.tokens)
-                        if event.finish is None:
-                            break
-                    elif chunk.pieces:
-                        yield chunk
-            except EngineError:
-                if last is None:
-                    raise
-        if last is None:
-            raise EngineError(f"{self.url} ended its answer after {reader.read} tokens without saying why")
-        yield last
+            async for event in answer:
+                chunk = reader.chunk(event)
+                if chunk.finish is not None:
+                    last = replace(chunk, tokens=event.tokens)
+                    yield last if event.finish is None else await _counted(last, answer)
+                    return
+                if chunk.pieces:
+                    yield chunk
+        raise EngineError(f"{self.url} ended its answer after {reader.read} tokens without saying why")
 
     async def aclose(self) -> None:
         await self._server.aclose()
@@ -253,27 +257,25 @@ class EndpointEngine:
         async with AsyncExitStack() as stack:
             events = await self._server.persist(lambda: self._begin(stack, body))
             try:
-                async for event in events:
-                    if (
-                        event.data.strip() != "[DONE]"
-                    ):  # the last event; reading to the end lets the connection be reused
-                        yield wire.event(event.data)
+                async for data in events:
+                    if data.strip() not in ("", "[DONE]"):  # of an event without data; the last event
+                        yield wire.event(data)
             except httpx2.RequestError as error:
                 raise self._server.broken(error) from error
 
-    async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> AsyncIterator[httpx2.ServerSentEvent]:
-        """Events of a response that has begun; the stack closes it."""
+    async def _begin(self, stack: AsyncExitStack, body: dict[str, Any]) -> AsyncIterator[str]:
+        """Data of the events of a response that has begun; the stack closes it."""
         while True:
             sent = self._fields.fit(body)
             async with AsyncExitStack() as trial:
                 response = await trial.enter_async_context(self._server.stream("POST", self.mode.path, sent))
                 if response.status_code == 200:
                     wire.check_stream(response.url.host, response.headers.get("content-type"))
-                    events = aiter(httpx2.EventSource(response))
+                    events = self._server.events(response, 2 * body["max_tokens"] + IDLE_EVENTS)
                     first = await anext(events, None)
                     stack.push_async_exit(trial.pop_all())
                     return _chained(first, events)
-                reply = await read(response)
+                reply = await self._server.wait(read(response))
             if not self._fields.learn(reply, sent):
                 raise self._server.refused(reply)
 
@@ -297,7 +299,8 @@ class EndpointEngine:
                 return EngineError(self._server.answered(reply))
 
     def _offer(self) -> str:
-        return ", ".join(self.models) or "it does not say which it has"
+        others = ["…"] if len(self.models) > MOST_OFFERED else []
+        return ", ".join([*islice(self.models, MOST_OFFERED), *others]) or "it does not say which it has"
 
 
 def _base(url: httpx2.URL) -> httpx2.URL:
@@ -307,6 +310,17 @@ def _base(url: httpx2.URL) -> httpx2.URL:
         if path.endswith(f"/{request}"):
             return url.copy_with(path=path.removesuffix(f"/{request}") or "/")
     return url.copy_with(path=path or "/v1")
+
+
+async def _counted(last: Chunk, events: AsyncIterator[wire.StreamEvent]) -> Chunk:
+    """The last chunk with the server's count of tokens, which follows it, if it does."""
+    try:
+        async with asyncio.timeout(LINGER):
+            async for event in events:
+                last = replace(last, tokens=event.tokens or last.tokens)
+    except (EngineError, TimeoutError):
+        pass
+    return last
 
 
 async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:

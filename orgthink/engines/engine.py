@@ -42,7 +42,7 @@ class Chunk:
     policy_version: str | None = None
     """Weights that sampled these tokens."""
     tokens: int | None = None
-    """On the last chunk: tokens of the whole stream by the server's count, where pieces are not tokens."""
+    """On the last chunk: tokens of the whole stream by the server's count, where a piece may be more than a token."""
 
 
 Tools = tuple[Mapping[str, Any], ...]

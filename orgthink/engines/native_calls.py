@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orgthink.engines.engine import Tools
+from orgthink.engines.schema import SentCall, SentFunction
 from orgthink.episode import Message
 from orgthink.grammar.solution import THOUGHT
 from orgthink.grammar.toolcall import TAGS, ToolCall, read_call, read_reply, read_responses, render_call
@@ -22,6 +23,10 @@ NOOP = {"name": "noop", "description": "Does nothing.", "parameters": {"type": "
 def offer(tools: Tools) -> dict[str, Any]:
     """Fields of a request that offer tools and allow parallel calls."""
     return {"tools": [{"type": "function", "function": dict(tool)} for tool in tools], "parallel_tool_calls": True}
+
+
+_NAME_CHARACTERS = 1_000
+"""Most characters of a name: that of no tool is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +43,25 @@ class Fragment:
     """The next characters of the JSON arguments."""
 
 
-def fragments(raw: Any) -> tuple[Fragment, ...]:
-    """The `tool_calls` of an event. Raises TypeError or AttributeError for another shape."""
-    return tuple(_fragment(each, each.get("function") or {}) for each in raw or ())
+def fragments(sent: Iterable[SentCall]) -> tuple[Fragment, ...]:
+    """The parts of calls in an event."""
+    return tuple(_fragment(call, call.function or SentFunction()) for call in sent)
 
 
-def _fragment(raw: dict[str, Any], function: dict[str, Any]) -> Fragment:
-    arguments = function.get("arguments") or ""
+def _fragment(call: SentCall, function: SentFunction) -> Fragment:
+    arguments = function.arguments or ""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Fragment(raw.get("index"), raw.get("id") or None, str(function.get("name") or ""), text)
+    return Fragment(call.index, call.id or None, function.name or "", text)
 
 
 @dataclass(slots=True)
 class _Call:
     """A call that is not complete yet."""
 
-    index: int | None
     id: str | None
     name: str = ""
-    arguments: str = ""
+    arguments: list[str] = field(default_factory=list)
+    """Its parts, which may be many."""
 
     def continued_by(self, fragment: Fragment) -> bool:
         """Whether a fragment continues this call, the last one of its index. Servers that give no index, or the same
@@ -69,18 +74,21 @@ class _Call:
 def calls_text(parts: Iterable[Fragment]) -> str:
     """The text form of the calls. Invalid JSON stays as it is, so that the grammar reports the error."""
     calls: list[_Call] = []
+    latest: dict[int | None, _Call] = {}  # of each index, and of all as that of no index
     for part in parts:
-        call = next((call for call in reversed(calls) if part.index in (call.index, None)), None)
+        call = latest.get(part.index)
         if call is None or not call.continued_by(part):
-            calls.append(call := _Call(part.index, part.id))
+            calls.append(call := _Call(part.id))
+            latest[part.index] = latest[None] = call
         if part.name != call.name:  # some servers repeat it
-            call.name += part.name
-        call.arguments += part.arguments
+            call.name = (call.name + part.name)[:_NAME_CHARACTERS]
+        call.arguments.append(part.arguments)
     return "".join(_text(call) for call in calls)
 
 
 def _text(call: _Call) -> str:
-    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {call.arguments.strip() or "{}"}}}'
+    arguments = "".join(call.arguments).strip() or "{}"
+    text = f'{{"name": {json.dumps(call.name, ensure_ascii=False)}, "arguments": {arguments}}}'
     read = read_call(text)
     if isinstance(read, ToolCall):
         return render_call(read)

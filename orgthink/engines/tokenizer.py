@@ -13,6 +13,8 @@ import tokenizers
 from tokenizers.decoders import DecodeStream
 
 from orgthink.episode import Message, Origin, Span
+from orgthink.errors import UserError
+from orgthink.files import read_whole
 from orgthink.tabular import json_object
 
 if TYPE_CHECKING:
@@ -28,20 +30,23 @@ class Tokenizer:
     """The tokenizer of a model folder: `tokenizer.json`, and a chat template if there is one."""
 
     def __init__(self, folder: Path) -> None:
-        """ValueError if the folder has no `tokenizer.json`, or one that cannot be read."""
+        """ValueError if the folder has no `tokenizer.json`, or if that or its chat template cannot be read.
+
+        Later on, UserError where the template, which is a stranger's program, fails.
+        """
         if not (folder / "tokenizer.json").is_file():
             raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the library raises a bare Exception
             raise ValueError(f"{folder / 'tokenizer.json'} cannot be read: {error}") from error
-        self._template, self._marks = _chat_template(folder), _marks(folder)
+        self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a text within a context: no special tokens are added."""
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        """Ids of a text within a context: no special tokens are added. Half a surrogate pair is read as `?`."""
+        return _ids(self._tokenizer, text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of some ids, special tokens included."""
@@ -87,7 +92,7 @@ class Tokenizer:
         if any(token in message for token in self._special):
             ids = (
                 *self.encode(before),
-                *self._plain.encode(message, add_special_tokens=False).ids,
+                *_ids(self._plain, message),
                 *self.encode(after),
             )
         else:
@@ -110,7 +115,10 @@ class Tokenizer:
 
     def _render(self, messages: tuple[Message, ...]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
+        try:
+            return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
+        except Exception as error:
+            raise UserError(f"the chat template of {self._folder} fails: {_line(error)}") from error
 
     def _quoting(self, messages: tuple[Message, ...], stand_ins: dict[str, str]) -> tuple[str, tuple[int, ...]]:
         """Text and ids of turns that contain names of special tokens, which are replaced while the template runs."""
@@ -126,7 +134,7 @@ class Tokenizer:
             if original == part:
                 live += part
             else:
-                ids += [*self.encode(live), *self._plain.encode(original, add_special_tokens=False).ids]
+                ids += [*self.encode(live), *_ids(self._plain, original)]
                 live = ""
         return text, (*ids, *self.encode(live))
 
@@ -159,6 +167,11 @@ class Tokenizer:
         plain = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
         plain.encode_special_tokens = True
         return plain
+
+
+def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
+    whole = text.encode("utf-8", "replace").decode()  # the library takes no half of a surrogate pair
+    return tuple(tokenizer.encode(whole, add_special_tokens=False).ids)
 
 
 def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
@@ -194,14 +207,24 @@ class PieceStream:
 
 
 def _chat_template(folder: Path) -> Any:
-    """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one."""
+    """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one
+    that is damaged."""
     file = folder / "chat_template.jinja"
-    source = file.read_text() if file.is_file() else _json(folder / "tokenizer_config.json").get("chat_template")
-    if not isinstance(source, str):
+    source = read_whole(file) if file.is_file() else _json(folder / "tokenizer_config.json").get("chat_template")
+    if not isinstance(source, str | bytes):
         return None
+    from jinja2 import TemplateError
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(source)
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    try:
+        return environment.from_string(source.decode() if isinstance(source, bytes) else source)
+    except (TemplateError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"the chat template of {folder} cannot be read: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _marks(folder: Path) -> dict[str, str]:

@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from orgthink.engines import native_calls
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.schema import (
+    MOST,
+    SentChoice,
+    SentDelta,
+    SentEvent,
+    SentLogprobs,
+    SentModels,
+    SentReply,
+    SentUsage,
+    parsed,
+)
 from orgthink.engines.stops import StopFinder
 from orgthink.episode import Sampling
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
+from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
     from orgthink.engines.tokenizer import Tokenizer
@@ -25,6 +37,9 @@ log = logging.getLogger(__name__)
 MOST_STOPS = 4
 """Most stop texts in a request, by the limits of OpenAI and vLLM. At others the client closes the connection."""
 
+
+LONGEST_TOKEN = 256
+"""Characters; the longest tokens of today are lines of 128 spaces."""
 
 OPTIONAL_FIELDS = frozenset(
     {"include_stop_str_in_output", "return_token_ids", "stream_options", "logprobs", "parallel_tool_calls"}
@@ -138,51 +153,52 @@ class StreamEvent:
 
 
 def event(data: str) -> StreamEvent:
-    """Parse an event; EngineError if it is malformed or reports a failure."""
+    """Check and read an event; EngineError if it is malformed or reports a failure."""
     try:
-        raw = json.loads(data)
-        if "error" in raw:
-            raise EngineError(f"the server failed: {complaint(data)}")
-        usage = (raw.get("usage") or {}).get("completion_tokens")
-        if not raw["choices"]:
-            return StreamEvent(tokens=usage)
-        choice = raw["choices"][0]
-        delta = choice if "text" in choice else choice["delta"]
-        text = delta["text"] if "text" in choice else delta.get("content")
-        tokens, logprobs = _logprobs(choice.get("logprobs"))
-        ids = choice.get("token_ids")
-        known = len(tokens) if tokens else len(ids or ())
-        return StreamEvent(
-            _cut(text or "", tokens, known),
-            tuple(ids) if ids is not None and len(ids) == known else None,
-            logprobs if tokens else None,
-            _finish(choice),
-            usage,
-            native_calls.fragments(delta.get("tool_calls")),
-        )
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise EngineError(f"the server sent what is not an event of an answer: {data[:80]!r}") from error
+        sent = parsed(SentEvent, data)
+    except ValueError as error:
+        raise EngineError(f"the server sent what is not an event of an answer: {excerpt(data, 80)}") from error
+    if sent.error:
+        raise EngineError(f"the server failed: {complaint(data)}")
+    usage = (sent.usage or SentUsage()).completion_tokens
+    if not sent.choices:
+        return StreamEvent(tokens=usage)
+    choice, delta = sent.choices[0], sent.choices[0].delta
+    text = choice.text if delta is None else delta.content
+    tokens, logprobs = _logprobs(choice.logprobs)
+    ids = choice.token_ids
+    known = len(tokens) if tokens else len(ids or ())
+    return StreamEvent(
+        _cut(text or "", tokens, known),
+        tuple(ids) if ids is not None and len(ids) == known else None,
+        logprobs if tokens else None,
+        _finish(choice),
+        usage,
+        native_calls.fragments((delta or SentDelta()).tool_calls or ()),
+    )
 
 
 def check_stream(host: str, kind: str | None) -> None:
     """EngineError if a response of this content type is not a stream of events."""
-    if not (kind or "").startswith("text/event-stream"):
-        raise EngineError(f"{host} does not stream: it sent {kind or 'nothing'}")
+    if not (kind or "").lower().startswith("text/event-stream"):
+        raise EngineError(f"{host} does not stream: it sent {excerpt(kind or 'nothing')}")
 
 
 def models(body: str) -> dict[str, int | None]:
     """Models of a server and, if given, their context lengths in tokens; empty if the body is not a list of models."""
     try:
-        return {model["id"]: model.get("max_model_len") for model in json.loads(body)["data"]}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        listed = parsed(SentModels, body).data
+    except ValueError:
         return {}
+    lengths = {model.id: model.max_model_len for model in listed}
+    return {name: n if isinstance(n, int) and 0 < n <= MOST else None for name, n in lengths.items()}
 
 
 def prompt_tokens(body: str) -> int | None:
     """Tokens of the prompt in a response without streaming; `None` if they are not given."""
     try:
-        return json.loads(body)["usage"]["prompt_tokens"]
-    except (ValueError, KeyError, TypeError):
+        return (parsed(SentReply, body).usage or SentUsage()).prompt_tokens
+    except ValueError:
         return None
 
 
@@ -190,43 +206,43 @@ def choice(body: str) -> dict[str, Any]:
     """The choice in a response without streaming; empty if there is none."""
     try:
         found = json.loads(body)["choices"][0]
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
-    """The text of each token. If the texts of the tokens do not add up to it (part of a character), the last token gets
-    all of it."""
+    """The text of each token. If the texts of the tokens are unknown, or do not add up to it (part of a character), the
+    last token gets all of it."""
     if known == 0:
         return (text,) if text else ()
-    return tuple(tokens) if "".join(tokens) == text else ("",) * (known - 1) + (text,)
+    return tuple(tokens) if tokens and "".join(tokens) == text else ("",) * (known - 1) + (text,)
 
 
-def _logprobs(raw: dict[str, Any] | None) -> tuple[list[str], tuple[float, ...] | None]:
+def _logprobs(sent: SentLogprobs | None) -> tuple[list[str], tuple[float, ...] | None]:
     """Texts and log-probabilities of the tokens of a chat or completion; `None` if a log-probability is not finite."""
-    if not raw:
+    if sent is None:
         return [], None
-    if "content" in raw:
-        entries = raw["content"] or ()
-        tokens, logprobs = [entry["token"] for entry in entries], tuple(entry["logprob"] for entry in entries)
+    if sent.content is not None:
+        tokens, found = [entry.token for entry in sent.content], [entry.logprob for entry in sent.content]
     else:
-        tokens, logprobs = list(raw["tokens"]), tuple(raw["token_logprobs"])
-    return tokens, logprobs if all(p is not None and math.isfinite(p) for p in logprobs) else None
+        tokens, found = sent.tokens, sent.token_logprobs
+    logprobs = tuple(p for p in found if p is not None and math.isfinite(p))
+    return tokens, logprobs if len(logprobs) == len(tokens) else None
 
 
-def _finish(choice: dict[str, Any]) -> FinishReason | None:
-    match choice.get("finish_reason"):
-        case None:
+def _finish(choice: SentChoice) -> FinishReason | None:
+    match choice.finish_reason:
+        case None | "":
             return None
         case "length":
             return FinishReason.LENGTH
         case "stop":
-            return FinishReason.STOP if choice.get("stop_reason") is not None else FinishReason.EOS
+            return FinishReason.STOP if choice.stop_reason is not None else FinishReason.EOS
         case "tool_calls":
             return FinishReason.EOS
         case other:
-            raise RequestRefused(f"the server ended the answer: {other}")  # such as content_filter
+            raise RequestRefused(f"the server ended the answer: {excerpt(other)}")  # such as content_filter
 
 
 class Reader:
@@ -238,6 +254,8 @@ class Reader:
     def __init__(self, sampling: Sampling, tokenizer: Tokenizer | None) -> None:
         """`tokenizer` in `tokens` mode, where it decodes the ids."""
         self.read = 0
+        """Pieces so far; at most `max_tokens`."""
+        self._most, self._characters = sampling.max_tokens, 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
         self._calls: list[native_calls.Fragment] = []
@@ -246,6 +264,9 @@ class Reader:
         self._trusted = sampling.temperature in (0.0, 1.0) and sampling.top_p == 1.0
 
     def chunk(self, event: StreamEvent) -> Chunk:
+        self._characters += sum(map(len, event.pieces)) + sum(len(part.name + part.arguments) for part in event.calls)
+        if self._characters > LONGEST_TOKEN * (self._most + 1):
+            raise EngineError(f"the server sent {self._characters} characters for {self._most} tokens")
         if event.calls or self._calls:
             event = self._with_calls(event)
         pieces, finish = event.pieces, event.finish
@@ -263,6 +284,8 @@ class Reader:
                 pieces = (*pieces[:i], piece if tokens_known else piece[:end])
                 finish = FinishReason.STOP
                 break
+        if self.read + len(pieces) > self._most:  # the server does not keep to it
+            pieces, finish = pieces[: self._most - self.read], FinishReason.LENGTH
         self.read += len(pieces)
         self._last_text = "".join(pieces) or self._last_text
         n = len(pieces)
@@ -273,6 +296,8 @@ class Reader:
         place of the first one."""
         pieces = event.pieces or ("",) * bool(event.calls and self._calls)
         self._calls += event.calls
+        if len(self._calls) > self._most:
+            raise EngineError(f"the server sent {len(self._calls)} parts of calls for {self._most} tokens")
         if event.finish is None:
             return replace(event, pieces=pieces)
         within_line = not ("".join(pieces) or self._last_text).endswith("\n")

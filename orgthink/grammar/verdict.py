@@ -6,7 +6,8 @@ The verdict is the last field with this name. Its value is one of the words, alo
 correct"; a word for a wrong solution may be followed by a remark, as in "Wrong (critical error)". Everything else (no
 field, "not correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for
 a word anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field
-without bold or heading counts only at the end of the report.
+without bold or heading counts only at the end of the report, and what stands in a code fence or behind `>` does not
+count at all. A fence that is never closed reaches to the end, as in markdown.
 """
 
 from __future__ import annotations
@@ -97,6 +98,14 @@ _REMARK = re.compile(r"[(\[（,:;.–—-]|(?:because|due|since)\b")
 """Begins a remark on a verdict."""
 
 
+_FENCE = re.compile(r"[\s>]*(?:(?:[*+•-]|[0-9]{1,3}[.)])\s+)*(`{3,}|~{3,})")
+"""Begins or ends a code fence, in a list or a quote as well."""
+_QUOTED = re.compile(r"\s*(?:(?:[*+•-]|[0-9]{1,3}[.)])\s+)*>")
+"""Begins a line of a quote."""
+_MASK = "\0"
+"""Stands for every character that is quoted: neither blank nor mark nor word."""
+
+
 class _ReportLine(NamedTuple):
     """A line with content, and its place in the text."""
 
@@ -117,7 +126,8 @@ class _Field(NamedTuple):
 def read_report(text: str, form: VerdictForm) -> Report:
     """The verdict and the findings of a report that was not cut off; unparsed if its thinking never ended."""
     text = after_thinking(text, ended=True)
-    fields = _in_lines(text, form) if form.lines else _in_words(text, form)
+    own = _without_quotes(text)
+    fields = _in_lines(own, form) if form.lines else _in_words(own, form)
     verdict = form.verdict(fields[-1].value) if fields else Verdict.UNPARSED
     verdicts = [field for field in fields if form.decides(field.value)]
     starts, ends = [field.start for field in verdicts], [field.end for field in verdicts]
@@ -125,8 +135,23 @@ def read_report(text: str, form: VerdictForm) -> Report:
     return Report(verdict, "".join(findings).strip())
 
 
+def _without_quotes(text: str) -> str:
+    """The text with a mask, as long as they are, in place of code fences and of lines behind `>`."""
+    lines, fence = list[str](), ""
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        hidden = bool(fence or mark or _QUOTED.match(line))
+        if not fence:
+            fence = mark[1] if mark and "`" not in line[mark.end() :] else ""
+        elif mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
+            fence = ""
+        end = len(line.rstrip())
+        lines.append(_MASK * end + line[end:] if hidden else line)
+    return "".join(lines)
+
+
 def _in_lines(text: str, form: VerdictForm) -> list[_Field]:
-    """The fields that begin a line. A verdict within a code fence counts."""
+    """The fields that begin a line."""
     noise = f"[{re.escape(_BEFORE)}]*"
     number = f"(?:[0-9]{{1,3}}[.)]{noise})?"
     name = re.compile(f"({noise}{number}){re.escape(_bare(form.field))}(.*)", re.IGNORECASE | re.DOTALL)

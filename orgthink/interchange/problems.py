@@ -15,8 +15,8 @@ from typing import Any
 
 from orgthink.episode import Problem
 from orgthink.errors import UserError
+from orgthink.files import write_whole
 from orgthink.interchange.verl_data import OURS
-from orgthink.store import write_whole
 from orgthink.tabular import parquet_bytes
 from orgthink.tasks.task import Split
 

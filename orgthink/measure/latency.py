@@ -122,8 +122,9 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
     agents = _recurrences(episode)
     starts = _starts(episode, agents)
     traces = {trace.agent: trace for trace in episode.traces}
+    joins = {trace.agent: trace.joins for trace in episode.traces}
     path: list[Stretch] = []
-    trace, i, last = episode.root, len(episode.root.joins) + 1, episode.root.steps
+    trace, i, last = episode.root, len(joins[episode.root.agent]) + 1, episode.root.steps
     while True:
         agent = agents[trace.agent]
         first, start = agent.cuts[i - 1], starts[trace.agent] + agent.l[i - 1]
@@ -133,8 +134,8 @@ def critical_stretches(episode: Episode) -> tuple[Stretch, ...]:
             i -= 1
             last = agent.cuts[i]
             if agent.l[i - 1] + last - agent.cuts[i - 1] < agent.l[i]:
-                trace = traces[trace.joins[i - 1].child]
-                i, last = len(trace.joins) + 1, trace.steps
+                trace = traces[joins[trace.agent][i - 1].child]
+                i, last = len(joins[trace.agent]) + 1, trace.steps
         elif trace.parent is not None:  # back to the fork
             parent = agents[trace.parent]
             i, before_fork = parent.forked[trace.agent]

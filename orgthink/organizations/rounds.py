@@ -60,13 +60,14 @@ class Rounds:
     _sent: list[tuple[Order | Response, str | None]] = field(default_factory=list, init=False)
     """Calls of the round under way, or the responses to them, and what each asks."""
 
-    def send(self, n: int, reply: ManagerReply) -> None:
+    async def send(self, n: int, reply: ManagerReply) -> None:
         """Set the calls in the reply of round n to work."""
-        judged = [self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
+        judged = [await self._judged(f"{n}.{i}", i, call) for i, call in enumerate(reply.calls, 1)]
         sent: list[Order | Response] = []
+        promised = 0.0
         for each in judged:
-            promised = sum(order.tool.cost for order in sent if isinstance(order, Order))
             sent.append(self._forked(each, promised) if isinstance(each, Order) else each)
+            promised += sent[-1].tool.cost if isinstance(sent[-1], Order) else 0.0
         sent = sent or [Response("", CallStatus.PARSE_ERR, self._missing())]
         subtasks = [_subtask(call) if self.echo else None for call in reply.calls] or [None]
         self._sent[:] = zip(sent, subtasks, strict=True)
@@ -90,7 +91,7 @@ class Rounds:
         self.desk.session.fault(self.manager, FormatError.TRUNCATED)
         return "the reply was cut off before a call was complete"
 
-    def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
+    async def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
         """A call as it can be made, or the response to a call that cannot be made."""
         name = (call.name or "")[:_NAME_CHARACTERS]
         try:
@@ -99,7 +100,7 @@ class Rounds:
             if place > self.calls:
                 raise ValueError(f"a round has at most {self.calls} calls")
             tool = self._known(name)
-            arguments = tool.parameters.check(call.arguments)
+            arguments = await tool.parameters.judge(call.arguments)
         except ValueError as error:
             self.desk.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {error}")
             return Response(name, CallStatus.PARSE_ERR, str(error))

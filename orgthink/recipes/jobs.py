@@ -16,6 +16,7 @@ from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.tabular import json_object
+from orgthink.terminal import show
 from orgthink.training.embedded import embedded
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.queue import Queue
@@ -157,7 +158,7 @@ class Trajectories(FromModel):
         if former.is_file() and json.loads(former.read_text())["ids"] != list(selection.ids):
             raise UserError(f"{self.episodes} has changed since {folder.path} was started: start a new training")
         folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
-        print(selection.summary, flush=True)
+        show(selection.summary)
         return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 
     def _rows(self) -> tuple[list[Row], Selection]:

@@ -37,11 +37,12 @@ class Draft:
             self.counted = chunk.tokens
 
     def span(self, end: float) -> Span:
+        """The count of a server is believed where it says more than arrived, up to what it was asked for."""
         n = len(self.pieces)
         return Span(
             Origin.SAMPLED,
             "".join(self.pieces),
-            self.counted or n,
+            max(n, min(self.counted or 0, self.sampling.max_tokens)),
             token_ids=_complete(self._ids, n),
             logprobs=_complete(self._logprobs, n),
             policy_version=self.version,

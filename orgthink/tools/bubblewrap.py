@@ -1,7 +1,8 @@
 """The sandbox of untrusted code: the command line of bubblewrap, and a check whether it works on this machine.
 
-In it there is a read-only Python, an empty folder for files, and nothing else: no /proc, no /home, no network, no
-environment. The code is process 1 of its sandbox, so that the kernel ends all others with it, however they hide.
+In it there is a read-only Python with its standard library, an empty folder for files, and nothing else: no packages,
+no /proc, no /home, no network, no environment. Process 1 of a sandbox waits for the code, with a clock of its own. The
+kernel ends all others with it, however they hide; so a sandbox also ends where nobody is left to end it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from glob import glob
 
 from orgthink.errors import UserError
 from orgthink.tools import seccomp
@@ -23,7 +26,7 @@ NOBODY = "65534"
 
 _WAY_OUT = "install it (apt-get install bubblewrap), or name the URL of a SandboxFusion server"
 
-COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ")
+COMPLAINTS = ("bwrap: ", "setpriv: ", "prlimit: ", "cgroup: ", "/usr/bin/timeout: ")
 """What output begins with if the sandbox could not be made. Code that says so too fails a little differently."""
 
 
@@ -32,7 +35,7 @@ class SandboxLimits:
     """What code in the sandbox may use."""
 
     seconds: float
-    """Of wall clock; the caller sees to it, and here a process gets no more of every processor."""
+    """Of wall clock; the caller sees to it, and a second later the sandbox itself."""
     memory_mb: int
     """MiB of address space, each process."""
     processes: int
@@ -58,8 +61,8 @@ def command(limits: SandboxLimits, code: int, filter: int) -> list[str]:
     mounts += ["--size", str(limits.file_mb << 20), "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"]
     program = [*_limited(limits), python, "-I", "-S", "-B", "-X", "utf8", "/code.py"]
     if os.geteuid():
-        return [_bubblewrap(), *_system(sys.base_prefix), *mounts, "--", *program]
-    return [*_as_nobody(), "/bwrap", *_system("/python"), *mounts, "--", *program]
+        return [_bubblewrap(), *_system(), *_python(), *mounts, "--", *program]
+    return [*_as_nobody(), "/bwrap", *_system(), "--ro-bind", "/python", "/python", *mounts, "--", *program]
 
 
 def _as_nobody() -> list[str]:
@@ -72,12 +75,12 @@ def _as_nobody() -> list[str]:
     outer += ["--ro-bind", _bubblewrap(), "/bwrap"]
     outer += ["--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev"]
     nobody = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
-    return [_bubblewrap(), *_system(sys.base_prefix), *outer, "--", "/bin/sh", "-c", '"$@"; exit $?', "sh", *nobody]
+    return [_bubblewrap(), *_system(), *_python(), *outer, "--", "/bin/sh", "-c", '"$@"; exit $?', "sh", *nobody]
 
 
-def _system(python: str) -> list[str]:
-    """Read-only: libraries and programs of the system, and the Python of that prefix."""
-    visible = ["--dir", "/usr", "--dir", "/usr/share", "--dir", "/dev", "--ro-bind", python, "/python"]
+def _system() -> list[str]:
+    """Read-only: libraries and programs of the system, without Python packages."""
+    visible = ["--dir", "/usr", "--dir", "/usr/share", "--dir", "/dev"]
     for folder in ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/bin", "/usr/share/zoneinfo"):
         visible += ["--ro-bind-try", folder, folder]
     for folder in ("/lib", "/lib32", "/lib64", "/libx32", "/bin"):
@@ -85,20 +88,52 @@ def _system(python: str) -> list[str]:
             visible += ["--symlink", os.readlink(folder), folder]
         else:
             visible += ["--ro-bind-try", folder, folder]
+    for folder in glob("/usr/lib*/python3*/*-packages"):
+        visible += _emptied(folder)
     return visible
 
 
+def _python() -> list[str]:
+    """Read-only: the interpreter, its standard library and its shared libraries.
+
+    Packages would show a program how it is graded, if this one is installed there.
+    """
+    base = sys.base_prefix
+    library = os.path.relpath(sysconfig.get_path("stdlib"), base)
+    interpreter = f"bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    visible = []
+    for folder in ("", "/bin", "/lib", f"/{os.path.dirname(library)}"):  # else they are root's only
+        visible += ["--dir", f"/python{folder}"]
+    for part in (interpreter, library):
+        visible += ["--ro-bind", os.path.join(base, part), f"/python/{part}"]
+    for folder in glob(os.path.join(base, library, "*-packages")):
+        visible += _emptied(f"/python/{library}/{os.path.basename(folder)}")
+    for file in glob(os.path.join(base, "lib", "*.so*")) if base != "/usr" else ():  # the system's are there
+        visible += ["--ro-bind", file, f"/python/lib/{os.path.basename(file)}"]
+    return visible
+
+
+def _emptied(folder: str) -> list[str]:
+    """It is there, with nothing in it, read-only."""
+    return ["--perms", "0555", "--tmpfs", folder, "--remount-ro", folder]
+
+
 def _limited(limits: SandboxLimits) -> list[str]:
-    """SandboxLimits that the code cannot raise. Those of the sandbox itself are set once inside."""
+    """SandboxLimits that the code cannot raise, and process 1 with its clock: `timeout` waits for the code only."""
     most = {
-        "cpu": int(limits.seconds * (os.cpu_count() or 1)) + 1,  # also where nobody is left to look at the clock
         "as": limits.memory_mb << 20,
-        "nproc": limits.processes,
+        "nproc": limits.processes + 1,
         "fsize": limits.file_mb << 20,
         "nofile": 64,
         "core": 0,
+        "memlock": 0,
+        "msgqueue": 0,
+        "sigpending": 256,
+        "nice": 0,
+        "rtprio": 0,
     }
-    return ["/usr/bin/prlimit", *(f"--{name}={value}" for name, value in most.items())]
+    limited = ["/usr/bin/prlimit", *(f"--{name}={value}" for name, value in most.items())]
+    return [*limited, "/usr/bin/timeout", "--signal=KILL", str(limits.seconds + 1)]
 
 
 def _bubblewrap() -> str:

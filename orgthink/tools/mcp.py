@@ -1,5 +1,7 @@
 """Tools of any MCP server, by the package `mcp` (the extra of that name). They are called like all others.
 
+What a server sends is data of a stranger: messages, the list of its tools and what these return have most sizes.
+
 A server is a command that speaks over its stdin and stdout, or a URL. All episodes of an event loop share one
 connection to it, which ends with the loop, and what it said of its tools when it was connected; a command is started
 again when it has crashed.
@@ -7,35 +9,59 @@ again when it has crashed.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import shlex
+import os
+import re
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import IO, Any
+
+import httpx2
+from pydantic import ValidationError
 
 from orgthink.concurrency import innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
+from orgthink.grammar.toolcall import cut_middle
+from orgthink.redaction import redact, redact_json
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
+from orgthink.secrets import by_name_of_command, expand, words
+from orgthink.terminal import MOST_QUOTED, excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk, Tool
 
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
-    from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolResult
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolRequest, CallToolRequestParams, CallToolResult
 except ModuleNotFoundError as error:
     raise UserError("tools of MCP servers need mcp: pip install 'orgthink[mcp]'") from error
 
 _GONE = (CONNECTION_CLOSED, INVALID_REQUEST)
 """Errors after which a connection is of no use: its server has ended, or has forgotten it."""
 
-_MOST_SAID = 300
-"""Characters of what a server says when it fails."""
+_HTTP_SECONDS = httpx2.Timeout(30.0, read=300.0)
+"""Between two signs of life, as the package has it: calls have deadlines of their own."""
+_MOST_BYTES = 4 << 20
+"""Bytes of a message of a server. One with more ends the connection."""
+_MOST_PARTS = 100_000
+"""Commas in a message: the package takes long for what has many parts, above all if they are wrong."""
+_MOST_RETURNED = 200_000
+"""Characters of what a call returns; the middle of a longer text is left out."""
+_MOST_DESCRIBED = 4_000
+"""Characters of the description of a tool."""
+_MOST_TOOLS = 1_000
+"""Tools of a server, and pages on which it lists them."""
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+"""What a tool may be called, by the specification: prompts, records and other servers repeat it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +77,9 @@ class _Server:
 
     def gone(self, error: Exception) -> ToolError:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
-        self.stderr.seek(0)
+        self.stderr.seek(max(0, os.fstat(self.stderr.fileno()).st_size - 4 * MOST_QUOTED))
         lines = [line for line in self.stderr.read().splitlines() if line.strip()]
-        return ToolError(f"{_line(error)}; it said last: {lines[-1][:_MOST_SAID]}" if lines else _line(error))
+        return ToolError(f"{_line(error)}; it said last: {excerpt(lines[-1])}" if lines else _line(error))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +111,9 @@ class McpTool:
         except Exception as error:
             raise ToolError(f"the server of {self.name} does not start: {_line(error)}") from error
         try:
-            found = await server.client.call_tool(self.name, dict(arguments))
+            # `Client.call_tool` would check the result by a schema of the server's, in the loop and without limits.
+            request = CallToolRequest(params=CallToolRequestParams(name=self.name, arguments=dict(arguments)))
+            found = await server.client.session.send_request(request, CallToolResult)
         except Exception as error:  # the package raises many kinds, all of them about the server
             if isinstance(error, MCPError) and error.code in _GONE:
                 keeper.drop(server)
@@ -98,7 +126,8 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
     """The tools of a server, `cost` units a call. UserError if it cannot be reached, or ToolError if it could before.
 
     `command` is an http(s):// URL, or a command line, run without a shell and with no more of the environment than
-    PATH, HOME and the like: `env NAME=VALUE command` gives it more. Names are the server's own: two servers may
+    PATH, HOME and the like: `env NAME=VALUE command` gives it more, `env NAME=${NAME} command` without
+    the value. Names are the server's own: two servers may
     have the same.
     """
     keeper = _connection(command)
@@ -106,7 +135,7 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
         server = await keeper.get()
     except Exception as error:
         kind = ToolError if keeper.was_open else UserError
-        raise kind(f"no MCP server at {command!r}: {_line(error)}") from error
+        raise kind(f"no MCP server at {by_name_of_command(command)!r}: {_line(error)}") from error
     return [replace(tool, cost=cost) for tool in server.tools]
 
 
@@ -119,8 +148,8 @@ def _connection(command: str) -> Keeper[_Server]:
 async def _connected(command: str) -> AsyncIterator[_Server]:
     # The server appends to the file, wherever we read.
     with tempfile.TemporaryFile("a+", encoding="utf-8", errors="replace") as stderr:
-        server = _Server(Client(_address(command, stderr)), stderr)
         async with AsyncExitStack() as stack:
+            server = _Server(Client(await _address(command, stderr, stack)), stderr)
             try:
                 await stack.enter_async_context(server.client)
                 server = replace(server, tools=await _offered(command, server.client))
@@ -130,33 +159,70 @@ async def _connected(command: str) -> AsyncIterator[_Server]:
 
 
 async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
-    """What a server offers, on however many pages. UserError for a tool with a schema that is none."""
+    """What a server offers. UserError for too many tools, for names that are none, and for a schema that is none."""
     page = await client.list_tools()
     found = page.tools
-    while page.next_cursor is not None:
+    for _ in range(_MOST_TOOLS):
+        if page.next_cursor is None or len(found) > _MOST_TOOLS:
+            break
         page = await client.list_tools(cursor=page.next_cursor)
         found = [*found, *page.tools]
-    return tuple(
-        McpTool(command, tool.name, _summary(tool.description), Parameters.from_schema(tool.input_schema))
-        for tool in found
-    )
+    if page.next_cursor is not None or len(found) > _MOST_TOOLS:
+        raise UserError(f"it offers more than {_MOST_TOOLS:,} tools, or lists them on more pages")
+    tools = []
+    for tool in found:
+        if not _NAME.fullmatch(tool.name):
+            raise UserError(f"a tool is called {tool.name[:60]!r}: a name has 1 to 128 of A-Z, a-z, 0-9, _, - and .")
+        parameters = await asyncio.to_thread(Parameters.from_schema, tool.input_schema)
+        tools.append(McpTool(command, tool.name, _summary(tool.description), parameters))
+    return tuple(tools)
 
 
-def _address(command: str, stderr: IO[str]) -> Any:
-    """What the package knows a server by."""
+async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
+    """What the package reaches a server by."""
     if command.startswith(("http://", "https://")):
-        return command
-    program, *arguments = shlex.split(command) or [""]
-    parameters = StdioServerParameters(command=program, args=arguments)
+        http = httpx2.AsyncClient(
+            headers={"Accept-Encoding": "identity"}, timeout=_HTTP_SECONDS, event_hooks={"response": [_bounded]}
+        )
+        return streamable_http_client(expand(command), http_client=await stack.enter_async_context(http))
+    program, *arguments = words(command) or [""]
+    limit = [str(Path(__file__).with_name("line_limit.py")), str(_MOST_BYTES), str(_MOST_PARTS)]
+    parameters = StdioServerParameters(command=sys.executable, args=["-I", "-S", *limit, program, *arguments])
     return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # all it needs is a file descriptor
 
 
+async def _bounded(response: httpx2.Response) -> None:
+    """Limit the answer to a message. Of a stream that stays open the package limits each event."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx2.DecodingError("an answer is compressed, though that was not asked for", request=response.request)
+    if response.request.method == "POST":
+        response.stream = _Limited(response.stream)
+
+
+class _Limited(httpx2.AsyncByteStream):
+    """A stream of bytes that fails when it becomes too long."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = parts = 0
+        async for chunk in self._stream:
+            size, parts = size + len(chunk), parts + chunk.count(b",")
+            if size > _MOST_BYTES or parts > _MOST_PARTS:
+                raise httpx2.ReadError(f"an answer of more than {_MOST_BYTES:,} bytes or {_MOST_PARTS:,} parts")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 def _text(found: CallToolResult) -> str:
-    """What a result says. Parts that are no text are named."""
+    """What a result says, without secrets: it goes to the server of the model. Parts that are no text are named."""
     parts = [_part(part) for part in found.content]
     if not parts and found.structured_content is not None:
-        return json.dumps(found.structured_content, ensure_ascii=False)
-    return "\n".join(parts)
+        return cut_middle(redact_json(json.dumps(found.structured_content, ensure_ascii=False)), _MOST_RETURNED)
+    return cut_middle(redact("\n".join(parts)), _MOST_RETURNED)
 
 
 def _part(part: Any) -> str:
@@ -165,10 +231,12 @@ def _part(part: Any) -> str:
 
 
 def _summary(description: str | None) -> str:
-    return " ".join((description or "").strip().partition("\n\n")[0].split())
+    return cut_middle(" ".join((description or "").strip().partition("\n\n")[0].split()), _MOST_DESCRIBED)
 
 
 def _line(error: BaseException) -> str:
     """What an error says, on one line; of a group, its first."""
     error = innermost(error)
-    return " ".join(str(error).split())[:_MOST_SAID] or type(error).__name__
+    if isinstance(error, ValidationError):  # its text has a paragraph for each of its many errors
+        return f"it sent what is no {error.title}: {error.error_count()} errors"
+    return excerpt(str(error)) or type(error).__name__

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_NAME, _SOCKET = 1 << 10, 208 << 10
+"""Bytes of a file's name and number; and most that a socket of the machine itself holds, as the kernel sets it."""
 
 
 def children(pid: int) -> list[int]:
@@ -39,6 +41,20 @@ def memory(pid: int) -> int:
             resident, shared = file.read().split()[1:3]
             held += (int(resident) - int(shared)) * _PAGE
     return held
+
+
+def hidden(pid: int) -> int:
+    """Bytes that the kernel may hold for a sandbox below a process of ours, in names of files and in sockets.
+
+    None while there is no sandbox: what is below is then still in our own network.
+    """
+    *_, last = family(pid)
+    with suppress(OSError):
+        if os.readlink(f"/proc/{last}/ns/net") != os.readlink("/proc/self/ns/net"):
+            files = os.statvfs(f"/proc/{last}/root/tmp")
+            with open(f"/proc/{last}/net/unix") as sockets:
+                return (files.f_files - files.f_ffree) * _NAME + (sum(1 for _ in sockets) - 1) * _SOCKET
+    return 0
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

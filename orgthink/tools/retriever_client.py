@@ -9,6 +9,7 @@ from typing import Any
 
 from orgthink.errors import ToolError, UserError
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, server_url
+from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.passages import Passage
 
@@ -22,7 +23,7 @@ class RetrieverClient:
         try:
             base = server_url(url)
         except ValueError as error:
-            raise UserError(f"{url!r} is not a URL of a retriever: {error}") from error
+            raise UserError(f"this is not a URL of a retriever: {error}") from error
         self._url = base.copy_with(path=base.path.rstrip("/").removesuffix("/retrieve"))
         self._servers = Keeper(self._server)
 
@@ -47,7 +48,7 @@ def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:
     try:
         return [[_passage(found) for found in query] for query in json.loads(reply.body)["result"]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ToolError(f"{server} sent what is not a result: {reply.text[:80]!r}") from error
+        raise ToolError(f"{server} sent what is not a result: {excerpt(reply.text, 80)!r}") from error
 
 
 def _passage(found: dict[str, Any]) -> Passage:

@@ -15,7 +15,8 @@ from orgthink.concurrency import place
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.runtime.result import Result
-from orgthink.tools import bubblewrap, processes
+from orgthink.tools import bubblewrap, cgroup, processes
+from orgthink.tools.cgroup import Cgroup
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import CodeRunner, ending, unindented
 
@@ -23,6 +24,8 @@ __all__ = ["Bubblewrap", "CodeRunner", "runner_named"]
 
 LOOK = 0.1
 """Seconds between two looks at the memory of a program."""
+KERNEL_MB = 64
+"""MiB of a sandbox's control group that are not the program's: what the kernel keeps for its processes and mounts."""
 PATIENCE = 10.0
 """Seconds for the kernel to clear away what was killed, before the wait for it blocks."""
 
@@ -62,40 +65,50 @@ class Bubblewrap:
     """MiB of all files together."""
     max_parallel: int = 2 * (os.cpu_count() or 1)
     """Programs that run at once in an event loop; others wait, and their seconds have not begun."""
-    _places: Keeper[asyncio.Semaphore] = field(init=False, repr=False, compare=False)
+    _places: Keeper[tuple[asyncio.Semaphore, asyncio.Lock]] = field(init=False, repr=False, compare=False)
+    """For programs; and a turn for each start and look, which take milliseconds: the loop goes on in between."""
 
     def __post_init__(self) -> None:
         bubblewrap.check()
         object.__setattr__(self, "_places", Keeper(self._new_places))
 
     @asynccontextmanager
-    async def _new_places(self) -> AsyncIterator[asyncio.Semaphore]:
-        yield asyncio.Semaphore(self.max_parallel)
+    async def _new_places(self) -> AsyncIterator[tuple[asyncio.Semaphore, asyncio.Lock]]:
+        yield asyncio.Semaphore(self.max_parallel), asyncio.Lock()
 
     async def run(self, code: str) -> Result:
         """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
-        output = bytearray()
-        async with place(await self._places.get()):
+        places, turn = await self._places.get()
+        async with place(places):
             deadline = asyncio.get_running_loop().time() + self.seconds
-            process = self._start(code)
-            try:
-                stopped = await self._watch(process, deadline, output)
-                if stopped:
-                    processes.end(process)
-                await _ended(process)
-            finally:
-                if process.poll() is None:  # cancelled
-                    processes.end(process)
-                process.wait()
-                _pipe(process).close()
+            with cgroup.limited(self.memory_mb + self.file_mb + KERNEL_MB << 20, self.processes) as group:
+                return await self._run(code, group, deadline, turn)
+
+    async def _run(self, code: str, group: Cgroup | None, deadline: float, turn: asyncio.Lock) -> Result:
+        output = bytearray()
+        async with turn:
+            await asyncio.sleep(0)
+            process = self._start(code, group)
+        try:
+            stopped = await self._watch(process, group, deadline, output, turn)
+            if stopped:
+                processes.end(process)
+            await _ended(process)
+        finally:
+            if process.poll() is None:  # cancelled
+                processes.end(process)
+            process.wait()
+            _pipe(process).close()
+        if group is not None and group.out_of_memory():  # perhaps after the last look
+            stopped = _Stop.MEMORY
         return self._result(output, process.returncode, stopped)
 
-    def _start(self, code: str) -> subprocess.Popen[bytes]:
+    def _start(self, code: str, group: Cgroup | None) -> subprocess.Popen[bytes]:
         limits = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
         try:
             with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files:
                 return subprocess.Popen(
-                    bubblewrap.command(limits, *files),
+                    cgroup.entered(group, bubblewrap.command(limits, *files)),
                     env={},
                     pass_fds=files,
                     stdin=subprocess.DEVNULL,
@@ -107,15 +120,24 @@ class Bubblewrap:
         except OSError as error:
             raise ToolError(f"the sandbox did not start: {error}") from error
 
-    async def _watch(self, process: subprocess.Popen[bytes], deadline: float, output: bytearray) -> _Stop | None:
+    async def _watch(
+        self,
+        process: subprocess.Popen[bytes],
+        group: Cgroup | None,
+        deadline: float,
+        output: bytearray,
+        turn: asyncio.Lock,
+    ) -> _Stop | None:
         """Read until nobody can write any more, or a limit is passed; says which."""
         now = asyncio.get_running_loop().time
         look, pipe = now() + LOOK, _pipe(process).fileno()
         os.set_blocking(pipe, False)
         while now() < deadline:
             if now() >= look:
-                if processes.memory(process.pid) > self.memory_mb << 20:
-                    return _Stop.MEMORY
+                async with turn:
+                    await asyncio.sleep(0)
+                    if self._too_much(process.pid, group):
+                        return _Stop.MEMORY
                 look = now() + LOOK
             if not await _readable(pipe, min(deadline, look) - now()):
                 continue
@@ -126,6 +148,11 @@ class Bubblewrap:
             if len(output) > self.output_bytes:
                 return _Stop.OUTPUT
         return _Stop.TIME
+
+    def _too_much(self, pid: int, group: Cgroup | None) -> bool:
+        if group is not None:
+            return group.out_of_memory()
+        return processes.memory(pid) + processes.hidden(pid) > self.memory_mb << 20
 
     def _result(self, output: bytearray, code: int, stopped: _Stop | None) -> Result:
         text = output[: self.output_bytes].decode(errors="replace")

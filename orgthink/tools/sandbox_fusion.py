@@ -12,6 +12,7 @@ from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
 from orgthink.runtime.result import Result
+from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
 
@@ -60,7 +61,7 @@ class SandboxFusion:
         try:
             server_url(self.url)
         except ValueError as error:
-            raise UserError(f"not the URL of a SandboxFusion server, {self.url!r}: {error}") from error
+            raise UserError(f"not the URL of a SandboxFusion server: {error}") from error
         object.__setattr__(self, "_servers", Keeper(self._server))
 
     async def run(self, code: str) -> Result:
@@ -88,10 +89,11 @@ class SandboxFusion:
         try:
             reply = _Answer.model_validate_json(_text(json.dumps(json.loads(answer), ensure_ascii=False)))
         except (ValueError, RecursionError) as error:
-            raise ToolError(f"{server}: not the answer of a SandboxFusion server: {answer[:100]!r}") from error
+            found = excerpt(answer.decode(errors="replace"), 100)
+            raise ToolError(f"{server}: not the answer of a SandboxFusion server: {found}") from error
         ran = reply.run_result
         if reply.status == "SandboxError" or ran is None:
-            raise ToolError(f"{server}: {reply.message or reply.status}")
+            raise ToolError(f"{server}: {excerpt(reply.message or reply.status)}")
         output = (ran.stdout or "") + (ran.stderr or "")
         text = output.encode()[: self.output_bytes].decode(errors="replace")
         if ran.status == "TimeLimitExceeded":

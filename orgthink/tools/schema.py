@@ -6,6 +6,7 @@ all of it at once, so that a model can repair its call.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,12 @@ class Parameters:
     """JSON Schema of the arguments, an object. Shared: not to be changed."""
     read: Read
     """Looks at the values; the names are looked at here."""
+    foreign: bool = False
+    """Whether somebody else wrote the schema."""
+
+    async def judge(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """`check`, in a thread if it is for a stranger to say how long it takes: the loop goes on meanwhile."""
+        return await asyncio.to_thread(self.check, arguments) if self.foreign else self.check(arguments)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with the defaults filled in; ValueError with one line that says all that is wrong."""
@@ -69,13 +76,13 @@ class Parameters:
         """Those of a schema that somebody else wrote, an MCP server for one, who fills in the defaults, too.
 
         Values are checked where `jsonschema` is installed. A name that the schema does not list is unknown unless it
-        says otherwise. UserError if the schema is none.
+        says otherwise. UserError if the schema is none, or none that can be checked within bounds.
         """
         if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
             raise UserError('a tool\'s schema is that of an object: {"type": "object", "properties": {…}}')
         if not isinstance(schema.get("properties", {}), Mapping) or not isinstance(schema.get("required", []), list):
             raise UserError('a tool\'s schema has "properties" by name and a list "required"')
-        return Parameters(dict(schema), _schema_reader(dict(schema)))
+        return Parameters(dict(schema), _schema_reader(dict(schema)), foreign=True)
 
 
 @lru_cache(maxsize=256)  # bounded: a function made in an episode must not outlive it for ever
@@ -146,34 +153,23 @@ def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
     return read
 
 
-_LEFT_TO_THE_SERVER = ("pattern", "patternProperties", "unevaluatedProperties")
-"""Keywords with regular expressions: one of a stranger could take for ever."""
-
-
 def _schema_reader(schema: dict[str, Any]) -> Read:
     """Checks with `jsonschema`; without it everything passes."""
     if find_spec("jsonschema") is None:
         return lambda arguments: (arguments, [])
-    from jsonschema import validators
-    from jsonschema.exceptions import SchemaError
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
+    from orgthink.tools.foreign_schema import checker
 
-    base = validators.validator_for(schema, default=validators.Draft202012Validator)
-    try:
-        base.check_schema(schema)
-    except SchemaError as error:
-        raise UserError(f"a tool's schema is not valid: {_shortened(error.message)}") from error
-    skipped = {keyword: lambda *_: () for keyword in _LEFT_TO_THE_SERVER}
-    validator = validators.extend(base, skipped)(schema, registry=Registry())  # nothing is fetched for a `$ref`
+    errors = checker(schema)
     named = ("required", "additionalProperties") if _is_closed(schema) else ("required",)  # found by `_wrong_names`
 
     def read(arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         try:
-            errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
-        except (Unresolvable, RecursionError) as error:
+            found = errors(arguments)
+        except ArithmeticError:  # of a number that no tool was meant for
+            raise
+        except Exception as error:  # the package raises many kinds, all of them about the schema
             return {}, [f"the tool's own schema cannot be used: {_shortened(str(error))}"]
-        wrong = [e for e in errors if len(e.absolute_schema_path) > 1 or e.validator not in named]
+        wrong = [e for e in found if len(e.absolute_schema_path) > 1 or e.validator not in named]
         return arguments, [f"{_path(tuple(e.absolute_path))}: {_shortened(e.message)}" for e in wrong]
 
     return read
@@ -189,18 +185,19 @@ def _is_closed(schema: Mapping[str, Any]) -> bool:
     return others is False and not any(keyword in schema for keyword in _OPENING)
 
 
-def _wrong_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the names."""
-    known = list(schema.get("properties", {}))
-    if _is_closed(schema):
-        for name in arguments:
-            if name not in known:
-                near = get_close_matches(name[:_VALUE_CHARACTERS], known, n=1, cutoff=0.5)
-                takes = f"there is {', '.join(map(_quoted, known))}" if known else "there are none"
-                yield f"unknown parameter {_quoted(name)}: {f'did you mean {_quoted(near[0])}?' if near else takes}"
-    for name in schema.get("required", ()):
-        if name not in arguments:
-            yield f"missing parameter {_quoted(name)}"
+def _wrong_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the names. The nearest ones are looked for only as often as they are shown."""
+    known = schema.get("properties", {})
+    unknown = [name for name in arguments if name not in known] if _is_closed(schema) else []
+    hints = [_hint(name, list(known)) for name in unknown[:_PROBLEMS]]
+    missing = [f"missing parameter {_quoted(name)}" for name in schema.get("required", ()) if name not in arguments]
+    return [*hints, *unknown[_PROBLEMS:], *missing]
+
+
+def _hint(name: str, known: list[str]) -> str:
+    near = get_close_matches(name[:_VALUE_CHARACTERS], known, n=1, cutoff=0.5)
+    takes = f"there is {_shortened(', '.join(map(_quoted, known)))}" if known else "there are none"
+    return f"unknown parameter {_quoted(name)}: {f'did you mean {_quoted(near[0])}?' if near else takes}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -1,72 +1,90 @@
 """A filter of system calls, for what no other limit of a sandbox covers (classic BPF, see seccomp(2)).
 
-Shared memory that no file system limits, io_uring, keys, the kernel's log, its interfaces for debuggers and profilers,
-and families of sockets that no network namespace holds back (vsock reaches the host of a virtual machine). They fail
-with EPERM; everything else is left to namespaces and resource limits.
+Denied are: memory that no limit counts (shared and anonymous, extended attributes, `vmsplice`, AIO, io_uring, keys,
+message queues), whatever is shared with the machine (watches, leases and locks of its files, its page cache, its disks'
+queues), the kernel's interfaces for debuggers and profilers, and sockets other than a sandbox's own. They fail with
+EPERM. Calls of newer kernels do not exist here (ENOSYS). Everything else is left to namespaces and resource limits.
 """
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator, Mapping
 from struct import pack
 
 from orgthink.errors import UserError
 
-_DENIED: dict[str, tuple[int, int, int, dict[str, int]]] = {
-    "x86_64": (0xC000003E, 41, 9, {
-        "shmget": 29, "semget": 64, "msgget": 68, "ptrace": 101, "syslog": 103, "add_key": 248, "request_key": 249,
-        "keyctl": 250, "perf_event_open": 298, "process_vm_readv": 310, "process_vm_writev": 311, "memfd_create": 319,
-        "bpf": 321, "userfaultfd": 323, "io_uring_setup": 425, "memfd_secret": 447,
-    }),
-    "aarch64": (0xC00000B7, 198, 222, {
-        "shmget": 194, "semget": 190, "msgget": 186, "ptrace": 117, "syslog": 116, "add_key": 217, "request_key": 218,
-        "keyctl": 219, "perf_event_open": 241, "process_vm_readv": 270, "process_vm_writev": 271, "memfd_create": 279,
-        "bpf": 280, "userfaultfd": 282, "io_uring_setup": 425, "memfd_secret": 447,
-    }),
-}  # fmt: skip
-"""By machine: the kernel's number of it, those of `socket` and `mmap`, and those of the calls that fail."""
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""Where its numbers stand below, and the kernel's number of the machine itself."""
 
-_FAMILIES = (1, 2, 10)
-"""Sockets that can be made: of the room itself, and of the internet, of which there is none in it."""
+_DENIED = {
+    "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "memfd_create": (319, 279),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "vmsplice": (278, 75),
+    "io_setup": (206, 0), "io_uring_setup": (425, 425), "userfaultfd": (323, 282),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262), "flock": (73, 32),
+    "sync": (162, 81), "syncfs": (306, 267), "fadvise64": (221, 223), "readahead": (187, 213),
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "syslog": (103, 116),
+    "perf_event_open": (298, 241), "bpf": (321, 280),
+}  # fmt: skip
+"""Numbers of the calls that fail. A machine may lack a call."""
+
+_LATER = 442
+"""Calls from here on are newer than what Python needs, with the same numbers on all machines (`mount_setattr` is the
+first; Landlock, `statmount` and more `setxattr` follow)."""
+_X32 = 0x40000000
+"""Numbers from here on are the same calls in x86-64's second numbering."""
+
+_ALLOW, _DENY, _KILL, _UNKNOWN, _GRANT = 0x7FFF0000, 0x00050001, 0x80000000, 0x00050026, 0x00050000
+"""What becomes of a call: it is made, fails (EPERM), ends the process, is unknown (ENOSYS), succeeds without effect."""
+
+_ARGUMENTS: dict[str, tuple[tuple[int, int], int, int, Mapping[int, int], int]] = {
+    # Both flags ask for memory that stays held after its pages are out of sight.
+    "mmap": ((9, 222), 3, 0x21, {0x21: _DENY}, _ALLOW),
+    # AF_UNIX. The others hold memory in buffers, and vsock reaches the host of a virtual machine.
+    "socket": ((41, 198), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
+    "socketpair": ((53, 199), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
+    "setsockopt": ((54, 208), 2, 0xFFFFFFFF, {7: _DENY}, _ALLOW),  # SO_SNDBUF
+    "prctl": ((157, 167), 0, 0xFFFFFFFF, {1: _DENY, 62: _DENY}, _ALLOW),  # PR_SET_PDEATHSIG, PR_SCHED_CORE
+    # F_SETLEASE, F_NOTIFY and F_SETPIPE_SZ fail. F_SETLK, F_SETLKW and those of open files are said to succeed: SQLite
+    # needs them for its own files, and a lock that is held on a library is seen by all sandboxes and blocks the host.
+    "fcntl": (
+        (72, 25), 1, 0xFFFFFFFF,
+        {1024: _DENY, 1026: _DENY, 1031: _DENY, 6: _GRANT, 7: _GRANT, 37: _GRANT, 38: _GRANT}, _ALLOW,
+    ),
+}  # fmt: skip
+"""Calls that depend on an argument: numbers, which argument, a mask, what becomes of its values, and of others."""
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 """Steps of a filter. A test is followed by how many steps to go over if it holds, and if it does not."""
-_NUMBER, _ARCHITECTURE, _FIRST, _FOURTH = 0, 4, 16, 40
-"""Where the kernel keeps the call's number, the machine's, and arguments of the call (their lower halves)."""
-_SHARED_ANONYMOUS = 0x21
-"""Flags of `mmap`, the fourth argument: both ask for memory that stays held after its pages are out of sight."""
-_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
-"""What becomes of a call: it is made, it fails with EPERM, it ends the process."""
-_X32 = 0x40000000
-"""Numbers from here on are the same calls in x86-64's second numbering."""
+_NUMBER, _ARCHITECTURE, _FIRST = 0, 4, 16
+"""Where the kernel keeps the call's number, the machine's, and the lower half of the first of its 8-byte arguments."""
+
+_Step = tuple[int, int, int, int]
 
 
 def program(machine: str = platform.machine()) -> bytes:
     """The filter for that machine, as the kernel reads it; UserError if its numbers are not known."""
-    if machine not in _DENIED:
+    if machine not in _MACHINES:
         raise UserError(f"no sandbox for {machine} processors: name the URL of a SandboxFusion server")
-    architecture, socket, mmap, calls = _DENIED[machine]
-    numbers = sorted(calls.values())
-    return b"".join(
-        pack("=HBBI", *step)
-        for step in [
-            (_LOAD, 0, 0, _ARCHITECTURE),
-            (_EQUAL, 1, 0, architecture),
-            (_RETURN, 0, 0, _KILL),
-            (_LOAD, 0, 0, _NUMBER),
-            (_AT_LEAST, 0, 1, _X32),
-            (_RETURN, 0, 0, _REFUSE),
-            *(step for number in numbers for step in [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _REFUSE)]),
-            (_EQUAL, 0, 5, mmap),
-            (_LOAD, 0, 0, _FOURTH),
-            (_AND, 0, 0, _SHARED_ANONYMOUS),
-            (_EQUAL, 0, 1, _SHARED_ANONYMOUS),
-            (_RETURN, 0, 0, _REFUSE),
-            (_RETURN, 0, 0, _ALLOW),
-            (_EQUAL, 1, 0, socket),
-            (_RETURN, 0, 0, _ALLOW),
-            (_LOAD, 0, 0, _FIRST),
-            *(step for family in _FAMILIES for step in [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]),
-            (_RETURN, 0, 0, _REFUSE),
-        ]
-    )
+    column, architecture = _MACHINES[machine]
+    return b"".join(pack("=HBBI", *step) for step in _steps(column, architecture))
+
+
+def _steps(column: int, architecture: int) -> Iterator[_Step]:
+    yield from [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL)]
+    yield from [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _DENY)]
+    yield from [(_AT_LEAST, 0, 1, _LATER), (_RETURN, 0, 0, _UNKNOWN)]
+    for numbers in _DENIED.values():
+        if (number := numbers[column]) is not None:
+            yield from _returns({number: _DENY})
+    for numbers, argument, mask, values, others in _ARGUMENTS.values():
+        body = [(_LOAD, 0, 0, _FIRST + 8 * argument), (_AND, 0, 0, mask), *_returns(values), (_RETURN, 0, 0, others)]
+        yield from [(_EQUAL, 0, len(body), numbers[column]), *body]
+    yield _RETURN, 0, 0, _ALLOW
+
+
+def _returns(values: Mapping[int, int]) -> Iterator[_Step]:
+    """For each value of what was loaded, what becomes of the call."""
+    for value, verdict in values.items():
+        yield from [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, verdict)]

@@ -13,6 +13,7 @@ from orgthink.engines.engine import Tools
 from orgthink.errors import UserError, pick
 from orgthink.grammar.toolcall import FINAL
 from orgthink.registry import Registry
+from orgthink.secrets import by_name_of_command
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
@@ -124,7 +125,8 @@ async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool
 
         for tool in await mcp_tools(server):
             if tool.name in (*taken, *found):
-                raise UserError(f"MCP server {server!r}: there is a tool {tool.name} already: leave one of them out")
+                where = f"MCP server {by_name_of_command(server)!r}"
+                raise UserError(f"{where}: there is a tool {tool.name} already: leave one of them out")
             found[tool.name] = tool
     return found
 

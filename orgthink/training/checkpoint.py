@@ -4,66 +4,155 @@
     checkpoints/step-000500/trainer.pt     optimizer
     checkpoints/step-000500/trainer.json   step, position in the data
 
-A checkpoint is written under a temporary name and then renamed. A folder with the final name is therefore complete.
+A checkpoint is written under a temporary name, brought to the disk and then renamed. One that goes is renamed before
+it is removed. A folder with the final name is therefore complete. If the newest is damaged, the one before it serves.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 
 from orgthink.errors import UserError
+from orgthink.files import read_whole, sync_folder
+from orgthink.terminal import show
 from orgthink.training.models import Trainable
+
+T = TypeVar("T")
 
 RETAINED = 2
 """Number of newest checkpoints that are kept."""
 
+_NAME = re.compile(r"step-(\d{6,})")
+_ABANDONED = (".step-*.partial", ".step-*.removed")
+"""What a killed process leaves behind: a checkpoint that is not yet complete, one that is no longer."""
+
 
 def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any] | None = None) -> Path:
-    """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`."""
-    folder = run / "checkpoints" / f"step-{step:06d}"
-    temporary = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    (temporary / "model").mkdir(parents=True)
-    fill(temporary)
-    (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
-    shutil.rmtree(folder, ignore_errors=True)
+    """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`.
+
+    Then the older checkpoints are removed but for the newest ones, and so are those of later steps, which a damaged one
+    may have left. OSError if it cannot be written: the others stay.
+    """
+    place = run / "checkpoints"
+    folder, temporary = place / f"step-{step:06d}", place / f".step-{step:06d}.partial"
+    if place.is_symlink():
+        raise UserError(f"{place} is a link: checkpoints are written into the run folder only")
+    for pattern in _ABANDONED:
+        for abandoned in place.glob(pattern):
+            _delete(abandoned)
+    try:
+        (temporary / "model").mkdir(parents=True)
+        fill(temporary)
+        (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
+        _sync(temporary)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)  # on a full disk it would leave no room for anything else
+        raise
+    if folder.exists() or folder.is_symlink():
+        _remove(folder)
     temporary.rename(folder)
-    for old in saved(run)[:-RETAINED]:
-        shutil.rmtree(old)
+    sync_folder(place)
+    until = [other for other in saved(run) if _step(other) <= step]
+    for other in saved(run):
+        if other not in until[-RETAINED:]:
+            _remove(other)
     return folder
-
-
-def state(folder: Path) -> dict[str, Any]:
-    """The content of `trainer.json`: the step and the position in the data."""
-    return json.loads((folder / "trainer.json").read_text())
 
 
 def saved(run: Path) -> list[Path]:
     """Complete checkpoints of a run, oldest first."""
-    return sorted((run / "checkpoints").glob("step-*"))
+    found = (run / "checkpoints").glob("step-*")
+    return sorted((one for one in found if _NAME.fullmatch(one.name) and one.is_dir()), key=_step)
+
+
+def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
+    """The newest checkpoint that `restore` can read, and what that returned; `None` if there is no checkpoint.
+
+    `restore` raises UserError for a damaged one: then the next older one serves, which is said. UserError of the newest
+    one if all are damaged.
+    """
+    errors: list[UserError] = []
+    for folder in reversed(saved(run)):
+        try:
+            found = restore(folder)
+        except UserError as error:
+            errors.append(error)
+            continue
+        if errors:
+            show(f"orgthink: {errors[0]}; going on from {folder.name}", error=True)
+        return folder, found
+    if errors:
+        raise errors[0]
+    return None
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """The content of `trainer.json`: the step and the position in the data. UserError if it is damaged."""
+    file = folder / "trainer.json"
+    try:
+        found = json.loads(read_whole(file))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    if not isinstance(found, dict) or found.get("step") != _step(folder):
+        raise UserError(f"{file} is not of step {_step(folder)}")
+    return found
 
 
 def store(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> None:
-    """Write weights and optimizer into a folder with a subfolder `model`."""
-    model.save(folder / "model")
-    torch.save(optimizer.state_dict(), folder / "trainer.pt")
+    """Write weights and optimizer into a folder with a subfolder `model`. OSError if they cannot be written."""
+    try:
+        model.save(folder / "model")
+        torch.save(optimizer.state_dict(), folder / "trainer.pt")
+    except (SafetensorError, RuntimeError) as error:  # what safetensors and torch make of a full disk
+        raise OSError(f"{folder}: {' '.join(str(error).split())}") from error
 
 
 def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Restore weights and optimizer from a checkpoint; returns its state.
 
-    UserError that names the folder if it is incomplete or of another model.
+    UserError that names the folder if it is incomplete, damaged or of another model.
     """
     try:
         model.restore(folder / "model")
         optimizer.load_state_dict(torch.load(folder / "trainer.pt", map_location="cpu", weights_only=True))
         return state(folder)
-    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
-        raise UserError(f"{folder} is not a checkpoint of this training: {' '.join(str(error).split())}") from error
+    except Exception as error:  # damaged pickles raise anything
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{folder} is not a checkpoint of this training: {why}") from error
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.partition("-")[2])
+
+
+def _sync(folder: Path) -> None:
+    """Bring everything in a folder to the disk: a power cut after the renaming could else leave files of zeros."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with (Path(parent) / name).open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(Path(parent))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint. It loses its name first: half of one must not look like a whole one."""
+    removed = folder.with_name(f".{folder.name}.removed")
+    folder.rename(removed)
+    _delete(removed)
+
+
+def _delete(path: Path) -> None:
+    """Delete a folder, or a link to one without what it points to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

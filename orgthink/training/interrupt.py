@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from orgthink.terminal import show
+
 
 @contextmanager
 def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
@@ -45,4 +47,4 @@ def answer(line: str) -> None:
         if sys.stderr is sys.__stderr__:
             os.write(2, f"{line}\n".encode())
         else:
-            print(line, file=sys.stderr, flush=True)
+            show(line, error=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.local.tree_attention import tree_attention
 from orgthink.errors import UserError
+from orgthink.files import write_whole
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -299,10 +301,12 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 dtype=dtype,
                 attn_implementation="sdpa",
                 local_files_only=True,
+                trust_remote_code=False,  # unsaid, it asks at the terminal
+                use_safetensors=True,
                 ignore_mismatched_sizes=True,  # `found` lists them
                 output_loading_info=True,
             )
-    except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, json.JSONDecodeError) as error:
+    except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, UnpicklingError) as error:
         raise UserError(f"{folder} has no causal model: {' '.join(str(error).split())}") from error
     wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     for kind, names in wrong.items():
@@ -364,4 +368,4 @@ def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:
     organizations = known.get("organizations", {})
     own = {name: organizations.get(name, {}) | one for name, one in entries.get("organizations", {}).items()}
     made = {**known, **entries, **({"organizations": organizations | own} if organizations or own else {})}
-    file.write_text(json.dumps(made, indent=2) + "\n")
+    write_whole(file, (json.dumps(made, indent=2) + "\n").encode())  # a copy of a file that may be read-only

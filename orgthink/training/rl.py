@@ -28,7 +28,7 @@ from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Episode
 from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
-from orgthink.store import RunFolder, class_by_kind, migrate_settings
+from orgthink.store import RunFolder, class_by_kind, migrate_settings, typed
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
@@ -210,13 +210,16 @@ def train_policy(
     file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer. Saved files stay.
     """
     step, folder, recorded = 0, run.path, 0
+
+    def restore(folder: Path) -> tuple[int, int]:
+        backend.load(folder)
+        state = checkpoint.state(folder)
+        source.load(folder, state["step"])
+        return state["step"], typed(int, state.get("recorded", 0), folder / "trainer.json")
+
     with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
-        if found := checkpoint.saved(run.path):
-            folder = found[-1]
-            backend.load(folder)
-            state = checkpoint.state(folder)
-            step, recorded = state["step"], state.get("recorded", 0)
-            source.load(folder, step)
+        if found := checkpoint.restored(run.path, restore):
+            folder, (step, recorded) = found
         journal.rewind(step, recorded)
 
         def save(folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 from orgthink.errors import require_above_zero, require_at_least
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, typed
 from orgthink.training import checkpoint
 from orgthink.training.batches import POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.interrupt import interrupt
@@ -93,11 +93,14 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     model = course.model
     optimizer = _optimizer(model, settings)
     step, cursor, folder = 0, Cursor(), run.path
+
+    def restore(folder: Path) -> tuple[int, Cursor]:
+        state = checkpoint.load(folder, model, optimizer)
+        return state["step"], typed(Cursor, state.get("cursor"), folder / "trainer.json")
+
     with run.journal() as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
-        if found := checkpoint.saved(run.path):
-            folder = found[-1]
-            state = checkpoint.load(folder, model, optimizer)
-            step, cursor = state["step"], Cursor(**state["cursor"])
+        if found := checkpoint.restored(run.path, restore):
+            folder, (step, cursor) = found
         journal.rewind(step)
         stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, settings.batch_rows)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orgthink.errors import UserError
-from orgthink.store import plain, typed, write_whole
+from orgthink.files import write_whole
+from orgthink.store import plain, typed
 
 T = TypeVar("T")
 

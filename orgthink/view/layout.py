@@ -6,8 +6,12 @@ tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import NamedTuple
 
 from orgthink.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.measure.latency import Stretch, critical_stretches, timeline
@@ -91,98 +95,136 @@ class Layout:
 
 
 def layout(episode: Episode) -> Layout:
-    """Compute the layout of an episode."""
+    """Compute the layout of an episode, in time linear in its agents and spans."""
     traces = {trace.agent: trace for trace in episode.traces}
-    clock = _Clock(traces)
-    clock.run(episode.root, 0)
-    end = clock.lives[episode.root.agent][1]
-    stretches = _whole(episode, end)
+    decoding = {agent: Decoding(trace) for agent, trace in traces.items()}
+    begins, clocks = _clocks(episode)
+    end = clocks[episode.root.agent].steps
     lives = {
-        agent: Life(_clip(clock.lives[agent], end), (trace.start, max(trace.start, trace.end)))
+        agent: Life(
+            _clip((begins[agent], begins[agent] + clocks[agent].steps), end),
+            (trace.start, max(trace.start, trace.end)),
+        )
         for agent, trace in traces.items()
     }
-    waits = {agent: tuple(_waits(trace, clock.waits[agent], end, traces)) for agent, trace in traces.items()}
+    waits = {
+        agent: tuple(_waits(trace, begins[agent], clocks[agent].waits, end, traces, decoding[agent]))
+        for agent, trace in traces.items()
+    }
     return Layout(
         lives=lives,
-        bars=tuple(_joined(bar for stretch in stretches for bar in _cut(traces[stretch.agent], stretch, end))),
+        bars=tuple(
+            _joined(bar for stretch in _whole(episode, end) for bar in decoding[stretch.agent].cut(stretch, end))
+        ),
         waits=tuple(wait for agent in traces for wait in waits[agent]),
-        arrows=tuple(arrow for trace in episode.traces for arrow in _arrows(trace, lives, waits[trace.agent])),
-        critical=tuple(_joined(bar for s in critical_stretches(episode) for bar in _cut(traces[s.agent], s, end))),
+        arrows=tuple(
+            arrow
+            for trace in episode.traces
+            for arrow in _arrows(trace, lives, waits[trace.agent], decoding[trace.agent])
+        ),
+        critical=tuple(_joined(bar for s in critical_stretches(episode) for bar in decoding[s.agent].cut(s, end))),
     )
 
 
-class _Clock:
-    """Follows forks and joins and counts global decoding steps. Agents without tokens are included."""
+class _AgentClock(NamedTuple):
+    """Global decoding steps of an agent, counted from its start."""
 
-    def __init__(self, traces: dict[str, Trace]) -> None:
-        self._traces = traces
-        self.lives: dict[str, tuple[int, int]] = {}
-        """Global step at which each agent starts and ends."""
-        self.waits: dict[str, list[tuple[int, int]]] = {}
-        """Global steps between which each agent waits, one range for each of its joins."""
-
-    def run(self, trace: Trace, begin: int) -> None:
-        at, done = begin, 0
-        self.waits[trace.agent] = waits = []
-        for edge in trace.edges:
-            at, done = at + edge.at - done, edge.at
-            if edge.kind is EdgeKind.FORK:
-                self.run(self._traces[edge.child], at)
-            else:
-                waits.append((at, max(at, self.lives[edge.child][1])))
-                at = waits[-1][1]
-        self.lives[trace.agent] = begin, at + trace.steps - done
+    steps: int
+    """Steps until its end."""
+    forks: dict[str, int]
+    """Steps until each of its children starts."""
+    waits: list[Range]
+    """Steps between which it waits, one range for each of its joins."""
 
 
-def _clip(steps: tuple[int, int], end: int) -> Range:
+def _clocks(episode: Episode) -> tuple[dict[str, int], dict[str, _AgentClock]]:
+    """The global step at which each agent starts, and its own clock. Agents without tokens are included."""
+    clocks: dict[str, _AgentClock] = {}
+    for trace in reversed(episode.traces):  # children come after their parents
+        clocks[trace.agent] = _clock(trace, clocks)
+    begins = {episode.root.agent: 0}
+    for trace in episode.traces:
+        for child, steps in clocks[trace.agent].forks.items():
+            begins[child] = begins[trace.agent] + steps
+    return begins, clocks
+
+
+def _clock(trace: Trace, clocks: Mapping[str, _AgentClock]) -> _AgentClock:
+    at = done = 0
+    forks: dict[str, int] = {}
+    waits: list[Range] = []
+    for edge in trace.edges:
+        at, done = at + edge.at - done, edge.at
+        if edge.kind is EdgeKind.FORK:
+            forks[edge.child] = at
+        else:
+            waits.append((at, max(at, forks[edge.child] + clocks[edge.child].steps)))
+            at = int(waits[-1][1])
+    return _AgentClock(at + trace.steps - done, forks, waits)
+
+
+def _clip(steps: Range, end: int) -> Range:
     """A range clipped to the axis, which ends with the critical path."""
     return min(steps[0], end), min(steps[1], end)
 
 
-def moment(trace: Trace, step: int) -> float:
-    """Seconds at which an agent had completed `step` of its own decoding steps."""
-    done, at = 0, trace.start
-    for span in trace.spans:
-        if span.origin is Origin.SAMPLED and span.tokens and done < step:
-            part = min(step - done, span.tokens)
-            start, end = _seconds(trace, done, span.start, span.end, span.tokens)
-            at = start + (end - start) * part / span.tokens
-            done += part
-    return at
+class Decoding:
+    """The decoding steps of an agent: in which span each is, and when it was. Each is found in logarithmic time."""
 
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._spans = [i for i, s in enumerate(trace.spans) if s.origin is Origin.SAMPLED and s.tokens]
+        self._ends = list(accumulate(trace.spans[i].tokens for i in self._spans))
+        """Own steps done after each of these spans."""
 
-def _seconds(trace: Trace, done: int, start: float | None, end: float | None, tokens: int) -> Range:
-    """Seconds in which a span was decoded. Without them in the record, the agent's life is divided by its steps."""
-    if start is not None and end is not None:
-        return start, end
-    rate = (trace.end - trace.start) / trace.steps
-    return trace.start + rate * done, trace.start + rate * (done + tokens)
+    def span(self, step: int) -> tuple[int, int] | None:
+        """Index of the span that holds a step, the last one for steps after the end, and the steps done before it."""
+        k = min(bisect_left(self._ends, step), len(self._ends) - 1)
+        return (self._spans[k], self._ends[k - 1] if k else 0) if k >= 0 and step > 0 else None
+
+    def moment(self, step: int) -> float:
+        """Seconds at which the agent had completed `step` of its own decoding steps."""
+        found = self.span(step)
+        if found is None:
+            return self._trace.start
+        index, done = found
+        tokens = self._trace.spans[index].tokens
+        start, end = self._seconds(index, done)
+        return start + (end - start) * min(step - done, tokens) / tokens
+
+    def cut(self, stretch: Stretch, end: int) -> Iterator[Bar]:
+        """Split a stretch at the ends of spans."""
+        shift = stretch.start - stretch.first
+        for k in range(bisect_right(self._ends, stretch.first), len(self._ends)):
+            index, done = self._spans[k], self._ends[k - 1] if k else 0
+            first, last = max(stretch.first, done), min(stretch.end - shift, self._ends[k])
+            if first >= last:
+                return
+            start, stop = self._seconds(index, done)
+            rate = (stop - start) / self._trace.spans[index].tokens
+            seconds = start + rate * (first - done), start + rate * (last - done)
+            yield Bar(self._trace.agent, index, (first, last), _clip((first + shift, last + shift), end), seconds)
+
+    def _seconds(self, index: int, done: int) -> Range:
+        """Seconds in which a span was decoded. Without them in the record, the agent's life is divided by its steps."""
+        trace, span = self._trace, self._trace.spans[index]
+        if span.start is not None and span.end is not None:
+            return span.start, span.end
+        rate = (trace.end - trace.start) / self._ends[-1]
+        return trace.start + rate * done, trace.start + rate * (done + span.tokens)
 
 
 def _whole(episode: Episode, end: int) -> Iterator[Stretch]:
     """The timeline, followed by the steps after the end of its axis: they still took seconds."""
-    stretches = timeline(episode)
+    stretches: defaultdict[str, list[Stretch]] = defaultdict(list)
+    for stretch in timeline(episode):
+        stretches[stretch.agent].append(stretch)
     for trace in episode.traces:
-        own = [stretch for stretch in stretches if stretch.agent == trace.agent]
+        own = stretches[trace.agent]
         yield from own
         done = own[-1].first + own[-1].end - own[-1].start if own else 0
         if done < trace.steps:
             yield Stretch(trace.agent, end, end + trace.steps - done, done)
-
-
-def _cut(trace: Trace, stretch: Stretch, end: int) -> Iterator[Bar]:
-    """Split a stretch at the ends of spans."""
-    done, shift = 0, stretch.start - stretch.first
-    for index, span in enumerate(trace.spans):
-        if span.origin is not Origin.SAMPLED:
-            continue
-        first, last = max(stretch.first, done), min(stretch.end - shift, done + span.tokens)
-        if first < last:
-            start, stop = _seconds(trace, done, span.start, span.end, span.tokens)
-            rate = (stop - start) / span.tokens
-            seconds = start + rate * (first - done), start + rate * (last - done)
-            yield Bar(trace.agent, index, (first, last), _clip((first + shift, last + shift), end), seconds)
-        done += span.tokens
 
 
 def _joined(bars: Iterable[Bar]) -> Iterator[Bar]:
@@ -204,19 +246,21 @@ def _joined(bars: Iterable[Bar]) -> Iterator[Bar]:
         yield whole
 
 
-def _waits(trace: Trace, steps: Iterable[tuple[int, int]], end: int, traces: dict[str, Trace]) -> Iterator[Wait]:
+def _waits(
+    trace: Trace, begin: int, steps: Iterable[Range], end: int, traces: Mapping[str, Trace], decoding: Decoding
+) -> Iterator[Wait]:
     second = trace.start
-    for join, wait in zip(trace.joins, steps, strict=True):
-        second = max(second, moment(trace, join.at))
+    for join, (first, last) in zip(trace.joins, steps, strict=True):
+        second = max(second, decoding.moment(join.at))
         back = max(second, traces[join.child].end)
-        yield Wait(trace.agent, join.child, _clip(wait, end), (second, back))
+        yield Wait(trace.agent, join.child, _clip((begin + first, begin + last), end), (second, back))
         second = back
 
 
-def _arrows(trace: Trace, lives: dict[str, Life], waits: tuple[Wait, ...]) -> Iterator[Arrow]:
+def _arrows(trace: Trace, lives: dict[str, Life], waits: tuple[Wait, ...], decoding: Decoding) -> Iterator[Arrow]:
     for fork in trace.forks:
         child = lives[fork.child]
-        seconds = min(moment(trace, fork.at), child.seconds[0]) if fork.at else child.seconds[0]
+        seconds = min(decoding.moment(fork.at), child.seconds[0]) if fork.at else child.seconds[0]
         yield Arrow(EdgeKind.FORK, trace.agent, fork.child, fork.key, child.steps[0], seconds)
     for join, wait in zip(trace.joins, waits, strict=True):
         yield Arrow(EdgeKind.JOIN, trace.agent, join.child, join.key, wait.steps[1], wait.seconds[1])

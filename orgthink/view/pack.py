@@ -6,15 +6,17 @@ Token ids and log-probabilities are not included.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from orgthink.episode import Episode, FormatError, FormatFault, Origin, Trace
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
-from orgthink.view.layout import Layout, Range, layout, moment
+from orgthink.view.layout import Bar, Decoding, Layout, Life, Range, Wait, layout
 
 COLUMNS = (
     "all_correct",
@@ -89,6 +91,8 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
     number = {trace.agent: i for i, trace in enumerate(episode.traces)}
     hot = _on_path(episode, picture)
     grade = episode.grade
+    bars, waits = _by_agent(picture.bars), _by_agent(picture.waits)
+    places = _Places(episode, bars, number)
     return {
         "id": episode.id,
         "problem": episode.problem.id,
@@ -105,17 +109,31 @@ def _episode(episode: Episode, texts: Texts) -> dict[str, Any]:
         "steps": critical_path(episode),
         "sampled": sampled_tokens(episode),
         "concurrency": concurrency(episode),
-        "agents": [_agent(trace, picture, number, texts) for trace in episode.traces],
+        "agents": [
+            _agent(trace, picture, bars[trace.agent], waits[trace.agent], number, texts) for trace in episode.traces
+        ],
         "arrows": [
             [a.kind, number[a.parent], number[a.child], a.key, a.steps, round(a.seconds, 4), a.child in hot]
             for a in picture.arrows
         ],
         "critical": [[number[bar.agent], *_ranges(bar.steps, bar.seconds)] for bar in picture.critical],
-        "faults": [_fault(fault, episode.trace(fault.agent), picture, number) for fault in episode.format_faults],
+        "faults": [places.fault(fault) for fault in episode.format_faults],
     }
 
 
-def _agent(trace: Trace, picture: Layout, number: dict[str, int], texts: Texts) -> dict[str, Any]:
+P = TypeVar("P", Bar, Wait)
+
+
+def _by_agent(parts: Iterable[P]) -> defaultdict[str, list[P]]:
+    found: defaultdict[str, list[P]] = defaultdict(list)
+    for part in parts:
+        found[part.agent].append(part)
+    return found
+
+
+def _agent(
+    trace: Trace, picture: Layout, bars: list[Bar], waits: list[Wait], number: dict[str, int], texts: Texts
+) -> dict[str, Any]:
     life = picture.lives[trace.agent]
     return {
         "id": trace.agent,
@@ -128,55 +146,65 @@ def _agent(trace: Trace, picture: Layout, number: dict[str, int], texts: Texts) 
         "error": trace.error,
         "life": _ranges(life.steps, life.seconds),
         "spans": [[span.origin[0], texts.index(span.text), span.tokens, span.source] for span in trace.spans],
-        "bars": [[b.span, *b.own, *_ranges(b.steps, b.seconds)] for b in picture.bars if b.agent == trace.agent],
-        "waits": [[number[w.child], *_ranges(w.steps, w.seconds)] for w in picture.waits if w.agent == trace.agent],
-        "injected": [[index, *at] for index, at in _injected(trace, picture)],
+        "bars": [[b.span, *b.own, *_ranges(b.steps, b.seconds)] for b in bars],
+        "waits": [[number[w.child], *_ranges(w.steps, w.seconds)] for w in waits],
+        "injected": [[index, *at] for index, at in _injected(trace, life, bars)],
     }
 
 
-def _injected(trace: Trace, picture: Layout) -> Iterator[tuple[int, tuple[float, float]]]:
+def _injected(trace: Trace, life: Life, bars: list[Bar]) -> Iterator[tuple[int, tuple[float, float]]]:
     """Index and time (steps, seconds) of each injected span."""
-    life = picture.lives[trace.agent]
-    bars = [bar for bar in picture.bars if bar.agent == trace.agent]
+    spans = [bar.span for bar in bars]
     for index, span in enumerate(trace.spans):
         if span.origin is Origin.INJECTED:
-            after = next((bar.steps[0] for bar in bars if bar.span > index), life.steps[1])
+            next_bar = bisect_right(spans, index)
+            after = bars[next_bar].steps[0] if next_bar < len(bars) else life.steps[1]
             yield index, (after, round(span.start if span.start is not None else life.seconds[1], 4))
 
 
-def _fault(fault: FormatFault, trace: Trace, picture: Layout, number: dict[str, int]) -> dict[str, Any]:
-    span, character = _character(fault, trace)
-    bars = [bar for bar in picture.bars if bar.agent == fault.agent and bar.own[0] < fault.at]
-    steps = bars[-1].steps[0] + min(fault.at, bars[-1].own[1]) - bars[-1].own[0] if bars else 0
-    return {
-        "kind": fault.kind,
-        "agent": number[fault.agent],
-        "at": fault.at,
-        "detail": fault.detail,
-        "place": [steps, round(moment(trace, fault.at), 4)],
-        "span": span,
-        "character": character,
-    }
+class _Places:
+    """Where the format faults of an episode are."""
 
+    def __init__(self, episode: Episode, bars: Mapping[str, list[Bar]], number: dict[str, int]) -> None:
+        agents = {fault.agent for fault in episode.format_faults}
+        self._traces = {trace.agent: trace for trace in episode.traces if trace.agent in agents}
+        self._decoding = {agent: Decoding(trace) for agent, trace in self._traces.items()}
+        self._bars = {agent: bars[agent] for agent in agents}
+        self._begins = {agent: [bar.own[0] for bar in bars[agent]] for agent in agents}
+        self._number = number
 
-def _character(fault: FormatFault, trace: Trace) -> tuple[int, int]:
-    """Index of the span and character of a fault.
+    def fault(self, fault: FormatFault) -> dict[str, Any]:
+        span, character = self._character(fault)
+        before = bisect_left(self._begins[fault.agent], fault.at)
+        bar = self._bars[fault.agent][before - 1] if before else None
+        return {
+            "kind": fault.kind,
+            "agent": self._number[fault.agent],
+            "at": fault.at,
+            "detail": fault.detail,
+            "place": [
+                bar.steps[0] + min(fault.at, bar.own[1]) - bar.own[0] if bar else 0,
+                round(self._decoding[fault.agent].moment(fault.at), 4),
+            ],
+            "span": span,
+            "character": character,
+        }
 
-    The record has only the step of the fault. The character is estimated by the share of the span's tokens, and then
-    moved to the nearest end of a tag.
-    """
-    done, found = 0, (len(trace.spans) - 1, 0)
-    for index, span in enumerate(trace.spans):
-        if span.origin is Origin.SAMPLED and done < fault.at:
-            part = min(fault.at - done, span.tokens)
-            found = index, len(span.text) * part // span.tokens
-            done += part
-    index, character = found
-    text = trace.spans[index].text if trace.spans else ""
-    if fault.kind in (FormatError.NO_ANSWER, FormatError.TRUNCATED):
-        return index, len(text)
-    ends = [i + 1 for i, c in enumerate(text) if c == ">"]
-    return index, min(ends, key=lambda end: abs(end - character), default=character)
+    def _character(self, fault: FormatFault) -> tuple[int, int]:
+        """Index of the span and character of a fault.
+
+        The record has only the step of the fault. The character is estimated by the share of the span's tokens, and
+        then moved to the nearest end of a tag.
+        """
+        spans = self._traces[fault.agent].spans
+        index, done = self._decoding[fault.agent].span(fault.at) or (len(spans) - 1, fault.at)
+        text = spans[index].text if spans else ""
+        if fault.kind in (FormatError.NO_ANSWER, FormatError.TRUNCATED):
+            return index, len(text)
+        tokens = spans[index].tokens if spans else 0
+        character = len(text) * min(fault.at - done, tokens) // tokens if tokens else 0
+        ends = [found + 1 for found in (text.rfind(">", 0, character), text.find(">", character)) if found >= 0]
+        return index, min(ends, key=lambda end: abs(end - character), default=character)
 
 
 def _on_path(episode: Episode, picture: Layout) -> set[str]:

@@ -6,13 +6,15 @@ shows the number of agents that decode. The critical path (in decoding steps, Eq
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any
 
 from orgthink.episode import EdgeKind, Episode, Trace
-from orgthink.view.layout import Arrow, Bar, Layout, layout
+from orgthink.view.layout import Arrow, Bar, Layout, Wait, layout
 
 Event = dict[str, Any]
 
@@ -47,7 +49,8 @@ def trace(episodes: Iterable[Episode]) -> dict[str, Any]:
 
 def _events(episode: Episode, pid: int) -> Iterator[Event]:
     picture = layout(episode)
-    tracks = {t.agent: list(_apart(_slices(t, picture))) for t in episode.traces}
+    tracks = _tracks(episode, picture)
+    starts = {agent: [s.start for s in slices] for agent, slices in tracks.items()}
     number = {t.agent: tid for tid, t in enumerate(episode.traces, 1)}
     traces = {t.agent: t for t in episode.traces}
     critical = list(_apart(_decode(traces[bar.agent], bar, bar.agent, "critical") for bar in picture.critical))
@@ -61,20 +64,27 @@ def _events(episode: Episode, pid: int) -> Iterator[Event]:
             times = {"ts": s.start, "dur": s.end - s.start}
             yield _event("X", pid, tid, name=s.name, cat=s.category, args=s.args, **times)
     for n, arrow in enumerate(picture.arrows):
-        yield from _flow(arrow, pid, number, tracks, f"{pid}.{n}")
+        yield from _flow(arrow, pid, number, tracks, starts, f"{pid}.{n}")
     yield from _active(tracks, pid)
 
 
-def _slices(trace: Trace, picture: Layout) -> list[Slice]:
-    """Slices of an agent's decoding and waiting, in order of time. An agent with neither gets one slice `none`."""
-    slices = [
-        _decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode")
-        for bar in picture.bars
-        if bar.agent == trace.agent
-    ]
+def _tracks(episode: Episode, picture: Layout) -> dict[str, list[Slice]]:
+    """The slices of each agent, which do not overlap."""
+    bars: defaultdict[str, list[Bar]] = defaultdict(list)
+    waits: defaultdict[str, list[Wait]] = defaultdict(list)
+    for bar in picture.bars:
+        bars[bar.agent].append(bar)
     for wait in picture.waits:
+        waits[wait.agent].append(wait)
+    return {t.agent: list(_apart(_slices(t, picture, bars[t.agent], waits[t.agent]))) for t in episode.traces}
+
+
+def _slices(trace: Trace, picture: Layout, bars: list[Bar], waits: list[Wait]) -> list[Slice]:
+    """Slices of an agent's decoding and waiting, in order of time. An agent with neither gets one slice `none`."""
+    slices = [_decode(trace, bar, f"decode {bar.own[1] - bar.own[0]}", "decode") for bar in bars]
+    for wait in waits:
         start, end = map(_micro, wait.seconds)
-        if wait.agent == trace.agent and start < end:
+        if start < end:
             slices.append(Slice(f"wait for {wait.child}", "wait", start, end, {}))
     if not slices:
         start, end = map(_micro, picture.lives[trace.agent].seconds)
@@ -99,24 +109,32 @@ def _apart(slices: Iterable[Slice]) -> Iterator[Slice]:
         yield Slice(s.name, s.category, start, free, s.args)
 
 
-def _flow(arrow: Arrow, pid: int, number: dict[str, int], tracks: dict[str, list[Slice]], key: str) -> Iterator[Event]:
+def _flow(
+    arrow: Arrow,
+    pid: int,
+    number: dict[str, int],
+    tracks: dict[str, list[Slice]],
+    starts: dict[str, list[int]],
+    key: str,
+) -> Iterator[Event]:
     """The two events of an arrow. Each is within a slice of its track."""
     parent, child, at = tracks[arrow.parent], tracks[arrow.child], _micro(arrow.seconds)
     if arrow.kind is EdgeKind.FORK:
-        source = number[arrow.parent], _inside([s for s in parent if s.start <= at] or parent[:1], at)
+        begun = max(bisect_right(starts[arrow.parent], at), 1)
+        source = number[arrow.parent], _inside(parent[begun - 1], at)
         target = number[arrow.child], child[0].start
     else:
         source = number[arrow.child], child[-1].end - 1
-        later = [s.start for s in parent if s.start >= at]
-        target = number[arrow.parent], later[0] if later else _inside(parent, at)
+        later = bisect_left(starts[arrow.parent], at)
+        target = number[arrow.parent], parent[later].start if later < len(parent) else _inside(parent[-1], at)
     shared = {"name": f"{arrow.kind} {arrow.key}", "cat": arrow.kind, "id": key}
     yield _event("s", pid, source[0], ts=min(source[1], target[1]), **shared)
     yield _event("f", pid, target[0], ts=target[1], bp="e", **shared)
 
 
-def _inside(slices: list[Slice], at: int) -> int:
-    """The time `at`, moved into the last of the slices."""
-    return max(slices[-1].start, min(at, slices[-1].end - 1))
+def _inside(within: Slice, at: int) -> int:
+    """The time `at`, moved into a slice."""
+    return max(within.start, min(at, within.end - 1))
 
 
 def _active(tracks: dict[str, list[Slice]], pid: int) -> Iterator[Event]:

@@ -15,6 +15,7 @@ from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, resolve
 from orgthink.measure.summary import summarise
 from orgthink.store import RunFolder
+from orgthink.terminal import show
 from orgthink.tools import bubblewrap
 
 CAPACITY, TOKENS = 4, 192
@@ -45,7 +46,7 @@ class Demo:
             or (compare(self.paramanager(), self._beside("paramanager")) if runs_code() else 0)
         )
         if code == 0:
-            print(f"\n{sentence(summarise(RunFolder.open(self.out).episodes()))}")
+            show(f"\n{sentence(summarise(RunFolder.open(self.out).episodes()))}")
         return code
 
     def _beside(self, paper: str) -> Path:
@@ -111,15 +112,15 @@ def runs_code() -> bool:
     try:
         bubblewrap.check()
     except UserError as error:
-        print(f"\nno table of ParaManager, which runs programs: {error}")
+        show(f"\nno table of ParaManager, which runs programs: {error}")
         return False
     return True
 
 
 def compare(plan: Evaluation, out: Path) -> int:
     """Evaluate afresh, print the table, write the page; returns the exit code."""
-    print()
+    show()
     code = asyncio.run(conduct(resolve(plan), out, overwrite=True))
     folder = RunFolder.open(out)
-    print(f"\nAll episodes as a page: {page(folder, list(folder.episodes()))}")
+    show(f"\nAll episodes as a page: {page(folder, list(folder.episodes()))}")
     return code

@@ -50,25 +50,27 @@ def catalogue() -> Iterator[tuple[str, Attack]]:
 
 
 def table() -> str:
-    """A section for each module, a row for each attack."""
+    """A section for each module, a row for each outcome of a promise."""
+    rooms: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for room, attack in catalogue():
+        rooms.setdefault(room, {}).setdefault((attack.promise, attack.outcome), []).append(attack.does)
     lines: list[str] = []
-    room = ""
-    for name, attack in catalogue():
-        if name != room:
-            room = name
-            lines += [
-                "",
-                f"### {room.replace('_', ' ').capitalize()}",
-                "",
-                "| attack | promise | outcome |",
-                "|---|---|---|",
-            ]
-        lines.append(f"| {attack.does} | {attack.promise} | {attack.outcome} |")
+    for room, rows in rooms.items():
+        count = sum(map(len, rows.values()))
+        lines += [
+            "",
+            f"### {room.replace('_', ' ').capitalize()}: {count}",
+            "",
+            "| promise | outcome | attacks |",
+            "|---|---|---|",
+        ]
+        lines += [f"| {promise} | {outcome} | {'; '.join(does)} |" for (promise, outcome), does in rows.items()]
     return "\n".join([*lines, "", ""])
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(FOLDER.parent))
+    importlib.import_module("conftest")  # adds the folders of helpers
     before, _, rest = PAGE.read_text().partition(START)
     _, _, after = rest.partition(END)
     text = before + START + table() + END + after

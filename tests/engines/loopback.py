@@ -36,6 +36,12 @@ class Exchange:
         self._writer.write("\r\n".join(lines).encode())
         await self._writer.drain()
 
+    async def raw(self, *parts: bytes) -> None:
+        """These bytes, whatever they are."""
+        for part in parts:
+            self._writer.write(part)
+            await self._writer.drain()
+
     async def begin(self) -> None:
         self._writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         await self._writer.drain()
@@ -55,6 +61,9 @@ class Exchange:
     async def end(self) -> None:
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
+
+    def close(self) -> None:
+        self._writer.close()
 
     def cut(self) -> None:
         self._writer.transport.abort()
@@ -169,7 +178,7 @@ class Server:
         elif "/chat" not in first and not self.completions:
             await exchange.reply(404, {"error": {"message": "no such path"}})
         elif not body.get("stream"):
-            choice = {"text": "x", "message": {"content": "x"}, "finish_reason": "length"}
+            choice = {"text": "x", "message": {"content": "x"}, "finish_reason": "length", "token_ids": [1]}
             await exchange.reply(200, {"choices": [choice]})
         else:
             self.exchanges.append(exchange)

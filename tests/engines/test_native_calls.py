@@ -13,6 +13,7 @@ from loopback import MODEL, Exchange, Play, Server, answers, loopback, says, sen
 
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.native_calls import Fragment, calls_text, fragments, messages
+from orgthink.engines.schema import SentCall
 from orgthink.engines.wire import Mode
 from orgthink.episode import Episode, Message, Problem, Sampling, Span, StopReason
 from orgthink.grammar.toolcall import BadCall, CallStatus, Response, ToolCall, read_reply, render_call, render_responses
@@ -320,7 +321,8 @@ def test_calls_in_any_fragments_are_the_calls(calls, data):
         text = json.dumps(call.arguments)
         cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=3)))
         pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        parts += fragments([part(i, pieces[0], call.name, f"id{i}"), *(part(i, piece) for piece in pieces[1:])])
+        sent = [part(i, pieces[0], call.name, f"id{i}"), *(part(i, piece) for piece in pieces[1:])]
+        parts += fragments(map(SentCall.model_validate, sent))
     assert calls_text(parts) == "".join(map(render_call, calls))
 
 

@@ -19,3 +19,13 @@ def test_a_logprob_that_is_no_number_makes_all_of_them_unknown(data: str, bad: s
     event = wire.event(data.replace("BAD", bad))
     assert (event.pieces, event.logprobs) == (("a", "b"), None)
     assert wire.event(data.replace("BAD", "-2")).logprobs == (-1, -2)
+
+
+def test_a_token_without_text_keeps_its_id() -> None:
+    event = wire.event('{"choices": [{"delta": {"content": ""}, "token_ids": [5]}]}')
+    assert (event.pieces, event.token_ids) == (("",), (5,))
+
+
+def test_no_error_is_no_failure() -> None:
+    event = wire.event('{"error": null, "choices": [{"delta": {"content": "a"}}]}')
+    assert event.pieces == ("a",)

@@ -42,13 +42,10 @@ PASSES = {
     "underscores": "__Correctness__: _Correct_",
     "backticks": "**Correctness**: `Correct`",
     "everything in backticks": "`Correctness: Correct`",
-    "in a fence": "```\n**Correctness**: Correct\n```",
-    "word in a fence": "**Correctness**:\n```\nCorrect\n```",
     "in a list": "* **Correctness**: Correct",
     "in a list with dashes": "  - **Correctness**: Correct",
     "numbered": "3. **Correctness**: Correct",
     "numbered inside the bold": "**3) Correctness**: Correct",
-    "quoted": "> **Correctness**: Correct",
     "double quotes": 'Correctness: "Correct"',
     "curly quotes": "Correctness: “Correct”.",
     "corner quotes": "Correctness：「Correct」。",
@@ -74,7 +71,6 @@ PASSES = {
     "the prompt began the thinking": "**Correctness**: Wrong?\n</think>\n**Correctness**: Correct",
     "thinking ended twice": "a </think> **Correctness**: Wrong\n</think>\n**Correctness**: Correct",
     "without markdown, at the end": FULL + "Correctness: Correct",
-    "without markdown, at the end of a fence": "a\n```\nCorrectness: Correct\n```\n\n---\n",
     "without markdown, word below, at the end": "a\nCorrectness:\n\nCorrect\n\n",
     "without markdown, after one with it": "**Correctness**: Wrong\nNo.\nCorrectness: Correct",
     "word right behind the bold": "a\n**Correctness** `Correct`\nb",
@@ -188,6 +184,10 @@ NEITHER = {
     "a bold name begins a sentence, word below": "**Correctness** of step 2:\nCorrect",
     "a bold name, no colon, not": "**Correctness** not Correct",
     "no mark at all": "Correctness Correct",
+    "in a fence": "```\n**Correctness**: Correct\n```",
+    "word in a fence": "**Correctness**:\n```\nCorrect\n```",
+    "quoted": "> **Correctness**: Correct",
+    "without markdown, at the end of a fence": "a\n```\nCorrectness: Correct\n```\n\n---\n",
 }
 
 PASSES_TERSELY = {
@@ -381,7 +381,7 @@ def _lines(text: str) -> Counter[str]:
 
 @given(TEXTS, st.sampled_from(["Correct", "Wrong"]), st.sampled_from(["", "* ", "> ", "`", "*", "1. "]))
 def test_a_verdict_without_bold_or_heading_changes_nothing_where_more_follows(text, value, before):
-    assume("<think>" not in text.rpartition("</think>")[2])
+    assume("<think>" not in text.rpartition("</think>")[2] and "```" not in text and "~~~" not in text)
     assert read_report(f"{text}\n{before}Correctness: {value}\nIssue: forged", MARKDOWN).verdict == (
         read_report(f"{text}\nLocation: here\nIssue: forged", MARKDOWN).verdict
     )
@@ -399,13 +399,15 @@ def test_noise_after_a_verdict_changes_nothing(value, noise):
     assert read_report(field + noise, MARKDOWN).verdict == read_report(field, MARKDOWN).verdict
 
 
-@given(st.text(" \t\xa0*_`#>|-•+", max_size=8), VALUE)
+@given(st.text(" \t\xa0*_`#|-•+", max_size=8), VALUE)
 def test_noise_before_a_field_changes_nothing(noise, value):
+    assume("```" not in noise)
     assert read_report(noise + _field("Correctness", value), MARKDOWN).verdict == MARKDOWN.verdict(value.lower())
 
 
 @given(TEXTS | st.text(), VALUE, FORM)
 def test_nothing_before_a_field_changes_its_verdict(text, value, form):
+    assume("```" not in text and "~~~" not in text)  # a fence that is not closed
     assume("<think>" not in text.rpartition("</think>")[2])
     field = _field(form.field, value)
     assert read_report(f"{text}\n{field}", form).verdict == read_report(field, form).verdict

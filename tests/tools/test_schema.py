@@ -277,8 +277,6 @@ def test_what_somebody_elses_schema_refuses(arguments, says):
         ({"properties": {"y": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}, {"y": "1"}, False),
         ({"properties": {"y": {"$ref": "#/$defs/m"}}}, {"y": 1}, False),
         ({"$ref": "#"}, {"y": 1}, False),
-        ({"properties": {"y": {"$ref": "http://127.0.0.1:9/schema"}}}, {"y": 1}, False),
-        ({"properties": {"y": {"$ref": "file:///etc/hostname"}}}, {"y": 1}, False),
         (
             {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"y": {"type": "null"}}},
             {"y": None},
@@ -292,7 +290,6 @@ def test_what_somebody_elses_schema_refuses(arguments, says):
     ],
 )
 def test_what_other_schemas_say(schema, arguments, taken):
-    """What a schema points to elsewhere is not fetched."""
     parameters = Parameters.from_schema(schema)
     if taken:
         assert parameters.check(arguments) == arguments
@@ -344,10 +341,10 @@ def test_any_arguments_are_judged_by_a_schema_of_somebody_else(arguments):
         problem(Parameters.from_schema(SERVER), arguments)
 
 
-def test_a_schema_in_a_file_is_not_read(tmp_path):
-    (tmp_path / "any.json").write_text("{}")
-    parameters = Parameters.from_schema({"properties": {"y": {"$ref": (tmp_path / "any.json").as_uri()}}})
-    assert "own schema cannot be used" in problem(parameters, {"y": 1})
+@pytest.mark.parametrize("target", ["http://127.0.0.1:9/schema", "file:///etc/hostname"])
+def test_a_schema_that_lies_elsewhere_is_not_fetched(target):
+    with pytest.raises(UserError, match="points elsewhere"):
+        Parameters.from_schema({"properties": {"y": {"$ref": target}}})
 
 
 class Place(BaseModel):

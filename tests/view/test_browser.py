@@ -259,6 +259,14 @@ def test_thousands_of_episodes_keep_few_rows(driver, tmp_path):
     assert page.driver.get_log("browser") == []
 
 
+@pytest.mark.parametrize("address", ["#%", "#%FF"])
+def test_an_address_that_is_none_opens_the_page(driver, file, address):
+    driver.get("about:blank")
+    driver.get(file.as_uri() + address)
+    assert Page(driver, file).all("#heading")
+    assert driver.get_log("browser") == []
+
+
 def test_no_episodes(driver, tmp_path):
     path = tmp_path / "empty.html"
     path.write_text(render([]), encoding="utf-8")

@@ -16,7 +16,7 @@ from orgthink.episode import Origin, StopReason
 from orgthink.measure.latency import critical_path, timeline
 from orgthink.measure.summary import summarise
 from orgthink.view import render
-from orgthink.view.layout import layout, moment
+from orgthink.view.layout import Decoding, layout
 
 EPISODES = sample.episodes(rounds=3)
 PAGE = render(EPISODES, title="a <b> & c", notes={"budget": "400 tokens"})
@@ -169,7 +169,7 @@ def test_a_wait_reaches_until_the_child_is_back():
     first, second = layout(episode).waits
     organizer, worker = episode.traces[:2]
     assert first.steps == (organizer.joins[0].at, organizer.forks[0].at + worker.steps)
-    assert first.seconds == pytest.approx((moment(organizer, organizer.joins[0].at), worker.end))
+    assert first.seconds == pytest.approx((Decoding(organizer).moment(organizer.joins[0].at), worker.end))
     assert second.steps[0] == second.steps[1]
 
 

@@ -7,7 +7,6 @@ machine and stores them; no compiler is needed. Equal rows of a batch get equal 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.seeds import GAMMA
+from orgthink.terminal import show
 
 # Shapes: N new tokens, C hidden, O outputs of a product, H query heads, K key/value heads, D head size, T tokens of a
 # cache, R rows of a cache, V vocabulary.
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 _CACHE = Path(__file__).parent / "__pycache__"
 if "NUMBA_CACHE_DIR" not in os.environ and os.access(_CACHE.parent, os.W_OK) and not any(_CACHE.glob("fused.*.nbi")):
-    print("orgthink: compiling the decoding step of small models, once: some ten seconds", file=sys.stderr, flush=True)
+    show("orgthink: compiling the decoding step of small models, once: some ten seconds", error=True)
 
 
 def compiled(signature: str, *, reorder: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -24,6 +24,10 @@ from orgthink.tabular import json_object
 # Shapes: B batch, T tokens, R rectangles, C hidden, H query heads, K key/value heads, D head size, V vocabulary.
 
 
+LARGEST = 1 << 24
+"""Largest size in a config.json: a larger one is damage, and would take all memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Qwen3Config:
     """The fields of `config.json` that determine the computation."""
@@ -53,8 +57,19 @@ class Qwen3Config:
         missing = {field.name for field in fields(cls) if field.default is MISSING} - given.keys()
         if missing:
             raise ValueError(f"{folder / 'config.json'} lacks {', '.join(sorted(missing))}")
-        given["rope_theta"] = float(rope.get("rope_theta", 10_000.0))
-        return cls(**given)
+        given["rope_theta"] = rope.get("rope_theta", 10_000.0)
+        for field in fields(cls):
+            value = given.get(field.name, field.default)
+            whole, real = type(value) is int and 1 <= value <= LARGEST, type(value) in (int, float) and value > 0
+            if field.type != "bool" and not (whole if field.type == "int" else real):
+                wanted = f"a whole number from 1 to {LARGEST:,}" if field.type == "int" else "a number above 0"
+                raise ValueError(f"{folder / 'config.json'}: {field.name} is {value!r}: it must be {wanted}")
+        return cls(**given | {"rope_theta": float(given["rope_theta"])})
+
+    @property
+    def fewest_parameters(self) -> int:
+        """Those of the embedding and the MLPs alone."""
+        return self.hidden_size * (self.vocab_size + 3 * self.num_hidden_layers * self.intermediate_size)
 
     def save(self, folder: Path, *, eos_token_id: int, pad_token_id: int, dtype: str = "float32") -> None:
         """Write a `config.json` that transformers and vLLM open."""
@@ -208,13 +223,18 @@ class Qwen3(nn.Module):
 
         ValueError if a file is missing, corrupt or holds another model.
         """
-        model = cls(Qwen3Config.load(folder)).to(dtype)
+        config = Qwen3Config.load(folder)
         weights: dict[str, Tensor] = {}
         for file in sorted(folder.glob("*.safetensors")):
+            if not file.is_file():  # a pipe would be waited for
+                raise ValueError(f"{file} is not a file")
             try:
                 weights |= load_file(file)
-            except SafetensorError as error:
+            except (SafetensorError, MemoryError) as error:
                 raise ValueError(f"{file} cannot be read: {error}") from error
+        if config.fewest_parameters > sum(weight.numel() for weight in weights.values()):
+            raise ValueError(f"{folder} lacks the weights of a model as large as its config.json says")
+        model = cls(config).to(dtype)
         try:
             model.from_hf(weights)
         except KeyError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from orgthink.errors import UserError, pick, user_input
+from orgthink.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.scale.simulation.engine import EngineModel
@@ -57,9 +58,9 @@ class Simulate:
         programs: dict[str, list[AgentProgram]] = {}
         for episode in RunFolder.open(self.folder).episodes():
             programs.setdefault(episode.organization, []).append(recorded(episode))
-        print(f"{self.model}, {self.gpu}, estimated; all episodes at once; ${self.price:g} for an hour of a GPU")
+        show(f"{self.model}, {self.gpu}, estimated; all episodes at once; ${self.price:g} for an hour of a GPU")
         for line in _table(programs, engine, [(n, n // serving.tensor) for n in self.gpus], self.price):
-            print(line)
+            show(line)
         return 0
 
 

@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.errors import UserError, user_input
 from orgthink.scale.sizing.memory import GIB
+from orgthink.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.recipes.jobs import Job
@@ -59,9 +60,9 @@ class Size:
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
         found = plans(job, config, self.gpus, self.gpu, self.assume)
-        print(f"{self.what}, {self.gpu} × {self.gpus}")
+        show(f"{self.what}, {self.gpu} × {self.gpus}")
         for line in (*summary(found[-1], job), *table(found)):
-            print(line)
+            show(line)
         return 0
 
 

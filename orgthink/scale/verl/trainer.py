@@ -22,6 +22,7 @@ from orgthink.scale.verl.engine import VerlEngine
 from orgthink.scale.verl.launch import FAULT, TRAINER, max_context
 from orgthink.scale.verl.nodes import watched
 from orgthink.store import RunFolder
+from orgthink.terminal import show
 from orgthink.training.rl import train_policy
 
 
@@ -72,7 +73,7 @@ class OrganizationTrainer(PPOTrainer):
         )
 
         def report(line: dict[str, Any]) -> None:
-            print(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}", flush=True)
+            show(f"step {line['step']}/{job.steps}  {job.settings.progress_text(line)}")
             tracking.log({name: value for name, value in line.items() if isinstance(value, int | float)}, line["step"])
 
         with watched(lambda message: folder.write(FAULT, message)):

@@ -9,7 +9,8 @@ function build(node, attributes, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
+  for (const child of children.flat(Infinity)) // one by one: a call takes only so many arguments
+    if (child !== null && child !== undefined && child !== "") node.append(child);
   return node;
 }
 

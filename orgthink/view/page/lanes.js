@@ -11,15 +11,18 @@ function agentName(e, agent) {
   return path ? `${agent.role} ${path}` : agent.role;
 }
 
+/** Forks between the root and an agent, as far as they can be shown. */
 function depth(e, agent) {
-  return agent.parent === null ? 0 : 1 + depth(e, e.agents[agent.parent]);
+  let count = 0;
+  for (let at = agent; at.parent !== null && count < 4; at = e.agents[at.parent]) count++;
+  return count;
 }
 
 /** Pixels of a place; ranges come as [steps, steps, seconds, seconds]. */
 function scale(e, axis, width) {
   const offset = axis === "seconds" ? 2 : 0;
   const left = width < 560 ? 104 : 168;
-  const end = Math.max(...e.agents.map((a) => a.life[offset + 1])) || 1;
+  const end = e.agents.reduce((most, a) => Math.max(most, a.life[offset + 1]), 0) || 1;
   const x = (value) => left + (value / end) * (width - left - LANE.right);
   return { left, end, x, range: (r) => [x(r[offset]), x(r[offset + 1])], at: (place) => x(place[offset / 2]) };
 }
@@ -59,7 +62,7 @@ function drawLanes(e, axis, width) {
 
 function laneHead(e, agent, i, width, y, to) {
   const chosen = i === current.agent;
-  const indent = Math.min(depth(e, agent), 4) * 12;
+  const indent = depth(e, agent) * 12;
   const trouble = troubled(agent) || e.faults.some((f) => f.agent === i);
   const room = Math.floor((to.left - indent - 22) / 6.9);
   const name = agentName(e, agent);

@@ -22,7 +22,12 @@ new ResizeObserver(() => {
 }).observe(byId("episode"));
 
 function openHash() {
-  const wanted = decodeURIComponent(location.hash.slice(1));
+  let wanted = location.hash.slice(1);
+  try {
+    wanted = decodeURIComponent(wanted);
+  } catch {
+    // a stray % is no escape: nothing has that id
+  }
   return data.episodes.find((e) => e.id === wanted);
 }
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import dedent
 
+from attacks.catalogue import Attack
+
 from orgthink.episode import Status
 
 SOON, LATE = 2.0, 30.0
@@ -17,8 +19,8 @@ SOON, LATE = 2.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
-    """A program and what must become of it."""
+class Program:
+    """What is run, and what must become of it."""
 
     name: str
     """In a few words."""
@@ -34,20 +36,27 @@ class Attack:
         """What it gets."""
         return SOON if self.status is Status.TIMEOUT else LATE
 
+    @property
+    def outcome(self) -> str:
+        """What the user sees."""
+        if self.status is Status.OK:
+            return "its output, an ordinary result"
+        return f"a result with status `{self.status}`" + (f": `{self.says}`" if self.says else "")
 
-def ends(name: str, code: str, says: str = "") -> Attack:
+
+def ends(name: str, code: str, says: str = "") -> Program:
     """It ends by itself, and well."""
-    return Attack(name, dedent(code), Status.OK, says)
+    return Program(name, dedent(code), Status.OK, says)
 
 
-def fails(name: str, code: str, says: str) -> Attack:
+def fails(name: str, code: str, says: str) -> Program:
     """It ends badly, or is stopped for what it uses."""
-    return Attack(name, dedent(code), Status.ERROR, says)
+    return Program(name, dedent(code), Status.ERROR, says)
 
 
-def hangs(name: str, code: str, says: str = "stopped after 2 s") -> Attack:
+def hangs(name: str, code: str, says: str = "stopped after 2 s") -> Program:
     """It never ends by itself."""
-    return Attack(name, dedent(code), Status.TIMEOUT, says)
+    return Program(name, dedent(code), Status.TIMEOUT, says)
 
 
 CALL = """
@@ -146,7 +155,7 @@ call("msgget", 0, 0o1600)
     fails("a deep literal", "x = eval('[' * 1000)", "SyntaxError"),
     ends("limits back up", """
         import resource
-        for name in ("AS", "CPU", "NPROC", "FSIZE", "NOFILE", "CORE"):
+        for name in ("AS", "NPROC", "FSIZE", "NOFILE", "CORE", "MEMLOCK", "MSGQUEUE", "SIGPENDING", "RTPRIO"):
             which = getattr(resource, "RLIMIT_" + name)
             soft, hard = resource.getrlimit(which)
             assert soft == hard != resource.RLIM_INFINITY, name
@@ -193,7 +202,7 @@ READING = [
     ends("stdin", "import sys\nprint(repr(sys.stdin.read()))", "''"),
     fails("input", "input('? ')", "EOFError"),
     fails("its own framework", "import orgthink", "ModuleNotFoundError"),
-    ends("who it is", "import socket, os\nprint(socket.gethostname(), os.getuid(), os.getpid())", "sandbox 65534 1"),
+    ends("who it is", "import socket, os\nprint(socket.gethostname(), os.getuid(), os.getpid())", "sandbox 65534 2"),
     ends("the kernel's log", CALL + 'call("klogctl", 3, ctypes.create_string_buffer(99), 99)', "not permitted"),
 ]  # fmt: skip
 
@@ -268,17 +277,17 @@ NETWORK = [
 KILLING = [
     ends("killing others", """
         import os, signal
-        for pid in (@PID@, os.getppid(), 2, -1, -@PID@):
+        for pid in (@PID@, os.getppid(), 1, -1, -@PID@):
             try: os.kill(pid, signal.SIGKILL)
             except OSError as error: print(pid, type(error).__name__)
         print("alone")
         """, "alone"),
-    ends("a child that kills all", """
+    fails("a child that kills all", """
         import os, signal
         child = os.fork()
         if not child: os.kill(1, signal.SIGKILL); os.kill(-1, signal.SIGKILL); os._exit(3)
         print(os.waitpid(child, 0))
-        """),
+        """, "ended by SIGKILL"),
     ends("debugging", CALL + """
 call("ptrace", 16, 1, 0, 0)
 call("process_vm_readv", 1, 0, 0, 0, 0, 0)
@@ -325,7 +334,7 @@ call("process_vm_readv", 1, 0, 0, 0, 0, 0)
     ends("becoming a shell", """
         import os
         os.execv("/bin/sh", ["sh", "-c", "id -u; ls /home /root; cat @SECRET@; echo parent $PPID"])
-        """, "parent 0"),
+        """, "parent 1"),
 ]  # fmt: skip
 
 RIGHTS = [
@@ -393,12 +402,17 @@ ENDINGS = [
         """, "7"),
 ]  # fmt: skip
 
-KINDS = {
-    "resources": RESOURCES,
-    "reading": READING,
-    "writing": WRITING,
-    "network": NETWORK,
-    "killing": KILLING,
-    "rights": RIGHTS,
-    "endings": ENDINGS,
+PROMISES = {
+    "A program gets no more time, memory, output, files or processes than its limits.": RESOURCES,
+    "A program sees nothing of the machine but the system's libraries and Python's.": READING,
+    "A program writes to files of its own only.": WRITING,
+    "A program reaches no network and no other process's socket.": NETWORK,
+    "A program ends with its sandbox, and ends nobody else.": KILLING,
+    "A program gains no rights.": RIGHTS,
+    "However a program ends, the result says how, in one line.": ENDINGS,
 }
+ATTACKS = [
+    Attack(f"a program: {program.name}", promise, program.outcome, program)
+    for promise, programs in PROMISES.items()
+    for program in programs
+]

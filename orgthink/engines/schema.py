@@ -1,0 +1,133 @@
+"""What a server may send: the types that its JSON is checked against, once. Other members of an object are ignored."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+MOST = 2**31 - 1
+"""Largest count and largest token id."""
+
+Count = Annotated[int, Field(ge=0, le=MOST)]
+
+
+class Sent(BaseModel):
+    """JSON of a server. Nothing is converted: a number is no text."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class SentUsage(Sent):
+    """Counts of tokens."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class SentFunction(Sent):
+    """What is called, or a part of it. Some servers send the arguments as an object."""
+
+    name: str | None = None
+    arguments: Any = None
+
+
+class SentCall(Sent):
+    """A part of a native call."""
+
+    index: Count | None = None
+    id: str | None = None
+    function: SentFunction | None = None
+
+
+class SentDelta(Sent):
+    """The next part of a chat's reply."""
+
+    content: str | None = None
+    tool_calls: list[SentCall] | None = None
+
+
+class SentToken(Sent):
+    """A token of a chat."""
+
+    token: str
+    logprob: float | None = None
+
+
+class SentLogprobs(Sent):
+    """Tokens with their log-probabilities: `content` of a chat, the others of a completion."""
+
+    content: list[SentToken] | None = None
+    tokens: list[str] = []
+    token_logprobs: list[float | None] = []
+
+    @model_validator(mode="after")
+    def _require_pairs(self) -> SentLogprobs:
+        if len(self.tokens) != len(self.token_logprobs):
+            raise ValueError(f"{len(self.tokens)} tokens with {len(self.token_logprobs)} log-probabilities")
+        return self
+
+
+class SentChoice(Sent):
+    """A part of an answer: `delta` of a chat, or `text` of a completion."""
+
+    delta: SentDelta | None = None
+    text: str | None = None
+    logprobs: SentLogprobs | None = None
+    token_ids: list[Count] | None = None
+    finish_reason: str | None = None
+    stop_reason: Any = None
+
+    @model_validator(mode="after")
+    def _require_text(self) -> SentChoice:
+        if self.delta is None and "text" not in self.model_fields_set:
+            raise ValueError("neither text nor delta")
+        return self
+
+
+class SentEvent(Sent):
+    """An event of a streamed response."""
+
+    error: Any = None
+    usage: SentUsage | None = None
+    choices: list[SentChoice] | None = None
+
+
+class SentReply(Sent):
+    """A response without streaming, of which only the counts are read."""
+
+    usage: SentUsage | None = None
+
+
+class SentModel(Sent):
+    """A model of a server."""
+
+    id: Annotated[str, Field(min_length=1, max_length=512)]
+    max_model_len: Any = None
+
+
+class SentModels(Sent):
+    """The models of a server."""
+
+    data: list[SentModel]
+
+
+S = TypeVar("S", bound=Sent)
+
+
+def parsed(cls: type[S], text: str) -> S:
+    """The JSON of a server. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`. ValueError for anything else.
+
+    Some servers cut a character in two, and send its halves in two events.
+    """
+    try:
+        return cls.model_validate_json(text)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] != "json_invalid" or "\\ud" not in text.lower():
+            raise
+    try:
+        whole = json.dumps(json.loads(text), ensure_ascii=False)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    return cls.model_validate_json(whole.encode("utf-8", "replace"))

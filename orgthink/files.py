@@ -1,0 +1,123 @@
+"""Files that a run reads and writes, beside whoever else writes there: links, pipes, a second process, a crash.
+
+A folder may come from somebody else. Nothing is ever written through a link that lies in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from orgthink.errors import UserError
+
+LOCK = ".lock"
+"""File of a folder that whoever writes the folder locks. It is never replaced and never removed: a lock on a file that
+is no longer there keeps nobody out."""
+
+MOST = 1 << 26
+"""Largest size of a file that is read whole, such as config.json, in bytes."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Be the only process that writes a folder. The system ends the lock with its process, however that ends.
+
+    UserError if another process has it, or if the file system has no locks.
+    """
+    import fcntl
+
+    with _opened(folder / LOCK, "a+b", os.O_NOFOLLOW) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{folder} is being written by another process: wait until that ends, or choose another folder"
+            ) from None
+        except OSError as error:
+            why = f"{folder} is on a file system without locks ({error.strerror})"
+            raise UserError(f"{why}: choose a folder on a local disk, or copy the run there") from error
+        yield
+
+
+def open_to_read(file: Path) -> BinaryIO:
+    """Open a file to read. UserError for what is none: a pipe may never begin and a device never end."""
+    return _opened(file, "rb")
+
+
+def open_to_append(file: Path) -> BinaryIO:
+    """Open a file for unbuffered appending, and make it if need be. UserError for a link, a pipe or a device."""
+    return _opened(file, "ab", os.O_NOFOLLOW)
+
+
+def read_whole(file: Path) -> bytes:
+    """The content of a small file. UserError if it has more than `MOST` bytes or is no file."""
+    with open_to_read(file) as stream:
+        content = stream.read(MOST + 1)
+    if len(content) > MOST:
+        raise UserError(f"{file} has more than {MOST >> 20} MiB: it is not what its name says")
+    return content
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced."""
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link already
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+        sync_folder(file.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(file)) from error
+
+
+def append(file: BinaryIO, content: bytes) -> None:
+    """Write all of the content to the disk, or nothing."""
+    size = os.fstat(file.fileno()).st_size
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), size)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk: after a power cut a renamed file has its new name."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot do it for folders
+            raise
+    finally:
+        os.close(handle)
+
+
+def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
+    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link."""
+
+    def opener(path: str, own: int) -> int:
+        try:
+            handle = os.open(path, own | flags | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise UserError(f"{path} is a link or a pipe, not a file: put a file there, or remove it") from None
+            raise
+        mode = os.fstat(handle).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # `open` refuses a folder in its own words
+            os.close(handle)
+            raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or remove it")
+        return handle
+
+    return open(file, mode, buffering=-1 if mode == "rb" else 0, opener=opener)  # type: ignore[return-value]

@@ -1,0 +1,74 @@
+"""Everything that is printed, and every message: without secrets, and without characters that steer a terminal.
+
+Text of models, servers and files may hold escape sequences, which write to the clipboard or repaint what was printed,
+and characters that are not seen or turn the order of others.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from types import TracebackType
+from unicodedata import category
+
+from orgthink.redaction import redact
+
+MOST_QUOTED = 300
+"""Characters of somebody else's text in a message."""
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode's categories of controls, format characters (bidi, zero width, tags), half surrogate pairs, and separators of
+lines and paragraphs."""
+
+
+class _Escapes(dict[int, str]):
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if category(character) not in _UNSEEN or character in "\n\t":
+            return character
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ESCAPES = _Escapes()
+
+
+def clean(text: str) -> str:
+    """Text as it may be printed: controls and characters that are not seen are spelled out, as in `\\u001b`; secrets
+    are left out. Line breaks and tabs stay."""
+    text = redact(text)
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def one_line(text: str) -> str:
+    """Text as it may stand in a message."""
+    return clean(" ".join(redact(text).split()))
+
+
+def excerpt(text: str, most: int = MOST_QUOTED) -> str:
+    """The beginning of somebody else's text, for a message. Secrets are found before it is cut, so that none is left
+    by half."""
+    return one_line(text)[:most]
+
+
+def show(*texts: object, end: str = "\n", error: bool = False) -> None:
+    """Print cleaned texts, one a line, to standard output or to standard error. Nothing else in the package prints."""
+    print(*(clean(str(text)) for text in texts), sep="\n", end=end, file=sys.stderr if error else None, flush=True)
+
+
+def clean_tracebacks() -> None:
+    """Let what Python itself prints to standard error, tracebacks and log lines, be cleaned too."""
+    sys.excepthook = _show_traceback
+    threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Lines())
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return clean(super().format(record))
+
+
+def _show_traceback(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    show("".join(traceback.format_exception(kind, error, trace)), end="", error=True)

@@ -1,0 +1,352 @@
+"""Checkpoints: kills in the middle of a write, damaged files, a full disk, links, and what else may lie beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from attacks.catalogue import Attack, each
+from attacks.killing import forked
+from attacks.test_run_folders import ALONE
+from test_sft import SETTINGS, course, folder, metrics, train
+
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+from orgthink.training import checkpoint
+from orgthink.training.models import say_made_for
+
+FOUND = "A folder named step-N is a whole checkpoint, wherever a process was killed."
+BEFORE = "If the newest checkpoint is damaged, training goes on from the one before it, and says so."
+FULL = "A checkpoint that cannot be written leaves the others, and the room that it took."
+OWN = "Only the checkpoints of a run are read, replaced or removed."
+
+
+def trained(run: Path, until: int = 12, **settings: int) -> None:
+    """Train, or go on; a checkpoint every 4 steps. It stops after a step, as if killed."""
+
+    def report(line: dict[str, float]) -> None:
+        if line["step"] == until + 1:
+            raise Stop
+
+    with suppress(Stop):
+        train(course(), replace(SETTINGS, **settings), folder(run), report)
+
+
+class Stop(Exception):
+    """A training that ends here."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished training with checkpoints of steps 8 and 12."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    trained(run)
+    assert [one.name for one in checkpoint.saved(run)] == ["step-000008", "step-000012"]
+    return run
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(whole, tmp_path / "run")
+
+
+def weights(run: Path) -> bytes:
+    return (checkpoint.saved(run)[-1] / "model" / "model.safetensors").read_bytes()
+
+
+# Kills
+
+
+def fill(folder: Path) -> None:
+    """A small checkpoint: all its files hold its name."""
+    for name in ("model/config.json", "model/model.safetensors", "trainer.pt"):
+        (folder / name).write_text(folder.name.strip(".").partition(".")[0])
+
+
+def names(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+@each(
+    Attack("SIGKILL at any moment of the first checkpoint", FOUND, "it is there or it is not", []),
+    Attack("SIGKILL at any moment of a later checkpoint", FOUND, "the two before it are there, or it and one", [4, 8]),
+    Attack("SIGKILL while a damaged checkpoint of the same step is replaced", FOUND, "as before", [4, 8, 12]),
+    Attack("SIGKILL while checkpoints of later steps are removed", FOUND, "the newest is whole", [8, 16, 20]),
+)
+def test_a_kill_in_the_middle_of_a_checkpoint(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    for operation in range(1, 1000):
+        run = tmp_path / str(operation)
+        (run / "checkpoints").mkdir(parents=True)
+        for step in attack.given:
+            checkpoint.put(tmp_path / "one", step, fill).rename(run / "checkpoints" / f"step-{step:06d}")
+        former = [step for step in attack.given if step < 12]
+        ended = forked(run, operation, lambda run=run: checkpoint.put(run, 12, fill))
+        for one in checkpoint.saved(run):
+            assert checkpoint.state(one)["step"] == int(one.name[5:])
+            assert {file.read_text() for file in [one / "trainer.pt", *(one / "model").iterdir()]} == {one.name}
+        left = [int(one.name[5:]) for one in checkpoint.saved(run)]
+        assert 12 in left or set(former[-2:]) <= set(left), f"operation {operation} lost all of {former}"
+        checkpoint.put(run, 12, fill)
+        assert names(run) == [f"step-{step:06d}" for step in [*former[-1:], 12]], "nothing is left behind"
+        if ended:
+            break
+    assert ended and operation > 10
+
+
+@each(
+    Attack(
+        "a power cut after the renaming", FOUND, "every file and folder was brought to the disk before it got its name"
+    )
+)
+def test_everything_is_on_the_disk_before_it_has_its_name(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync, rename = os.fsync, Path.rename
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        assert {"config.json", "model.safetensors", "trainer.pt", "trainer.json", "model", self.name} <= set(synced)
+        synced.clear()
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", renamed)
+    checkpoint.put(tmp_path, 4, fill)
+    assert synced == ["checkpoints"]
+
+
+# Damage
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def zeros(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def holds(text: str) -> Callable[[Path], object]:
+    return lambda file: file.write_text(text)
+
+
+def piped(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+SAID = "the line names the damaged one and the one that serves"
+
+
+@each(
+    Attack("model.safetensors is cut", BEFORE, SAID, ("model/model.safetensors", cut)),
+    Attack("model.safetensors is all zeros", BEFORE, SAID, ("model/model.safetensors", zeros)),
+    Attack("model.safetensors is gone", BEFORE, SAID, ("model/model.safetensors", Path.unlink)),
+    Attack("the checkpoint's config.json is empty", BEFORE, SAID, ("model/config.json", holds(""))),
+    Attack("the checkpoint's config.json has layers without number", BEFORE, SAID, ("model/config.json", holds("[[]"))),
+    Attack("trainer.pt is cut", BEFORE, SAID, ("trainer.pt", cut)),
+    Attack("trainer.pt is all zeros", BEFORE, SAID, ("trainer.pt", zeros)),
+    Attack("trainer.pt is gone", BEFORE, SAID, ("trainer.pt", Path.unlink)),
+    Attack("trainer.pt is text", BEFORE, SAID, ("trainer.pt", holds("not a pickle"))),
+    Attack("trainer.json is cut", BEFORE, SAID, ("trainer.json", cut)),
+    Attack("trainer.json is a list", BEFORE, SAID, ("trainer.json", holds("[12]"))),
+    Attack("trainer.json has no step", BEFORE, SAID, ("trainer.json", holds("{}"))),
+    Attack("trainer.json is of another step", BEFORE, SAID, ("trainer.json", holds('{"step": 3, "cursor": {}}'))),
+    Attack("trainer.json has no place in the data", BEFORE, SAID, ("trainer.json", holds('{"step": 12}'))),
+    Attack("trainer.json is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.json", piped)),
+    Attack(
+        "trainer.json is nested a million deep", BEFORE, SAID, ("trainer.json", holds('{"step":' + "[" * 1_000_000))
+    ),
+)
+def test_the_one_before_a_damaged_checkpoint_serves(
+    attack: Attack, run: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, damage = attack.given
+    damage(run / "checkpoints" / "step-000012" / name)
+    trained(run)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "step-000012" in line and line.endswith("going on from step-000008")
+    assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
+    assert names(run) == ["step-000008", "step-000012"]
+
+
+@each(
+    Attack("all checkpoints are damaged", BEFORE, "one line about the newest; nothing is removed, nothing begins anew")
+)
+def test_without_a_whole_checkpoint_nothing_begins(attack: Attack, run: Path) -> None:
+    for one in checkpoint.saved(run):
+        cut(one / "trainer.pt")
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(UserError, match=r"step-000012 is not a checkpoint of this training"):
+        trained(run)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert names(run) == ["step-000008", "step-000012"]
+
+
+@each(
+    Attack(
+        "the newest checkpoint is damaged, the resumed training stops before its step",
+        BEFORE,
+        "the damaged one goes with the first new checkpoint: what is newest is never of another past",
+    )
+)
+def test_a_damaged_checkpoint_of_a_later_step_goes(attack: Attack, run: Path, whole: Path) -> None:
+    cut(run / "checkpoints" / "step-000012" / "trainer.pt")
+    trained(run, 9, save_every=1)
+    assert names(run) == ["step-000008", "step-000009"]
+    trained(run)
+    assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
+
+
+# A second process
+
+
+@each(Attack("a training is resumed while another process trains in its folder", ALONE, "the second stops at once"))
+def test_a_second_training(attack: Attack, run: Path) -> None:
+    before = (run / "metrics.jsonl").read_bytes()
+    with RunFolder.open(run).journal(redo=None), pytest.raises(UserError, match="by another process"):
+        train(course(), replace(SETTINGS, steps=16), RunFolder.open(run), lambda line: None)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert names(run) == ["step-000008", "step-000012"]
+
+
+# A full disk
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file may become larger, in bytes: what is written beyond fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@each(
+    Attack("the disk is full while model.safetensors is written", FULL, "one line, exit code 2", 9_000),
+    Attack("the disk is full while the checkpoint's config.json is written", FULL, "one line, exit code 2", 100),
+)
+def test_a_full_disk(attack: Attack, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(run, 4)
+    with room(attack.given), pytest.raises(OSError, match="File too large"):
+        trained(run)
+    assert names(run) == ["step-000004"], "what it took is free again"
+    trained(run)
+    assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
+
+
+@each(Attack("the disk is full while trainer.pt is written", FULL, "one line, exit code 2"))
+def test_a_full_disk_for_the_optimizer(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    class Saved:
+        def save(self, folder: Path) -> None:
+            (folder / "model.safetensors").touch()
+
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(100_000))])
+    optimizer.param_groups[0]["params"][0].grad = torch.ones(100_000)
+    optimizer.step()
+    with room(100_000), pytest.raises(OSError, match="step-000004"):
+        checkpoint.put(tmp_path, 4, lambda folder: checkpoint.store(folder, Saved(), optimizer))  # type: ignore[arg-type]
+    assert names(tmp_path) == []
+
+
+# What else lies there
+
+
+@each(
+    Attack("the temporary folder of a checkpoint is a link", OWN, "its target is unchanged", ".step-000012.partial"),
+    Attack("a checkpoint that is replaced is a link", OWN, "its target is unchanged", "step-000012"),
+    Attack("a checkpoint that is removed is a link", OWN, "its target is unchanged", "step-000002"),
+)
+def test_a_link_among_checkpoints(attack: Attack, tmp_path: Path) -> None:
+    mine, run = tmp_path / "mine", tmp_path / "run"
+    (mine / "model").mkdir(parents=True)
+    (mine / "model" / "thesis.tex").write_text("mine")
+    for step in (4, 8):
+        checkpoint.put(run, step, fill)
+    (run / "checkpoints" / attack.given).symlink_to(mine)
+    checkpoint.put(run, 12, fill)
+    assert names(run) == ["step-000008", "step-000012"]
+    assert [file.name for file in mine.rglob("*")] == ["model", "thesis.tex"]
+
+
+@each(Attack("the folder `checkpoints` is a link", OWN, "one line, nothing is written or removed there"))
+def test_checkpoints_elsewhere(attack: Attack, tmp_path: Path) -> None:
+    other, run = tmp_path / "other", tmp_path / "run"
+    checkpoint.put(other, 99, fill)
+    run.mkdir()
+    (run / "checkpoints").symlink_to(other / "checkpoints")
+    with pytest.raises(UserError, match="checkpoints is a link"):
+        checkpoint.put(run, 4, fill)
+    assert names(other) == ["step-000099"]
+
+
+@each(
+    Attack(
+        "a user's copy `step-000012.bak` beside the checkpoints", OWN, "neither read nor removed", "step-000012.bak"
+    ),
+    Attack("a folder `step-last` beside the checkpoints", OWN, "neither read nor removed", "step-last"),
+    Attack("a folder `step-12` beside the checkpoints", OWN, "neither read nor removed", "step-12"),
+)
+def test_what_is_no_checkpoint_stays(attack: Attack, run: Path, whole: Path) -> None:
+    other = run / "checkpoints" / attack.given
+    other.mkdir()
+    trained(run, steps=16, until=16)
+    assert other.is_dir() and len(checkpoint.saved(run)) == 2
+    assert checkpoint.saved(run)[-1].name == "step-000016"
+
+
+@each(Attack("a checkpoint that is a file", OWN, "it is none; the one before it serves"))
+def test_a_file_named_as_a_checkpoint(attack: Attack, run: Path) -> None:
+    (run / "checkpoints" / "step-000099").write_text("")
+    assert [one.name for one in checkpoint.saved(run)] == ["step-000008", "step-000012"]
+
+
+@each(Attack("a training of more than a million steps", OWN, "the newest checkpoint is the one of the latest step"))
+def test_a_million_steps(attack: Attack, tmp_path: Path) -> None:
+    for step in (999_999, 1_000_000):
+        checkpoint.put(tmp_path, step, fill)
+    assert [one.name for one in checkpoint.saved(tmp_path)] == ["step-999999", "step-1000000"]
+
+
+@each(
+    Attack(
+        "orgthink.json of the model that a training starts from is read-only",
+        FULL,
+        "its copy in the checkpoint gets its new entries",
+    )
+)
+def test_a_read_only_companion(attack: Attack) -> None:
+    with TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        file = Path(name) / "orgthink.json"
+        file.write_text('{"prompts": "paper"}')
+        file.chmod(0o444)
+        child = os.fork()
+        if child == 0:
+            if os.getuid() == 0:
+                os.setuid(65534)  # root may write everything
+            try:
+                say_made_for(Path(name), {"capacity": 3})
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert json.loads(file.read_text()) == {"prompts": "paper", "capacity": 3}

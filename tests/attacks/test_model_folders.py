@@ -1,0 +1,161 @@
+"""Model folders and files of problems from somebody else, or damaged on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attacks.catalogue import Attack, each
+from models import tiny_model
+from small import TASK
+from terse import TERSE
+
+from orgthink.cli import main
+
+MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
+ENDS = "A command never waits for a file of a model that has no end, and never takes all memory for it."
+ROWS = "A file of problems that cannot be read is named with its row, before anything is written."
+
+EVAL = ["eval", "--prompts", TERSE, "--organizations", "sequential", "--n", "1", "--max-tokens", "4", "--out", "run"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("whole") / "model", "words")
+
+
+@pytest.fixture
+def model(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tiny model at `model`; the current folder holds nothing else."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(whole, "model"))
+
+
+def holds(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda model: (model / name).write_bytes(content)
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda model: os.truncate(model / name, (model / name).stat().st_size // 2)
+
+
+def piped(name: str) -> Callable[[Path], object]:
+    def make(model: Path) -> None:
+        (model / name).unlink(missing_ok=True)
+        os.mkfifo(model / name)
+
+    return make
+
+
+def endless(name: str) -> Callable[[Path], object]:
+    """A terabyte of zeros that takes no room on the disk."""
+
+    def make(model: Path) -> None:
+        (model / name).write_bytes(b"")
+        os.truncate(model / name, 1 << 40)
+
+    return make
+
+
+def gone(name: str) -> Callable[[Path], object]:
+    return lambda model: (model / name).unlink()
+
+
+def configured(**changes: Any) -> Callable[[Path], object]:
+    """Change entries of config.json."""
+
+    def change(model: Path) -> None:
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | changes))
+
+    return change
+
+
+DEEP = b"[" * 1_000_000
+WEIGHTS, TEMPLATE, LINE = "model.safetensors", "chat_template.jinja", "one line, exit code 2"
+
+
+@each(
+    Attack("a model's weights are a pipe", ENDS, LINE, piped(WEIGHTS)),
+    Attack("a model's tokenizer.json is a pipe", ENDS, LINE, piped("tokenizer.json")),
+    Attack("a model's config.json is a pipe", ENDS, LINE, piped("config.json")),
+    Attack("a model's config.json is of a terabyte", ENDS, LINE, endless("config.json")),
+    Attack("a model's tokenizer_config.json is of a terabyte", ENDS, LINE, endless("tokenizer_config.json")),
+    Attack("a model's chat_template.jinja is of a terabyte", ENDS, LINE, endless(TEMPLATE)),
+    Attack("a model's generation_config.json is of a terabyte", ENDS, LINE, endless("generation_config.json")),
+    Attack("a model of a billion layers", ENDS, LINE, configured(num_hidden_layers=10**9)),
+    Attack("a model of ten million layers without weights", ENDS, LINE, configured(num_hidden_layers=10**7)),
+    Attack("a model of 10¹⁵ tokens", ENDS, LINE, configured(vocab_size=10**15)),
+    Attack("a model of ten million tokens without weights", ENDS, LINE, configured(vocab_size=10**7)),
+    Attack("a model with a context of 10¹³ tokens", ENDS, LINE, configured(max_position_embeddings=10**13)),
+    Attack("a model with a context of −5 tokens", MODEL, LINE, configured(max_position_embeddings=-5)),
+    Attack("a model of −1 layers", MODEL, LINE, configured(num_hidden_layers=-1)),
+    Attack("a model whose hidden size is a text", MODEL, LINE, configured(hidden_size="x")),
+    Attack("a model whose hidden size is `true`", MODEL, LINE, configured(hidden_size=True)),
+    Attack("a model without heads for keys", MODEL, LINE, configured(num_key_value_heads=0)),
+    Attack("a model whose rms_norm_eps is `null`", MODEL, LINE, configured(rms_norm_eps=None)),
+    Attack("a model whose rope_theta is 0", MODEL, LINE, configured(rope_parameters={"rope_theta": 0})),
+    Attack("a model of an architecture that is a text", MODEL, LINE, configured(architectures="Qwen3ForCausalLM")),
+    Attack(
+        "a model that asks for code of its own", MODEL, LINE, configured(architectures=["E"], auto_map={"E": "e.E"})
+    ),
+    Attack("a model's weights are cut", MODEL, LINE, cut(WEIGHTS)),
+    Attack("a model's weights are zeros", MODEL, LINE, holds(WEIGHTS, bytes(100_000))),
+    Attack("a model's weights are gone", MODEL, LINE, gone(WEIGHTS)),
+    Attack("a model's tokenizer.json is cut", MODEL, LINE, cut("tokenizer.json")),
+    Attack("a model's tokenizer.json is nested a million deep", MODEL, LINE, holds("tokenizer.json", DEEP)),
+    Attack("a model's config.json is nested a million deep", MODEL, LINE, holds("config.json", DEEP)),
+    Attack("a model's config.json is a list", MODEL, LINE, holds("config.json", b"[1]")),
+    Attack("a model's tokenizer_config.json is zeros", MODEL, LINE, holds("tokenizer_config.json", bytes(99))),
+    Attack("a model's chat template is not UTF-8", MODEL, LINE, holds(TEMPLATE, b"\xff")),
+    Attack("a model's chat template does not parse", MODEL, LINE, holds(TEMPLATE, b"{% for %}")),
+)
+def test_a_model_that_is_none(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack.given(model)
+    assert main([*EVAL, "--model", "model", "--task", TASK]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "model" in line and "Traceback" not in line
+    assert not Path("run").exists()
+
+
+GOOD = b'{"problem": "1 + 1", "answer": "2"}\n'
+
+
+@each(
+    Attack("a file of problems that is gone", ROWS, LINE, None),
+    Attack("an empty file of problems", ROWS, LINE, b""),
+    Attack("a file of problems of zero bytes", ROWS, LINE, bytes(1000)),
+    Attack("a row of problems is cut", ROWS, LINE, GOOD + GOOD[:20]),
+    Attack("a row of problems is not UTF-8", ROWS, LINE, GOOD + b'{"problem": "\xff", "answer": "2"}\n'),
+    Attack("a row of problems is a list", ROWS, LINE, GOOD + b"[1]\n"),
+    Attack("a row of problems is a number", ROWS, LINE, GOOD + b"7\n"),
+    Attack("a row of problems without an answer", ROWS, LINE, GOOD + b'{"problem": "1"}\n'),
+    Attack("a problem that is a list", ROWS, LINE, GOOD + b'{"problem": ["1"], "answer": "2"}\n'),
+    Attack("an answer that is an object", ROWS, LINE, GOOD + b'{"problem": "1", "answer": {"a": 1}}\n'),
+    Attack("a row of problems nested a million deep", ROWS, LINE, GOOD + DEEP + b"\n"),
+    Attack("rows of problems in UTF-16", ROWS, LINE, GOOD.decode().encode("utf-16")),
+)
+def test_problems_that_are_none(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if attack.given is not None:
+        Path("rows.jsonl").write_bytes(attack.given)
+    assert main([*EVAL, "--model", "model", "--task", "math:rows.jsonl"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "rows.jsonl" in line
+    assert not Path("run").exists()
+
+
+@each(
+    Attack("a file of problems is a pipe", ENDS, LINE, os.mkfifo),
+    Attack("a file of problems is a folder", ROWS, LINE, os.mkdir),
+    Attack("a file of problems is a link to /dev/zero", ENDS, LINE, lambda name: os.symlink("/dev/zero", name)),
+)
+def test_problems_that_are_no_file(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack.given("rows.jsonl")
+    assert main([*EVAL, "--model", "model", "--task", "math:rows.jsonl"]) == 2
+    assert "no file of problems at rows.jsonl" in capsys.readouterr().err
+    assert not Path("run").exists()

@@ -1,0 +1,843 @@
+"""Keys and passwords: no message, no log and no file repeats them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import logging
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+from attacks.catalogue import Attack, each
+from attacks.serving import serving
+from loopback import MODEL, Exchange, answers, loopback, says, sends
+from rich.console import Console
+
+import orgthink
+from orgthink import redaction, secrets
+from orgthink.cli import main
+from orgthink.cli.lanes import Picture
+from orgthink.coldstart.pairs import pairs_of, read_pairs
+from orgthink.coldstart.pairs import write as write_pairs
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.engine import Context, EngineError
+from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Trace
+from orgthink.errors import Failure, ToolError, UserError
+from orgthink.evaluation import Evaluation, OrganizationSpec
+from orgthink.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.store import LONGEST_TRACEBACK, RunFolder, dump, load
+from orgthink.tools.retriever_client import RetrieverClient
+from orgthink.tools.sandbox_fusion import SandboxFusion
+
+KEY = "sk-ver/y+secret-0123456789"
+PASSWORD = "zebra-quill-battery"
+ONCE = RetryPolicy(read=2.0, attempts=1, first_delay=0.01)
+
+
+@pytest.fixture(autouse=True)
+def nothing_hidden_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_forms", ())
+    monkeypatch.setattr(secrets, "_given", {})
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def hides(text: str, secret: str = KEY) -> bool:
+    """Whether neither the secret nor a beginning of it stands there."""
+    return secret[:6] not in text and secret[-6:] not in text
+
+
+def typed_as(content_type: str):
+    async def play(exchange: Exchange) -> None:
+        await exchange.reply(200, "x", Content_Type=content_type)
+
+    return play
+
+
+def raw(text: str):
+    """A response as bytes, however malformed, and the end of the connection."""
+
+    async def play(exchange: Exchange) -> None:
+        exchange._writer.write(text.encode())
+        await exchange._writer.drain()
+        exchange.cut()
+
+    return play
+
+
+async def in_small_parts(exchange: Exchange) -> None:
+    await exchange.begin()
+    text = f"data: {json.dumps({'error': {'message': f'no {KEY}'}})}\n\n".encode()
+    for byte in text:
+        exchange._writer.write(b"1\r\n" + bytes([byte]) + b"\r\n")
+        await exchange._writer.drain()
+    await exchange.end()
+
+
+def finish(reason: str) -> str:
+    return json.dumps({"choices": [{"delta": {"content": "a"}, "finish_reason": reason}]})
+
+
+MESSAGES = "The key stands in no message, whoever repeats it, and not by half"
+LINE = "one line with … in its place"
+
+
+@each(
+    Attack("a stream's error repeats the key", MESSAGES, LINE, sends(json.dumps({"error": {"message": KEY}}))),
+    Attack("an error without a message repeats the key", MESSAGES, LINE, sends(json.dumps({"error": {"key": KEY}}))),
+    Attack("a content type repeats the key", MESSAGES, LINE, typed_as(f"text/{KEY}")),
+    Attack("a finish reason repeats the key", MESSAGES, LINE, sends(finish(KEY))),
+    Attack("an event that is no JSON repeats the key", MESSAGES, LINE, sends(f"Bearer {KEY}")),
+    Attack("the 80th character of a bad event lies within the key", MESSAGES, LINE, sends("x" * 70 + KEY)),
+    Attack("the 300th character of an error lies within the key", MESSAGES, LINE, answers(500, "x" * 290 + KEY)),
+    Attack("a refusal repeats the key", MESSAGES, LINE, answers(400, f"for {KEY}: no")),
+    Attack("a refused key is repeated", MESSAGES, LINE, answers(401, f"Authorization: Bearer {KEY}")),
+    Attack("a spent quota names the key", MESSAGES, LINE, answers(402, f"{KEY} is spent")),
+    Attack("an error holds the percent-encoded key", MESSAGES, LINE, answers(500, quote(KEY, safe=""))),
+    Attack("an error holds the key in base64", MESSAGES, LINE, answers(500, base64.b64encode(KEY.encode()).decode())),
+    Attack("an error spells the key as JSON within JSON", MESSAGES, LINE, answers(500, json.dumps({"k": KEY}))),
+    Attack("the key comes one byte a chunk", MESSAGES, LINE, in_small_parts),
+    Attack("an error is the key a thousand times", MESSAGES, LINE, answers(500, KEY * 1000)),
+    Attack("an error puts the key between markup", MESSAGES, LINE, answers(500, f"<b>{KEY}</b>")),
+    Attack(
+        "a malformed header repeats the key", MESSAGES, LINE, raw(f"HTTP/1.1 200 OK\r\nAuthorization {KEY}\r\n\r\n")
+    ),
+    Attack("a status line is the key", MESSAGES, LINE, raw(f"{KEY}\r\n\r\n")),
+    Attack(
+        "a redirect points to a URL with the key",
+        MESSAGES,
+        "the URL without its query",
+        answers(307, "", Location=f"http://127.0.0.1:1/?key={KEY}"),
+    ),
+)
+async def test_a_server_repeats_the_key(attack: Attack) -> None:
+    async with loopback(attack.given) as server:
+        engine = await EndpointEngine.open(server.url, MODEL, api_key=KEY, retry_policy=ONCE)
+        messages = (Message("user", "Hi"),)
+        with pytest.raises(EngineError) as caught:
+            async for _ in engine.stream(Context(messages, [engine.prompt(messages)]), Sampling(9)):
+                pass
+        await engine.aclose()
+    said = str(caught.value)
+    assert hides(said) and "\n" not in said
+    assert base64.b64encode(KEY.encode()).decode()[:12] not in said
+    assert quote(KEY, safe="")[:10] not in said
+
+
+async def echo_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What a debugging proxy does: its error page shows the request."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 502 x\r\nConnection: close\r\n\r\n<pre>" + head + b"</pre>")
+    await writer.drain()
+    writer.close()
+
+
+async def retrieves(url: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        await RetrieverClient(url, retry_policy=ONCE).retrieve(["q"], 1)
+    return str(caught.value)
+
+
+async def runs_code(url: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        await SandboxFusion(url, patience=ONCE).run("1")
+    return str(caught.value)
+
+
+async def decodes(url: str) -> str:
+    with pytest.raises(EngineError) as caught:
+        await EndpointEngine.open(url, MODEL, retry_policy=ONCE)
+    return str(caught.value)
+
+
+PASSWORDS = "A password in a URL stands in no message, in no form that HTTP gives it"
+
+
+@each(
+    Attack("a server echoes the login of its URL", PASSWORDS, LINE, (decodes, f"me:{PASSWORD}@")),
+    Attack("a server echoes a login without a password", PASSWORDS, LINE, (decodes, f"{PASSWORD}@")),
+    Attack("a server echoes a login with an encoded password", PASSWORDS, LINE, (decodes, f"me:{PASSWORD}%2F%40@")),
+    Attack("a retriever echoes the login of its URL", PASSWORDS, LINE, (retrieves, f"me:{PASSWORD}@")),
+    Attack("a sandbox echoes the login of its URL", PASSWORDS, LINE, (runs_code, f"me:{PASSWORD}@")),
+)
+async def test_a_server_echoes_a_login(attack: Attack) -> None:
+    talk, login = attack.given
+    async with await asyncio.start_server(echo_headers, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        said = await talk(f"http://{login}127.0.0.1:{port}")
+    assert "answered 502" in said and hides(said, PASSWORD)
+    for whole in (f"me:{PASSWORD}", f"{PASSWORD}:", f"me:{PASSWORD}/@"):
+        assert base64.b64encode(whole.encode()).decode()[:16] not in said
+
+
+@each(
+    Attack(
+        "a proxy echoes its login",
+        "The password of a proxy, which the environment names, stands in no message",
+        LINE,
+        f"me:{PASSWORD}",
+    )
+)
+async def test_a_proxy_echoes_its_login(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await asyncio.start_server(echo_headers, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("http_proxy", f"http://{attack.given}@127.0.0.1:{port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        said = await decodes("http://model.invalid/v1")
+    assert "answered 502" in said and hides(said, PASSWORD)
+    assert base64.b64encode(attack.given.encode()).decode()[:16] not in said
+
+
+SENT = "Space around a key, as a file or a shell leaves it there, does not count"
+REFUSED_KEY = "A key that no header can hold is refused before it is sent, without being shown"
+
+
+@each(
+    Attack("a key that ends in a newline", SENT, "the key is sent without it", f"{KEY}\n"),
+    Attack("a key that ends in a carriage return and a newline", SENT, "the key is sent without them", f"{KEY}\r\n"),
+    Attack("a key between spaces and a tab", SENT, "the key is sent without them", f" {KEY}\t "),
+)
+async def test_space_around_a_key(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", attack.given)
+    async with loopback() as server:
+        server.key = KEY
+        await (await EndpointEngine.open(server.url, MODEL, retry_policy=ONCE)).aclose()
+
+
+@each(
+    Attack("a key with a header behind a line break", REFUSED_KEY, "exit code 2", f"{KEY}\r\nX-Evil: 1"),
+    Attack("a key with a NUL", REFUSED_KEY, "exit code 2", f"{KEY}\0x"),
+    Attack("a key with a zero-width space", REFUSED_KEY, "exit code 2", f"{KEY}\u200bx"),
+    Attack("a key with a letter beyond ASCII", REFUSED_KEY, "exit code 2", f"{KEY}é"),
+    Attack("two keys on one line", REFUSED_KEY, "exit code 2", f"{KEY} {KEY}"),
+    Attack("a key with an escape sequence", REFUSED_KEY, "exit code 2", f"\x1b[31m{KEY}"),
+)
+def test_a_key_that_no_header_holds(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "\0" in attack.given:  # no environment holds it
+        with pytest.raises(ValueError, match="the key") as caught:
+            HttpClient(server_url("http://host"), failure=ToolError, key=attack.given)
+        assert hides(str(caught.value))
+        return
+    monkeypatch.setenv("OPENAI_API_KEY", attack.given)
+    assert main(["run", "x", "--url", "http://127.0.0.1:9/v1", "--model", "m"]) == 2
+    out, err = capsys.readouterr()
+    assert "the key holds a character" in err and err.count("\n") == 1 and hides(out + err)
+
+
+@each(
+    Attack(
+        "an empty key of spaces",
+        "A key of nothing but space is none",
+        "the server is asked without one",
+        " \n",
+    )
+)
+async def test_a_key_of_space(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", attack.given)
+    async with loopback() as server:
+        server.key = "another"
+        with pytest.raises(EngineError, match="set OPENAI_API_KEY"):
+            await EndpointEngine.open(server.url, MODEL, retry_policy=ONCE)
+
+
+@each(
+    Attack("a server calls its models by the key", MESSAGES, LINE, [{"id": KEY}, {"id": f"{KEY}-2"}]),
+    Attack("a server has the key as a part of a model's name", MESSAGES, LINE, [{"id": f"a/{KEY}/b"}, {"id": "c"}]),
+)
+async def test_the_key_is_a_model(attack: Attack) -> None:
+    async def lists(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps({"data": attack.given}).encode()
+        writer.write(b"HTTP/1.1 200 x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+    async with await asyncio.start_server(lists, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(EngineError, match="name a model") as caught:
+            await EndpointEngine.open(f"http://127.0.0.1:{port}", api_key=KEY, retry_policy=ONCE)
+        server.close()
+    assert hides(str(caught.value))
+
+
+RECORDED = "No record holds the key, though a model or an error said it"
+
+
+async def episode_of(*plays) -> Episode:
+    async with loopback(*plays) as server:
+        engine = await EndpointEngine.open(server.url, MODEL, api_key=KEY, retry_policy=ONCE)
+        problem = Problem("p", "free", "What?")
+        try:
+            return await attempt(Sequential(), problem, Backing(engine, Sampling(50)))
+        finally:
+            await engine.aclose()
+
+
+async def key_in_pieces(exchange: Exchange) -> None:
+    await exchange.begin()
+    for piece in ("<ANSWER> ", *KEY, " </ANSWER>"):
+        await exchange.say(piece)
+    await exchange.say("", "stop")
+    await exchange.end()
+
+
+@each(
+    Attack("a model says the key", RECORDED, "… in the record", says(f"it is {KEY} , said I")),
+    Attack("a model says the key one character an event", RECORDED, "… in the record", key_in_pieces),
+    Attack("a stream breaks with the key as its error", RECORDED, "… in the record", answers(400, KEY)),
+    Attack(
+        "a model says the key in base64", RECORDED, "… in the record", says(base64.b64encode(KEY.encode()).decode())
+    ),
+)
+async def test_the_key_in_a_record(attack: Attack, tmp_path: Path) -> None:
+    episode = await episode_of(attack.given)
+    line = dump(episode)
+    assert hides(line.decode()) and base64.b64encode(KEY.encode())[:16] not in line
+    assert "…" in line.decode() and load(line).id == episode.id
+
+
+@each(
+    Attack(
+        "a key of digits stands in the numbers of a record",
+        "Only texts are searched for secrets: numbers and names stay, and records stay readable",
+        "the record is whole",
+        "12345678",
+    )
+)
+def test_a_key_of_digits(attack: Attack) -> None:
+    redaction.conceal(attack.given)
+    found = json.loads(redaction.redact_json(json.dumps({"n": 12345678, "12345678": "is 12345678"})))
+    assert found == {"n": 12345678, "12345678": "is …"}
+
+
+@each(
+    Attack(
+        "a placeholder such as EMPTY is the key",
+        "A text with fewer than 8 characters is no secret: it would be blotted out of every text",
+        "messages stay readable",
+        "EMPTY",
+    )
+)
+def test_a_placeholder_as_key(attack: Attack) -> None:
+    HttpClient(server_url("http://host"), failure=ToolError, key=attack.given)
+    assert str(Failure("EMPTY answer")) == "EMPTY answer"
+
+
+LOGGED = "No log line holds a secret, at the level INFO either"
+
+
+@each(
+    Attack("logging is on and a URL has a password", LOGGED, "… in the log", f"http://me:{PASSWORD}@127.0.0.1:PORT/v1"),
+    Attack("logging is on and a URL has a key", LOGGED, "… in the log", f"http://127.0.0.1:PORT/v1?api-key={PASSWORD}"),
+)
+async def test_logging_is_on(attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with loopback() as server:
+        port = server.url.split(":")[2].split("/")[0]
+        engine = await EndpointEngine.open(attack.given.replace("PORT", port), MODEL, retry_policy=ONCE)
+        await engine.aclose()
+    assert "HTTP Request" in caplog.text and hides(caplog.text, PASSWORD)
+
+
+STORED = "config.json holds the names of secrets, not their values"
+NAMED = "${NAME} in config.json"
+
+
+@each(
+    Attack("a URL with a password", STORED, NAMED, f"https://me:{PASSWORD}@api.example.com/v1"),
+    Attack("a URL with a key for a user", STORED, NAMED, f"https://{PASSWORD}@api.example.com/v1"),
+    Attack("a URL with an @ in its password", STORED, NAMED, f"https://me:{PASSWORD}@x@api.example.com/v1"),
+    Attack("a URL with a key in its query", STORED, NAMED, f"https://api.example.com/v1?api-key={PASSWORD}"),
+    Attack("a URL with a query that has no name", STORED, NAMED, f"https://api.example.com/v1?{PASSWORD}"),
+    Attack("a URL with two keys", STORED, NAMED, f"https://h/v1?key={PASSWORD}&key=2{PASSWORD}&sig=3{PASSWORD}"),
+    Attack("a password on a port in capitals", STORED, NAMED, f"HTTPS://ME:{PASSWORD}@[::1]:8000"),
+)
+def test_a_url_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Evaluation("countdown", {"s": OrganizationSpec("sequential", {"suite": {"corpus": attack.given}})}, 1)
+    folder = RunFolder.create(tmp_path / "run", "eval", plan)
+    text = (folder.path / "config.json").read_text()
+    assert hides(text, PASSWORD)
+    (stored,) = re.findall(r'"corpus": "(.*)"', text)
+    assert secrets.expand(stored) == attack.given
+    monkeypatch.setattr(secrets, "_given", {})  # another process
+    with pytest.raises(UserError, match=r"^set [A-Z_0-9 and]+ in the environment"):
+        secrets.expand(stored)
+
+
+COMMAND = f"{sys.executable} server.py"
+
+
+@each(
+    Attack("an MCP command with env TOKEN=…", STORED, NAMED, f"env TOKEN={PASSWORD} {COMMAND}"),
+    Attack("an MCP command with a quoted token", STORED, NAMED, f"env 'TOKEN={PASSWORD} x y' {COMMAND}"),
+    Attack("an MCP command of a container with -e TOKEN=…", STORED, NAMED, f"docker run -e TOKEN={PASSWORD} image"),
+    Attack("an MCP command with --token=…", STORED, NAMED, f"{COMMAND} --token={PASSWORD}"),
+    Attack("an MCP command with --api-key …", STORED, NAMED, f"{COMMAND} --api-key {PASSWORD}"),
+    Attack("an MCP command with a URL and its password", STORED, NAMED, f"proxy https://me:{PASSWORD}@host/mcp"),
+    Attack("an MCP server's URL with a token", STORED, NAMED, f"https://host/mcp?token={PASSWORD}"),
+    Attack("an MCP command with one name for two tokens", STORED, NAMED, f"env A={PASSWORD} A=2{PASSWORD} {COMMAND}"),
+)
+def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"s": OrganizationSpec("paramanager", {"servers": [attack.given]})}
+    folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("countdown", given, 1))
+    config = json.loads((folder.path / "config.json").read_bytes())
+    assert hides(json.dumps(config), PASSWORD)
+    assert folder.config == config, "the process that began a run has it as others read it"
+    (stored,) = config["settings"]["organizations"]["s"]["settings"]["servers"]
+    assert secrets.words(stored) == shlex.split(attack.given)
+    monkeypatch.setattr(secrets, "_given", {})  # another process
+    with pytest.raises(UserError, match=r"^set [A-Z_0-9 and]+ in the environment"):
+        secrets.words(stored)
+
+
+@each(
+    Attack(
+        "a description that looks like a URL with a query",
+        "Only URLs and commands are searched for secrets: other texts of a run are stored as they are",
+        "the text",
+        "see https://me:pw@example.com/?q=1 first",
+    )
+)
+def test_text_is_not_a_url(attack: Attack) -> None:
+    assert secrets.by_name({"pool": {"a": attack.given}}) == {"pool": {"a": attack.given}}
+
+
+@each(
+    Attack(
+        "the environment has another value under a secret's name",
+        "A secret is stored under a name that has no other value",
+        "a name with a number",
+        "PATH",
+    )
+)
+def test_a_taken_name(attack: Attack) -> None:
+    stored = secrets.by_name_of_command(f"env {attack.given}={PASSWORD} server")
+    assert stored == f"env '{attack.given}=${{{attack.given}_2}}' server"
+    assert secrets.words(stored)[1] == f"{attack.given}={PASSWORD}"
+
+
+@each(
+    Attack(
+        "a run with a password is resumed without it",
+        "A run goes on once its secrets are given again, and says which are missing",
+        "one line that names the variable",
+        f"me:{PASSWORD}",
+    )
+)
+def test_resuming_without_the_password(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with serving(*[says("<ANSWER> 1 </ANSWER>")] * 3) as server:
+        url = server.url.replace("//", f"//{attack.given}@")
+        common = ["--task", "countdown", "--organizations", "sequential", "--n", "2"]
+        assert main(["eval", "--url", url, *common, "--out", str(out)]) == 0
+        first, _ = (out / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+        (out / "episodes.jsonl").write_bytes(first)
+        monkeypatch.setattr(secrets, "_given", {})
+        capfd.readouterr()
+        assert main(["eval", "--resume", str(out)]) == 2
+        complaint = capfd.readouterr().err
+        assert complaint.startswith("orgthink: set ") and complaint.count("\n") == 1
+        (name,) = re.findall(r"[A-Z0-9_]+_LOGIN", complaint)
+        monkeypatch.setenv(name, attack.given)
+        assert main(["eval", "--resume", str(out)]) == 0
+        assert len((out / "episodes.jsonl").read_bytes().splitlines()) == 2
+        assert main(["view", str(out)]) == 0
+    for file in out.iterdir():
+        assert hides(file.read_text(), PASSWORD), file
+    assert hides("".join(capfd.readouterr()), PASSWORD)
+
+
+@each(
+    Attack(
+        "a password is typed by name, as ${NAME}",
+        "A secret can be given by its name alone: no process list and no history shows it",
+        "the server gets the password",
+        "ORGTHINK_TEST_PASSWORD",
+    )
+)
+async def test_a_password_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(attack.given, PASSWORD)
+    async with loopback(says("fine")) as server:
+        url = server.url.replace("//", f"//me:${{{attack.given}}}@")
+        assert secrets.by_name(url) == url
+        engine = await EndpointEngine.open(url, MODEL, retry_policy=ONCE)
+        messages = (Message("user", "Hi"),)
+        async for _ in engine.stream(Context(messages, [engine.prompt(messages)]), Sampling(9)):
+            pass
+        await engine.aclose()
+        got = server.exchanges[0].headers["authorization"]
+    assert got == f"Basic {base64.b64encode(f'me:{PASSWORD}'.encode()).decode()}"
+
+
+@each(
+    Attack("a password stands beside a user by name", STORED, NAMED, f"https://${{ME}}:{PASSWORD}@host/v1"),
+    Attack("a password by name stands in another text", STORED, NAMED, "https://host/v1?auth=Bearer%20${ME}"),
+    Attack("a password by name stands beside a typed user", STORED, NAMED, "https://me:${ME}@host/v1"),
+)
+def test_half_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ME", "somebody")
+    stored = secrets.by_name(attack.given)
+    assert hides(stored, PASSWORD) and "somebody" not in stored
+    assert secrets.expand(stored) == attack.given.replace("${ME}", "somebody")
+
+
+SHOWN = "A command line with a password is not repeated by what goes wrong with it"
+
+
+@each(
+    Attack("a URL with a password and no such scheme", SHOWN, LINE, ["--url", f"ftp://me:{PASSWORD}@host"]),
+    Attack("a URL with a password and no port", SHOWN, LINE, ["--url", f"http://me:{PASSWORD}@host:port"]),
+    Attack("a URL with a password and nobody there", SHOWN, LINE, ["--url", f"http://me:{PASSWORD}@127.0.0.1:9"]),
+    Attack("a password in an option that is none", SHOWN, LINE, ["--urll", f"http://me:{PASSWORD}@host"]),
+    Attack("a password in a role that is none", SHOWN, LINE, ["--roles", f"no=m@http://me:{PASSWORD}@host"]),
+    Attack("a password in a setting that is none", SHOWN, LINE, ["--set", f"no=http://me:{PASSWORD}@host"]),
+    Attack("a key in the query of a URL that is none", SHOWN, LINE, ["--url", f"http://?key={PASSWORD}"]),
+)
+def test_a_wrong_command_line(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
+    url = [] if attack.given[0] == "--url" else ["--url", "http://127.0.0.1:9"]
+    assert main(["run", "x", "--model", "m", *url, *attack.given]) == 2
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1 and hides(out + err, PASSWORD)
+
+
+@each(
+    Attack(
+        "a redirect to a URL with a login",
+        "The target of a redirect is shown without login and query, whosoever they are",
+        "the URL to name",
+        "https://you:pw@new.example.com/v1?token=t#f",
+    )
+)
+def test_a_redirect_with_a_login(attack: Attack) -> None:
+    server = HttpClient(server_url("http://host"), failure=ToolError)
+    said = server.answered(HttpResponse(301, b"", None, attack.given))
+    assert said.endswith("points to, https://new.example.com/v1")
+
+
+TOLD = "What an MCP server does with its token is not repeated"
+
+
+@each(
+    Attack("an MCP server fails and prints its token", TOLD, LINE, "sh -c 'echo bad $TOKEN >&2; exit 3'"),
+    Attack("an MCP server prints its environment on stdout", TOLD, LINE, "sh -c 'env; exit 3'"),
+    Attack("an MCP command is none", TOLD, LINE, "/no/such/command"),
+    Attack("an MCP command ends within a quotation", TOLD, LINE, "sh -c 'env"),
+)
+async def test_an_mcp_server_fails(attack: Attack) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import mcp_tools
+
+    with pytest.raises(UserError, match="no MCP server") as caught:
+        await mcp_tools(f"env TOKEN={PASSWORD} {attack.given}")
+    assert hides(str(caught.value), PASSWORD)
+
+
+@each(
+    Attack(
+        "an MCP server looks for the key of the models",
+        "Programs that orgthink starts do not inherit its keys",
+        "nothing there",
+        "sh -c 'echo found $OPENAI_API_KEY. >&2; exit 3'",
+    )
+)
+async def test_an_mcp_server_looks_for_the_key(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import mcp_tools
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with pytest.raises(UserError, match=r"it said last: found \."):
+        await mcp_tools(attack.given)
+
+
+@each(
+    Attack(
+        "an MCP tool returns its server's token",
+        "What a tool returns goes to the model without secrets",
+        "… in its place",
+        f"bearer {PASSWORD}",
+    )
+)
+async def test_an_mcp_tool_returns_a_token(attack: Attack) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import McpTool, mcp_tools
+
+    server = Path(__file__).parents[1] / "tools" / "mcp_server.py"
+    tools = {tool.name: tool for tool in await mcp_tools(f"env TOKEN={PASSWORD} {sys.executable} {server}")}
+    echo = tools["echo"]
+    assert isinstance(echo, McpTool)
+    assert (await echo.call({"text": attack.given})).text == "bearer …\nover"
+
+
+FOREIGN = "What a model's folder says reads nothing of the environment"
+
+
+@each(
+    Attack(
+        "a model's preset sends a secret of the environment to its corpus",
+        FOREIGN,
+        "exit code 2",
+        {"organizations": {"paramanager": {"suite": {"corpus": "http://127.0.0.1:9/?q=${OPENAI_API_KEY}"}}}},
+    ),
+    Attack(
+        "a model's preset sends a secret of the environment to its sandbox",
+        FOREIGN,
+        "exit code 2",
+        {"organizations": {"paramanager": {"suite": {"sandbox": "http://${OPENAI_API_KEY}.example.com"}}}},
+    ),
+    Attack(
+        "a model's preset has a name of the environment for a key",
+        FOREIGN,
+        "exit code 2",
+        {"organizations": {"paramanager": {"pool": {"${HOME}": ""}}}},
+    ),
+)
+def test_a_models_preset(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (tmp_path / "orgthink.json").write_text(json.dumps(attack.given))
+    assert main(["run", "x", "--model", str(tmp_path), "--organization", "paramanager"]) == 2
+    err = capsys.readouterr().err
+    assert "may not read your secrets" in err and hides(err)
+
+
+FOLLOWED = "A redirect is not followed: nobody gets the key but the server that was named"
+
+
+@each(
+    Attack("a server redirects the list of its models elsewhere", FOLLOWED, LINE, 301),
+    Attack("a server redirects and asks to repeat the request", FOLLOWED, LINE, 307),
+    Attack("a server redirects for good and asks to repeat the request", FOLLOWED, LINE, 308),
+)
+async def test_a_redirect_elsewhere(attack: Attack) -> None:
+    asked = list[bytes]()
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(1))
+
+    async def redirects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        there = f"http://127.0.0.1:{elsewhere.sockets[0].getsockname()[1]}/v1"
+        head = f"HTTP/1.1 {attack.given} x\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n"
+        writer.write(head.encode())
+        await writer.drain()
+
+    async with (
+        await asyncio.start_server(listens, "127.0.0.1", 0) as elsewhere,
+        await asyncio.start_server(redirects, "127.0.0.1", 0) as server,
+    ):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        with pytest.raises(EngineError, match="has moved"):
+            await EndpointEngine.open(url, MODEL, api_key=KEY, retry_policy=ONCE)
+    assert asked == []
+
+
+TOOLS_KEY = "The key goes to servers of models, and to no other"
+
+
+@each(
+    Attack("a retriever records the headers that it gets", TOOLS_KEY, "no key among them", retrieves),
+    Attack("a sandbox records the headers that it gets", TOOLS_KEY, "no key among them", runs_code),
+)
+async def test_who_gets_the_key(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    heads = list[bytes]()
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with await asyncio.start_server(listens, "127.0.0.1", 0) as server:
+        await attack.given(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    assert heads and not any(b"uthorization" in head or KEY.encode() in head for head in heads)
+
+
+def arguments(where: str, url: str) -> list[str]:
+    match where:
+        case "role":
+            return ["--url", url, "--organizations", "parallel", "--roles", f"thinker={MODEL}@{url}"]
+        case "model":
+            return ["--url", url, "--organizations", "a=sequential", "--models", f"a={MODEL}@{url}"]
+        case "corpus":
+            return ["--url", url, "--organizations", "sequential", "paramanager", "--set", f"suite.corpus={url}"]
+        case "sandbox":
+            return ["--url", url, "--organizations", "sequential", "paramanager", "--set", f"suite.sandbox={url}"]
+    return ["--organizations", "sequential"]
+
+
+@each(
+    Attack("OPENAI_BASE_URL holds a password", STORED, NAMED, "environment"),
+    Attack("the URL of a role holds a password", STORED, NAMED, "role"),
+    Attack("the URL of an organization's model holds a password", STORED, NAMED, "model"),
+    Attack("the URL of a corpus holds a password", STORED, NAMED, "corpus"),
+    Attack("the URL of a sandbox holds a password", STORED, NAMED, "sandbox"),
+)
+def test_where_a_password_stands(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with serving(*[says("<ANSWER> 1 </ANSWER>")] * 30) as server:
+        url = server.url.replace("//", f"//me:{PASSWORD}@")
+        if attack.given == "environment":
+            monkeypatch.setenv("OPENAI_BASE_URL", url)
+        command = ["eval", "--task", "countdown", "--n", "1", "--model", MODEL, "--out", str(out)]
+        assert main([*command, *arguments(attack.given, url)]) in (0, 2), capfd.readouterr().err
+    if not (out / "config.json").exists():
+        pytest.fail(capfd.readouterr().err)
+    for file in out.iterdir():
+        assert hides(file.read_text(), PASSWORD), file
+    assert "_LOGIN}" in (out / "config.json").read_text()
+    assert hides("".join(capfd.readouterr()), PASSWORD)
+
+
+FILES = "No file of a run holds the key, though a model said it"
+
+
+@each(
+    Attack("a teacher says the key in its traces", FILES, "… in its place", ["synth", "--task", "countdown"]),
+    Attack("a model says the key in an evaluation", FILES, "… in its place",
+           ["eval", "--task", "countdown", "--organizations", "sequential"]),
+)  # fmt: skip
+def test_files_of_a_run(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    out = tmp_path / "run"
+    with serving(*[says(f"<ANSWER> {KEY} </ANSWER>")] * 3) as server:
+        assert main([*attack.given, "--n", "1", "--url", server.url, "--out", str(out)]) == 0
+    main(["view", str(out), "--perfetto", str(out / "trace.json")])
+    for file in out.iterdir():
+        assert hides(file.read_bytes().decode(errors="replace")), file
+
+
+CUT = "A secret is found before text is cut, so that no half of it is left"
+
+
+@each(
+    Attack("a crash's message is cut within the key", CUT, LINE, LONGEST_TRACEBACK),
+    Attack("a crash's message is cut within the key, a little later", CUT, LINE, LONGEST_TRACEBACK - 10),
+)
+def test_a_long_crash(attack: Attack, tmp_path: Path) -> None:
+    redaction.conceal(KEY)
+    folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("absent", {"s": OrganizationSpec("sequential")}, 1))
+    message = KEY + "x" * (attack.given - len(KEY) // 2)
+    with folder.journal() as journal:
+        try:
+            raise RuntimeError(message)
+        except RuntimeError as error:
+            line = journal.crash("e", error)
+    assert hides(line) and hides((folder.path / "crashes.log").read_text())
+
+
+@each(
+    Attack(
+        "a proxy's page is cut within the key", CUT, LINE, "<i>".ljust(LARGEST_PAGE - 10).replace("   ", "<i>") + KEY
+    )
+)
+def test_a_long_page(attack: Attack) -> None:
+    redaction.conceal(KEY)
+    assert hides(complaint(attack.given))
+
+
+PAIRS = "Pairs for training hold no key, in both of their formats"
+
+
+@each(
+    Attack("a teacher's pair repeats the key, as JSON lines", PAIRS, "… in its place", "pairs.jsonl"),
+    Attack("a teacher's pair repeats the key, as parquet", PAIRS, "… in its place", "pairs.parquet"),
+)
+def test_pairs(attack: Attack, tmp_path: Path) -> None:
+    if attack.given.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    redaction.conceal(KEY)
+    spans = [
+        Span(Origin.PROMPT, "What?", 1),
+        Span(Origin.SAMPLED, f"{KEY} is", 1),
+        Span(Origin.INJECTED, f" {KEY} now", 1),
+        Span(Origin.SAMPLED, f" and {KEY}", 1),
+    ]
+    episode = Episode("e", Problem("p", "t", "What?"), "o", 2, (Trace("organizer", "organizer", None, tuple(spans)),))
+    write_pairs(tmp_path / attack.given, pairs_of(episode, "m"))
+    first, second = read_pairs(tmp_path / attack.given)
+    assert (first.prompt, first.response) == ("What?", "… is")
+    assert (second.prompt, second.begun, second.response) == ("What?", "… is … now", " and …")
+
+
+CRASHES = "A traceback and a log line hold no secret"
+
+
+@each(
+    Attack("a plug-in fails with the key in its message", CRASHES, LINE, "raise RuntimeError(key)"),
+    Attack("a plug-in logs the key", CRASHES, LINE, "logging.getLogger('x').error('%s', key); raise KeyError"),
+    Attack("a plug-in fails with the key as a name", CRASHES, LINE, "{}[key]"),
+)
+def test_a_crash(attack: Attack, tmp_path: Path) -> None:
+    file = tmp_path / "plugin.py"
+    file.write_text(
+        "import dataclasses, logging, os\n@dataclasses.dataclass\nclass Go:\n    def __call__(self):\n"
+        f"        key = os.environ['OPENAI_API_KEY']\n        {attack.given}\n"
+    )
+    code = "import sys; from orgthink.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, f"{file}:Go"]
+    root = Path(orgthink.__file__).parent.parent
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=root, timeout=60, env=os.environ | {"OPENAI_API_KEY": KEY}
+    )
+    assert done.returncode == 1 and "Traceback" in done.stderr and "…" in done.stderr and hides(done.stderr)
+
+
+@each(
+    Attack(
+        "a server's only model is called by the key",
+        "A record names no model by the key",
+        "… in its place",
+        f"models/{KEY}",
+    )
+)
+def test_a_model_called_by_the_key(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def choose(engine: EndpointEngine, model: str | None) -> str:
+        return model or attack.given
+
+    monkeypatch.setattr(EndpointEngine, "_choose", choose)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    out = tmp_path / "run"
+    with serving(says("<ANSWER> 1 </ANSWER>")) as server:
+        command = ["eval", "--url", server.url, "--task", "countdown", "--n", "1", "--organizations", "sequential"]
+        assert main([*command, "--out", str(out)]) == 0
+    assert hides("".join(capfd.readouterr()))
+    for file in out.iterdir():
+        assert hides(file.read_text()), file
+
+
+@each(
+    Attack(
+        "an agent's lane shows the key one character at a time",
+        "Once a model has said the whole key, no lane shows it",
+        "… in its place",
+        KEY,
+    )
+)
+def test_a_lane_with_the_key(attack: Attack) -> None:
+    redaction.conceal(attack.given)
+    picture, screen = Picture(120), io.StringIO()
+    for character in f"it is {attack.given} !":
+        picture.watch("text", SimpleNamespace(id="worker", steps=1), character)  # type: ignore[arg-type]
+    Console(file=screen, width=300, color_system=None).print(picture)
+    assert "it is … !" in screen.getvalue() and hides(screen.getvalue())

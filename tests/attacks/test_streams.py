@@ -1,0 +1,277 @@
+"""Streams without an end, and servers that count wrongly: every budget and every bound holds on our side."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from contextlib import suppress
+from dataclasses import astuple
+from math import isfinite
+from pathlib import Path
+
+import pytest
+from attacks.catalogue import Attack, each
+from attacks.hostile import ATTACKED, FINE, PATIENCE, evaluated, planned, refused
+from attacks.raw import END, EVENTS, OK, data, endless, sends_bytes, word
+from loopback import Exchange, Play, answers, babbles, says
+
+from orgthink.engines import endpoint
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.engine import EngineUnavailable
+from orgthink.episode import Episode, StopReason
+from orgthink.http import RetryPolicy
+from orgthink.runtime.budget import Budget, Limits
+
+COUNTED = (
+    "What was seen to arrive is counted here; the server's word corrects it only upward, up to what was asked for."
+)
+
+
+def steps(episode: Episode) -> int:
+    return sum(trace.steps for trace in episode.traces)
+
+
+@each(
+    Attack("usage of no tokens for three that were seen", COUNTED, "three tokens", (0, 3)),
+    Attack("usage of one token for three that were seen", COUNTED, "three tokens", (1, 3)),
+    Attack("usage of 2³¹−1 tokens of 50", COUNTED, "fifty tokens", (2**31 - 1, 50)),
+    Attack("usage of seven tokens in three events", COUNTED, "seven tokens", (7, 7)),
+)
+async def test_counts(attack: Attack, tmp_path: Path) -> None:
+    usage, counted = attack.given
+    lying = says("so <ANSWER> 3", usage=usage)
+    episodes = await evaluated(tmp_path / "run", (ATTACKED, lying), FINE, FINE)
+    assert steps(episodes[ATTACKED]) == counted
+
+
+async def loops(exchange: Exchange) -> None:
+    """Fork, join, and so on without an end; each answer is said to be one token."""
+    await says("so <FORK-1> a </FORK-1> <JOIN-1>", usage=1)(exchange)
+
+
+@each(Attack("every answer is said to be one token", COUNTED, "the budget of the episode ends it"))
+async def test_a_budget_holds(attack: Attack, tmp_path: Path) -> None:
+    what = planned("asyncthink", limits=Limits(2, Budget(tokens=40)))
+    episodes = await evaluated(tmp_path / "run", *[loops] * 200, what=what)
+    assert all(40 <= steps(episode) < 60 for episode in episodes.values())
+
+
+BOUNDED = "`max_tokens` holds on our side: an agent gets no more pieces than it asked for tokens."
+
+
+@each(Attack("words without an end, whatever `max_tokens` is", BOUNDED, "the agent ends at its limit"))
+async def test_max_tokens(attack: Attack, tmp_path: Path) -> None:
+    episodes = await evaluated(tmp_path / "run", (ATTACKED, babbles()), FINE, FINE)
+    episode = episodes[ATTACKED]
+    assert (episode.root.stop, steps(episode)) == (StopReason.LENGTH, 50)
+
+
+PROGRESS = "A server that keeps the connection open must go on with its answer: silence and every answer have an end."
+STALLED = "the episode has `stop=error`: the server did not go on with its answer"
+DRIP = 0.02
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+CHUNKED = OK + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+REFUSAL = b"HTTP/1.1 400 no\r\nContent-Type: application/json\r\n\r\n"
+
+
+@each(
+    Attack("pings instead of an answer", PROGRESS, STALLED, endless(EVENTS, b": ping\n\n", DRIP)),
+    Attack("pings in the middle of an answer", PROGRESS, STALLED, endless(EVENTS + word("so"), b": ping\n\n", DRIP)),
+    Attack("pings as fast as it can", PROGRESS, STALLED, endless(EVENTS, b": ping\n\n" * 1000)),
+    Attack("empty lines as fast as it can", PROGRESS, STALLED, endless(EVENTS, b"\n" * 8000)),
+    Attack("empty deltas, slowly", PROGRESS, STALLED, endless(EVENTS, data(delta={}), DRIP)),
+    Attack("an event letter by letter", PROGRESS, STALLED, endless(EVENTS + b"data: ", b"a", DRIP)),
+    Attack("a header every moment", PROGRESS, STALLED, endless(OK, b"X: a\r\n", DRIP)),
+    Attack("a header letter by letter", PROGRESS, STALLED, endless(OK + b"X: ", b"a", DRIP)),
+    Attack("a status line letter by letter", PROGRESS, STALLED, endless(b"HTTP/1.1 200 ", b"O", DRIP)),
+    Attack("`100 Continue` every moment", PROGRESS, STALLED, endless(b"", CONTINUE, DRIP)),
+    Attack("`100 Continue` as fast as it can", PROGRESS, STALLED, endless(b"", CONTINUE * 100)),
+    Attack(
+        "`103 Early Hints` as fast as it can",
+        PROGRESS,
+        STALLED,
+        endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 100),
+    ),
+    Attack("the body of a 400 letter by letter", PROGRESS, STALLED, endless(REFUSAL, b"a", DRIP)),
+    Attack(
+        "a chunk of 2⁶⁰ bytes, letter by letter",
+        PROGRESS,
+        STALLED,
+        endless(CHUNKED + b"1" + b"0" * 15 + b"\r\n", b"a", DRIP),
+    ),
+)
+async def test_what_does_not_go_on(attack: Attack, tmp_path: Path) -> None:
+    assert "did not go on with its answer" in await refused(tmp_path / "run", attack.given)
+
+
+SIZED = "Events, lines, headers and bodies have a largest size, and an answer a largest number of events."
+
+
+def flooding(part: bytes) -> Play:
+    return endless(EVENTS, part * (8000 // len(part)))
+
+
+def chunk(content: bytes) -> bytes:
+    return f"{len(content):x}\r\n".encode() + content + b"\r\n"
+
+
+MANY = "the episode has `stop=error`: too many events"
+LONG = "the episode has `stop=error`: the server broke off its answer"
+
+
+@each(
+    Attack("empty deltas as fast as it can", SIZED, MANY, (flooding(data(delta={})), "more than 1100 events")),
+    Attack("empty texts as fast as it can", SIZED, MANY, (flooding(word("")), "more than 1100 events")),
+    Attack("counts of tokens as fast as it can", SIZED, MANY, (flooding(b'data: {"choices": []}\n\n'), "1100 events")),
+    Attack("`[DONE]` as fast as it can, and no end", SIZED, MANY, (flooding(b"data: [DONE]\n\n"), "1100 events")),
+    Attack("events without data as fast as it can", SIZED, MANY, (flooding(b"event: ping\ndata:\n\n"), "1100 events")),
+    Attack("ids of events as fast as it can", SIZED, MANY, (flooding(b"id: 1\n\n"), "1100 events")),
+    Attack("a line without an end", SIZED, LONG, (flooding(b"a"), "byte limit")),
+    Attack("a comment without an end", SIZED, LONG, (endless(EVENTS + b":", b"a" * 8000), "byte limit")),
+    Attack("an event of lines without an end", SIZED, LONG, (flooding(b"data: a\n"), "byte limit")),
+    Attack("an event of fields without an end", SIZED, LONG, (flooding(b"retry: 1\n"), "byte limit")),
+    Attack("headers without an end", SIZED, LONG, (endless(OK, b"X: a\r\n" * 1000), "broke off")),
+    Attack("a header without an end", SIZED, LONG, (endless(OK + b"X: ", b"a" * 8000), "broke off")),
+    Attack("a chunk's extension without an end", SIZED, LONG, (endless(CHUNKED + b"1;", b"a" * 8000), "broke off")),
+    Attack(
+        "trailers without an end",
+        SIZED,
+        LONG,
+        (endless(CHUNKED + chunk(word("so")) + b"0\r\n", b"X: a\r\n" * 1000), "broke off"),
+    ),
+    Attack(
+        "a text of 900,000 letters for 50 tokens",
+        SIZED,
+        "the episode has `stop=error`: more text than tokens",
+        (sends_bytes(EVENTS, word("a" * 900_000), END), "characters for 50 tokens"),
+    ),
+    Attack(
+        "a call of 900,000 letters for 50 tokens",
+        SIZED,
+        "the episode has `stop=error`: more text than tokens",
+        (
+            sends_bytes(EVENTS, data(delta={"tool_calls": [{"function": {"arguments": "a" * 900_000}}]}), END),
+            "characters for 50 tokens",
+        ),
+    ),
+    Attack(
+        "ten thousand calls in one event",
+        SIZED,
+        "the episode has `stop=error`: more parts of calls than tokens",
+        (
+            sends_bytes(EVENTS, data(delta={"tool_calls": [{"index": i} for i in range(10**4)]}), END),
+            "parts of calls for",
+        ),
+    ),
+    Attack(
+        "a 400 whose body has no end",
+        SIZED,
+        "its beginning is read",
+        (endless(REFUSAL, b"no " * 3000), "answered 400: no no"),
+    ),
+    Attack(
+        "a 500 whose body has no end",
+        SIZED,
+        "its beginning is read",
+        (endless(REFUSAL.replace(b"400", b"500"), b"no " * 3000), "answered 500: no no"),
+    ),
+    Attack(
+        "a 400 with a page of tags that never end",
+        SIZED,
+        "its beginning is read",
+        (endless(REFUSAL, b"<style" * 2000), "answered 400: <style"),
+    ),
+)
+async def test_what_grows_without_end(attack: Attack, tmp_path: Path) -> None:
+    play, message = attack.given
+    assert message in await refused(tmp_path / "run", play)
+
+
+PLAIN = "No compressed answer is read: a few bytes of it could become any number."
+
+
+@each(
+    Attack("a gzip bomb of pings", PLAIN, "refused", (b"gzip", gzip.compress(b": ping\n" * 10**7))),
+    Attack("a gzip bomb in a gzip", PLAIN, "refused", (b"gzip, gzip", gzip.compress(gzip.compress(b"\n" * 10**7)))),
+    Attack("a deflate bomb", PLAIN, "refused", (b"deflate", zlib.compress(b"\n" * 10**7))),
+    Attack("an encoding that nobody knows", PLAIN, "refused", (b"rot13", b"data")),
+)
+async def test_bombs(attack: Attack, tmp_path: Path) -> None:
+    encoding, body = attack.given
+    coded = b"Content-Encoding: " + encoding + b"\r\n\r\n"
+    for name, head in (("stream", EVENTS), ("refusal", REFUSAL)):
+        play = sends_bytes(head.removesuffix(b"\r\n"), coded, body)
+        assert "compressed" in await refused(tmp_path / name, play)
+
+
+AFTER = "An answer is over at its finish: what follows is waited for no longer than some seconds, and only counted."
+
+
+@each(
+    Attack("words without an end after the finish", AFTER, "the answer stands", (word("more"), 0.0)),
+    Attack("words every moment after the finish", AFTER, "the answer stands", (word("more"), DRIP)),
+    Attack("pings after the finish", AFTER, "the answer stands", (b": ping\n\n", DRIP)),
+    Attack("pings as fast as it can after the finish", AFTER, "the answer stands", (b": ping\n\n" * 1000, 0.0)),
+    Attack("another finish after the finish", AFTER, "the answer stands", (END, DRIP)),
+    Attack("no end of the connection after the finish", AFTER, "the answer stands", (b"", 0.0)),
+    Attack("what is no event after the finish", AFTER, "the answer stands", (b"data: [\n\n", 0.0)),
+    Attack("a failure after the finish", AFTER, "the answer stands", (b'data: {"error": {"message": "no"}}\n\n', 0.0)),
+)
+async def test_what_follows_the_finish(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "LINGER", 0.2)
+    part, every = attack.given
+    play = endless(EVENTS + word("so") + END, part, every)
+    episodes = await evaluated(tmp_path / "run", (ATTACKED, play), FINE, FINE, retry_policy=RetryPolicy())
+    episode = episodes[ATTACKED]
+    assert (episode.root.text, episode.stop, episode.error) == ("so", StopReason.DONE, None)
+
+
+OPENING = "A server is opened within the same bounds."
+
+
+@each(
+    Attack("a list of models letter by letter", OPENING, "exit code 2, and one line", (b"a", DRIP, "did not go on")),
+    Attack("a list of models without an end", OPENING, "exit code 2, and one line", (b" " * 2**20, 0.0, "more than")),
+)
+async def test_opening(attack: Attack) -> None:
+    part, every, message = attack.given
+
+    async def lists(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK + b"\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(every)
+
+    async with await asyncio.start_server(lists, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(EngineUnavailable, match=message):
+            await EndpointEngine.open(url, retry_policy=PATIENCE)
+
+
+@each(Attack("any of these, with the settings that orgthink has by itself", PROGRESS, "every time is finite"))
+def test_the_defaults(attack: Attack) -> None:
+    assert all(map(isfinite, astuple(RetryPolicy())))
+
+
+@each(
+    Attack(
+        "a refusal that always names one token fewer",
+        "A refused request is repeated for half as many tokens: the server's count is believed once.",
+        "nine requests, and not thousands",
+    )
+)
+async def test_ever_fewer_tokens(attack: Attack, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def refuses(exchange: Exchange) -> None:
+        asked.append(exchange.body["max_tokens"])
+        message = f"maximum context length is {asked[-1] + 99} tokens and your request has 100 input tokens"
+        await answers(400, message)(exchange)
+
+    episodes = await evaluated(tmp_path / "run", *[(ATTACKED, refuses)] * 40, FINE, FINE, what=planned(tokens=4096))
+    assert episodes[ATTACKED].stop is StopReason.ERROR
+    assert asked == [4096, 4095, 2047, 1023, 511, 255, 127, 63, 31]

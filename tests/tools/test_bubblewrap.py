@@ -1,0 +1,179 @@
+"""What a sandbox promises to those who use it. What it withstands is in `attacks/test_sandbox.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+
+import pytest
+
+from orgthink.episode import Status
+from orgthink.errors import Failure, UserError
+from orgthink.tools import bubblewrap as room
+from orgthink.tools import processes, seccomp
+from orgthink.tools.program import ending, unindented
+from orgthink.tools.python import python_tool
+from orgthink.tools.sandbox import Bubblewrap, runner_named
+from orgthink.tools.sandbox_fusion import SandboxFusion
+
+
+async def test_no_more_than_so_many_at_once():
+    runner = replace(Bubblewrap(seconds=30.0), max_parallel=2)
+    elders = set(processes.children(os.getpid()))  # of other tests, such as a pool of workers
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, len(set(processes.children(os.getpid())) - elders))
+            await asyncio.sleep(0.002)
+
+    watching = asyncio.create_task(watch())
+    results = await asyncio.gather(*(runner.run("import time\ntime.sleep(0.05)") for _ in range(8)))
+    watching.cancel()
+    assert [result.status for result in results] == [Status.OK] * 8
+    assert most == 2
+
+
+def test_every_event_loop_has_places_of_its_own():
+    runner = replace(Bubblewrap(), max_parallel=1)
+
+    async def two() -> list[str]:
+        return [result.text for result in await asyncio.gather(runner.run("print(1)"), runner.run("print(2)"))]
+
+    assert asyncio.run(two()) == asyncio.run(two()) == ["1\n", "2\n"]
+    assert not runner._places._open, "a loop that is closed is forgotten"
+
+
+async def test_output_is_verbatim_and_in_order():
+    code = """
+        import sys
+        print("one")
+        print("two", file=sys.stderr, flush=True)
+        sys.stdout.write("  three\\r\\n\\n")
+        """
+    result = await Bubblewrap(seconds=30.0).run(code)
+    assert sorted(result.text.split()) == ["one", "three", "two"]
+    assert result.text.endswith("  three\r\n\n")
+
+
+async def test_what_was_said_before_the_deadline_comes_back():
+    for seconds in (1.5, 6.0, 20.0):  # on a busy machine the room alone may take as long
+        result = await Bubblewrap(seconds=seconds).run("print('before', flush=True)\nwhile True: pass")
+        assert result.status is Status.TIMEOUT
+        if result.text:
+            break
+    assert result.text == "before\n"
+
+
+async def test_output_of_just_the_limit_is_whole():
+    runner = replace(Bubblewrap(seconds=30.0), output_bytes=100)
+    whole, cut = await asyncio.gather(runner.run("print('x' * 99)"), runner.run("print('x' * 100)"))
+    assert (whole.text, whole.status) == ("x" * 99 + "\n", Status.OK)
+    assert (cut.text, cut.status) == ("x" * 100, Status.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_run"),
+    [
+        ("x = 1\nprint(x)", "x = 1\nprint(x)"),
+        ("  x = 1\n  print(x)", "x = 1\nprint(x)"),
+        ("\n\n    if x:\n        y\n", "\n\nif x:\n    y\n"),
+        ("\tx = 1\n\ty = 2", "x = 1\ny = 2"),
+        (" x = 1\ny = 2", "x = 1\ny = 2"),
+        ("if x:\n    y", "if x:\n    y"),
+        ("", ""),
+        ("   \n  ", "\n"),
+    ],
+)
+def test_indentation_is_removed_and_lines_stay_where_they_are(code, is_run):
+    assert unindented(code) == is_run
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "said"),
+    [
+        (1, "", "exit code 1"),
+        (3, "a\nlast word\n\n", "exit code 3 (last word)"),
+        (139, "x", "ended by SIGSEGV"),
+        (255, "x\ry\x85z", "exit code 255 (z)"),
+        (None, "x", "ended without an exit code (x)"),
+        (-11, "x", "ended by SIGSEGV"),
+        (1, "x" * 999, f"exit code 1 ({'x' * 200})"),
+    ],
+)
+def test_how_it_ended(code, output, said):
+    assert ending(code, output) == said
+
+
+async def test_the_tool():
+    tool = python_tool(Bubblewrap(seconds=30.0))
+    assert (tool.name, tool.cost) == ("python", 0)
+    assert tool.parameters.check({"code": "print(1)"}) == {"code": "print(1)"}
+    assert "print" in tool.description
+
+
+def test_runners_by_name():
+    assert isinstance(runner_named("bubblewrap"), Bubblewrap)
+    assert runner_named("http://127.0.0.1:8080") == SandboxFusion("http://127.0.0.1:8080")
+    for name in ("docker", "", "127.0.0.1:8080", "http://", "http://[::", "bubblewrap "):
+        with pytest.raises(UserError) as raised:
+            runner_named(name)
+        assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def unchecked():
+    """The check of the machine is made again, before and after."""
+    room.check.cache_clear()
+    yield
+    room.check.cache_clear()
+
+
+def test_without_bubblewrap_nothing_runs(unchecked, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="apt-get install bubblewrap"):
+        Bubblewrap()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'bwrap: No permissions to create new namespace' >&2; exit 1", "No permissions to create new namespace"),
+        ("echo 'bwrap: Unknown option --disable-userns' >&2; exit 1", "0.8 or newer"),
+        ("exit 3", "exit code 3"),
+        ("kill -9 $$", "exit code -9"),
+    ],
+)
+def test_where_no_room_can_be_made_nothing_runs(unchecked, monkeypatch, tmp_path, script, said):
+    fake = tmp_path / "bwrap"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError) as raised:
+        runner_named("bubblewrap")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_room_that_fails_later_is_a_failure(monkeypatch, tmp_path):
+    """Not what the program did."""
+    runner = Bubblewrap()
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: out of namespaces' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Failure, match="did not start: bwrap: out of namespaces"):
+        await runner.run("print(1)")
+    fake.unlink()
+    fake.mkdir()
+    with pytest.raises((Failure, UserError)):
+        await runner.run("print(1)")
+
+
+def test_the_filter_knows_its_machines():
+    step, inotify_init = 8, 2  # a call of x86-64 only
+    assert len(seccomp.program("x86_64")) == len(seccomp.program("aarch64")) + step * inotify_init
+    with pytest.raises(UserError, match="SandboxFusion"):
+        seccomp.program("vax")
