@@ -67,7 +67,7 @@ async def said(wire: Wire, seconds: float = 20) -> tuple[int, dict[str, Any]]:
     return status, json.loads(await asyncio.wait_for(wire[0].readexactly(length), seconds))
 
 
-async def calm(server: Server, tasks: int, seconds: float = 20) -> None:
+async def calm(server: Server, tasks: int, seconds: float = 60) -> None:
     """Wait until nothing runs for any client: no episode, no request at the engine, no task more than `tasks`."""
     for _ in range(int(seconds / 0.01)):
         if server.episodes.running == server.engine.live == 0 and len(asyncio.all_tasks()) <= tasks:
@@ -313,7 +313,7 @@ async def test_a_slow_reader(
             while server.engine.requests == 0:
                 await asyncio.sleep(0.01)
             await calm(server, tasks)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while server.connections:
                     await asyncio.sleep(0.01)
     no_accident(caplog)
