@@ -296,7 +296,8 @@ def test_a_collection_goes_on_wherever_it_was_begun(tmp_path: Path, commands: li
     RunFolder.create(path, "eval", replace(wanted, concurrency=7))
     collect.collect_missing(tmp_path)
     assert commands[-1] == ("eval", "--resume", str(path))
-    RunFolder.open(path).episodes_file.write_bytes(dump(led()) * wanted.n * wanted.samples)
+    episodes = (replace(led(), id=f"e{i}") for i in range(wanted.n * wanted.samples))
+    RunFolder.open(path).episodes_file.write_bytes(b"".join(map(dump, episodes)))
     commands.clear()
     collect.collect_missing(tmp_path)
     assert commands == []

@@ -58,9 +58,8 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if (
-            self._answering()
-        ):  # further requests must wait: to keep them would stop reading, and hide that a client left
+        # Further requests must wait: to keep them would stop reading, and hide that a client left.
+        if self._answering():
             self.cycle.keep_alive = False
             return
         super().data_received(data)
