@@ -32,6 +32,7 @@ MODULES = {
     "simulation": "simulation_check",
     "replay": "replay",
     "seconds": "pocket_seconds",
+    "waiting": "waiting",
     "serving": "serving",
     "former": "former",
     "vllm": "vllm_engine",
@@ -49,6 +50,7 @@ Group = Literal[
     "simulation",
     "replay",
     "seconds",
+    "waiting",
     "serving",
     "former",
     "vllm",
@@ -80,7 +82,9 @@ def rows(only: Group, model: Path | None, seeds: int, share: float) -> Iterator[
     if only == "all":
         installed = importlib.util.find_spec("vllm") is not None
         names = (
-            ("vllm", "replay") if installed else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
+            ("vllm", "replay", "waiting")
+            if installed
+            else tuple(name for name in get_args(Group) if name not in ("all", "vllm"))
         )
     else:
         names = (only,)

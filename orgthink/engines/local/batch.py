@@ -8,7 +8,6 @@ The cache of a finished request is kept, and requests with the same beginning co
 from __future__ import annotations
 
 import bisect
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from orgthink.engines.local.cache import Block, KeysValues, PrefixCache
 from orgthink.engines.local.fused import Floats, FusedStep, Places
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.local.sampling import COLDEST, draw, uniforms
+from orgthink.engines.local.waiting import Waiting
 from orgthink.engines.stops import StopTokens
 from orgthink.episode import Sampling
 
@@ -64,6 +64,8 @@ class Request:
     limit: int
     """Most tokens to sample: `max_tokens`, or the rest of the model's context."""
     stops: StopTokens
+    continues: bool = False
+    """Whether its agent has sampled before, in a request that ended."""
     sampled: list[int] = field(default_factory=list)
     """Sampled ids."""
     length: int = 0
@@ -136,7 +138,7 @@ class DecodeBatch(Generic[R]):
         small = self._size <= _SMALL_MODEL
         self._fused = FusedStep(model) if small and self._dtype is torch.float32 else None
         self._eos_ids, self._slots = eos_ids, slots
-        self._waiting: deque[R] = deque()
+        self._waiting: Waiting[R] = Waiting(lambda request: request.continues)
         self._waited = 0
         """Steps since a prompt could have been read."""
         self._reading: _Prefill[R] | None = None
@@ -149,7 +151,7 @@ class DecodeBatch(Generic[R]):
     @property
     def reading(self) -> bool:
         """Whether prompts are waiting or being read."""
-        return bool(self._waiting or self._reading)
+        return bool(len(self._waiting) or self._reading)
 
     @property
     def busy(self) -> bool:
@@ -173,13 +175,13 @@ class DecodeBatch(Generic[R]):
         return [request for request in (*rows, *reading, *self._waiting) if not request.over]
 
     def submit(self, request: R) -> None:
-        self._waiting.append(request)
+        self._waiting.add([request])
 
     def abort(self, requests: Iterable[R]) -> None:
         """Sample no more for them."""
         for request in requests:
             request.over = True
-        self._waiting = deque(request for request in self._waiting if not request.over)
+        self._waiting.remove(lambda request: request.over)
         self._sweep()
 
     def clear(self) -> None:
@@ -205,7 +207,7 @@ class DecodeBatch(Generic[R]):
             request.key, request.length = None, 0
         self.version = version
         self.clear()
-        self._waiting.extend(active)
+        self._waiting.add(active)
 
     def step(self) -> list[tuple[R, Token]]:
         """Read some prompt tokens, if any prompt waits, and sample one token for every decoding request."""
@@ -230,7 +232,7 @@ class DecodeBatch(Generic[R]):
         prompts: set[tuple[int, ...]] = set()
         width = total = 0
         for _ in range(slots):
-            plan = self._plan(self._waiting.popleft())
+            plan = self._plan(self._waiting.take())
             prompt, wider = tuple(plan.request.seen), max(width, plan.need)
             # An equal prompt waits until this one is read, then copies it.
             if (prompt in prompts and plan.need > 1) or (len(taken) + 1) * wider > 2 * (total + plan.need) + 64:
@@ -239,7 +241,7 @@ class DecodeBatch(Generic[R]):
             taken.append(plan)
             prompts.add(prompt)
             width, total = wider, total + plan.need
-        self._waiting.extendleft(reversed(passed))
+        self._waiting.put_back(passed)
         if taken:
             self._reading = self._prepare(taken, width)
             self.computed_prompt_tokens += total

@@ -109,7 +109,7 @@ class LocalEngine(TokenIds):
         if len(ids) >= self._config.max_position_embeddings and len(context.spans) > 1:
             yield Chunk((), (), (), FinishReason.LENGTH)  # a full context is a limit, not an error
             return
-        request = self._request(ids, sampling)
+        request = self._request(ids, sampling, continues=len(context.spans) > 1)
         pieces = self._tokenizer.pieces(context)
         self._turns.post(partial(self._consumers.submit, request))
         try:
@@ -136,7 +136,7 @@ class LocalEngine(TokenIds):
     async def aclose(self) -> None:
         await self._turns.close()
 
-    def _request(self, ids: list[int], sampling: Sampling) -> Stream:
+    def _request(self, ids: list[int], sampling: Sampling, *, continues: bool) -> Stream:
         """Check a prompt; EngineError if the model cannot read it."""
         limit, size = self._config.max_position_embeddings, self._config.vocab_size
         if not ids:
@@ -149,7 +149,8 @@ class LocalEngine(TokenIds):
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = StopTokens(self._tokenizer, sampling.stop)
         seed = random.getrandbits(64) if sampling.seed is None else sampling.seed % 2**64
-        return Stream(ids, sampling, seed, min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop])
+        most, stops = min(sampling.max_tokens, limit - len(ids)), self._stops[sampling.stop]
+        return Stream(ids, sampling, seed, most, stops, continues)
 
     async def _abort(self, request: Stream) -> None:
         """Abort a request: no further token is sampled for it afterwards."""
