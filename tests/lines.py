@@ -1,7 +1,7 @@
 """Counts lines of code by room: `python tests/lines.py`; with `--write` the table goes into AGENTS.md.
 
 A line is a logical one: a statement, however long it is when it is written out. Blank lines, comments and docstrings do
-not count. What needs a cluster (`scale/`) is no part of the core.
+not count. What an extra is needed for, a cluster (`scale/`) and a server (`serve/`), is no part of the core.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "orgthink"
+
+APART = ("scale", "serve")
+"""Rooms of the package that are no part of the core."""
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -43,7 +46,7 @@ def rooms(root: Path = ROOT) -> Mapping[str, int]:
     """Logical lines of each room of the core, the largest first."""
     counts: Counter[str] = Counter()
     for file in root.rglob("*.py"):
-        if room(file, root) != "scale":
+        if room(file, root) not in APART:
             counts[room(file, root)] += _lines(file)
     return dict(counts.most_common())
 
@@ -51,7 +54,10 @@ def rooms(root: Path = ROOT) -> Mapping[str, int]:
 def table(root: Path = ROOT) -> str:
     """The rooms of the core with their shares, and what is counted apart, in Markdown."""
     found = rooms(root)
-    beside = (root / "scale", *(root.parent / name for name in ("pocket/orgthink_pocket", "experiments", "tests")))
+    beside = (
+        *(root / name for name in APART),
+        *(root.parent / name for name in ("pocket/orgthink_pocket", "experiments", "tests")),
+    )
     core = sum(found.values())
     apart = {folder.name: sum(map(_lines, folder.rglob("*.py"))) for folder in beside}
     rows = [f"| `{name}` | {lines:,} | {lines / core:.0%} |" for name, lines in found.items()]
