@@ -8,19 +8,23 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import refused
+from attacks.hostile import evaluated, planned, refused
 from attacks.serving import serving
-from loopback import Exchange, Play, says, sends
+from loopback import Exchange, Play, babbles, says, sends
 from small import TASK_OF_THREE
 
 import orgthink
 from orgthink.cli import main
 from orgthink.engines import wire
 from orgthink.engines.engine import EngineError
+from orgthink.episode import StopReason
+from orgthink.http import RetryPolicy
+from orgthink.runtime.budget import Limits
 
 ROOT = Path(orgthink.__file__).parent.parent
 
@@ -134,3 +138,22 @@ def test_nobody_reads_standard_error(attack: Attack, tmp_path: Path) -> None:
         )
     assert done.returncode == 0 and done.stdout.startswith("organization")
     assert len((tmp_path / "run" / "episodes.jsonl").read_text().splitlines()) == 3
+
+
+HELD = "A deadline ends whoever is served for longer, also while others of the episode wait for a place."
+
+
+@each(
+    Attack("endless answers to two agents, while a third one waits for a place", HELD, "deadline", (3, 2, 1)),
+    Attack("endless answers to an agent of each episode, while its others wait", HELD, "deadline", (2, 3, 3)),
+)
+async def test_a_deadline_that_is_held(attack: Attack, tmp_path: Path) -> None:
+    capacity, streams, n = attack.given
+    limits = Limits(capacity, episode_seconds=0.5, grace=0.2)
+    what = replace(planned("parallel", tokens=100_000, limits=limits), n=n)
+    policy = RetryPolicy(silence=20.0, answer=40.0)
+    episodes = await evaluated(
+        tmp_path / "run", *[babbles()] * capacity * n, what=what, retry_policy=policy, concurrency=streams
+    )
+    assert {episode.stop for episode in episodes.values()} == {StopReason.DEADLINE}
+    assert max(episode.seconds for episode in episodes.values()) < 15
