@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions, print_comparison, print_table
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, resolve
+from orgthink.evaluation import recorded
 from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
@@ -93,7 +93,7 @@ class Measure:
 def _evaluation(folder: RunFolder) -> dict[str, Any]:
     """The summary, computed again; without an organization's own measures, if what the run names is not installed."""
     with suppress(UserError):
-        resolved = resolve(folder.settings("eval", Evaluation))
+        resolved = recorded(folder)
         return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
     return {"summary": summarise(folder.episodes())}
 

@@ -458,6 +458,24 @@ def test_metrics_without_steps(attack: Attack, run: Path, capsys: pytest.Capture
     assert "has no episodes" in capsys.readouterr().err.splitlines()[-1]
 
 
+PLANS = (
+    "A plan that asks for more than anybody runs, or for less than there is, is measured and shown as it lies there."
+)
+
+
+@each(
+    Attack("config.json asks for 10¹² samples", PLANS, "the table, the page", {"samples": 10**12}),
+    Attack("config.json asks for 10³⁰ problems", PLANS, "the table, the page", {"n": 10**30}),
+    Attack("config.json asks for fewer problems than there are", PLANS, "the table, the page", {"n": 1}),
+    Attack("config.json has another seed", PLANS, "the table, the page", {"seed": 7}),
+)
+@pytest.mark.parametrize("verb", ["measure", "view"])
+def test_a_plan_that_does_not_fit(attack: Attack, verb: str, run: Path) -> None:
+    settings = json.loads((run / "config.json").read_text())["settings"]
+    configured(run, settings=settings | {"task": "countdown", **attack.given})
+    assert main([verb, "run"]) == 0
+
+
 class Stepwise:
     """Settings of a training that has one step, and shows its seconds."""
 
