@@ -110,7 +110,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         for line, last in _steps(folder):
             steps[line["step"]] = again = settings.measure(last)
             if not quiet:
-                show(f"step {line['step']}/{settings.steps}  {_told(settings, {**line, **again})}")
+                show(f"step {line['step']}/{settings.steps}  {_progress_text(settings, {**line, **again})}")
     except (UserError, KeyError) as error:  # KeyError: metrics.jsonl lacks what the recipe writes
         show(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", error=True)
         for line, episodes in _steps(folder):
@@ -120,7 +120,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
 
 
-def _told(settings: Optimization, line: dict[str, Any]) -> str:
+def _progress_text(settings: Optimization, line: dict[str, Any]) -> str:
     """A step's metrics as text. UserError for those of another type than the recipe writes."""
     try:
         return settings.progress_text(line)
