@@ -65,6 +65,12 @@ class Holdable(Protocol):
 
     def release(self) -> None: ...
 
+    def limit(self) -> asyncio.TimerHandle:
+        """End what it measures if a task keeps the place that it now has for longer than is left, held or not.
+
+        To be cancelled with the place. Else those who have places and those who wait for one could wait for ever.
+        """
+
 
 _clocks: ContextVar[tuple[Holdable, ...]] = ContextVar("clocks", default=())
 _tell: ContextVar[Callable[[float], None] | None] = ContextVar("tell", default=None)
@@ -88,7 +94,7 @@ def tell_waits(record: Callable[[float], None]) -> None:
 
 @asynccontextmanager
 async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
-    """One of the places of a client. The clocks of this task are held until there is one."""
+    """One of the places of a client. The clocks of this task are held until there is one, and limit its time there."""
     clocks, record, now = _clocks.get(), _tell.get(), asyncio.get_running_loop().time
     began = now()
     for clock in clocks:
@@ -100,7 +106,10 @@ async def place(places: asyncio.Semaphore) -> AsyncIterator[None]:
             clock.release()
         if record is not None:
             record(now() - began)
+    limits = [clock.limit() for clock in clocks]
     try:
         yield
     finally:
+        for limit in limits:
+            limit.cancel()
         places.release()

@@ -231,6 +231,10 @@ class PlannedEpisode(NamedTuple):
         return episode_id(self.problem, self.organization.name, self.sample)
 
 
+MOST_RECORDED = 1_000_000
+"""Most episodes of a plan that are counted up only to put those of a folder in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """An evaluation whose names have been looked up. `resolve` makes one."""
@@ -251,9 +255,9 @@ class Resolved:
         return [self.plan.engine, *own, *(role.engine for role in self.plan.roles.values())]
 
     def in_order(self, episodes: Iterable[Episode]) -> list[Episode]:
-        """Episodes in the order of the plan."""
+        """Episodes in the order of the plan; those that it does not ask for come last."""
         place = {name: place for place, name in enumerate(self.planned)}
-        return sorted(episodes, key=lambda episode: place[episode.id])
+        return sorted(episodes, key=lambda episode: place.get(episode.id, len(place)))
 
     def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
         """The summary of its episodes, with the organizations' own measures."""
@@ -295,6 +299,14 @@ def resolve(plan: Evaluation) -> Resolved:
         for sample in range(plan.samples)
     ]
     return Resolved(plan, task_named(plan.task), organizations, {each.id: each for each in planned})
+
+
+def recorded(folder: RunFolder) -> Resolved:
+    """The evaluation of a folder that somebody else may have made. UserError if it asks for too many episodes, too."""
+    plan = folder.settings("eval", Evaluation)
+    if plan.n * plan.samples * len(plan.organizations) > MOST_RECORDED:
+        raise UserError(f"{folder.path / 'config.json'} asks for more than {MOST_RECORDED} episodes")
+    return resolve(plan)
 
 
 def distinct(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:

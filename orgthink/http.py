@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from importlib.util import find_spec
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple, Self, TypeVar
@@ -23,7 +24,7 @@ from urllib.request import getproxies
 import httpx2
 
 from orgthink.concurrency import place
-from orgthink.errors import Failure
+from orgthink.errors import Failure, UserError
 from orgthink.redaction import conceal, conceal_url, redact
 from orgthink.secrets import expand
 from orgthink.terminal import excerpt
@@ -159,8 +160,7 @@ class HttpClient:
         if not re.fullmatch("[!-~]*", key):
             raise ValueError("the key holds a character that no key has, such as a space or a line break within it")
         conceal(key)
-        for proxy in getproxies().values():
-            conceal_url(proxy)
+        _require_proxies()
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
@@ -327,6 +327,32 @@ class HttpClient:
         return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{path}")
 
 
+def _require_proxies() -> None:
+    """Hide the logins of the proxies that the environment names. UserError for one that cannot be used."""
+    named = getproxies()
+    proxies = {scheme: proxy if "://" in proxy else f"http://{proxy}" for scheme, proxy in named.items()}
+    for proxy in proxies.values():
+        conceal_url(proxy)
+    none = "*" in [host.strip() for host in named.get("no", "").split(",")]
+    for scheme in () if none else proxies.keys() & {"http", "https", "all"}:
+        proxy = proxies[scheme]
+        try:
+            _require_address(httpx2.URL(proxy))
+            httpx2.Proxy(proxy)
+            usable = not proxy.lower().startswith("socks") or find_spec("socksio") is not None
+        except (httpx2.InvalidURL, ValueError):
+            usable = False
+        if not usable:
+            where = f"{scheme.upper()}_PROXY"
+            raise UserError(f"{where} names no proxy that can be used here: write http://HOST:PORT, or unset {where}")
+
+
+def _require_address(url: httpx2.URL) -> None:
+    """ValueError for a port that there is not."""
+    if url.port is not None and not 0 <= url.port < 1 << 16:
+        raise ValueError("a port is a number from 1 to 65535")
+
+
 _LOGIN_OR_QUERY = re.compile(r"(?<=://)[^/?#]*@|[?#].*", re.DOTALL)
 """What may be secret in the target of a redirect."""
 
@@ -337,12 +363,15 @@ def server_url(text: str) -> httpx2.URL:
     ValueError, without the URL, which may hold a secret, unless it is http(s)://HOST…
     """
     text = expand(text)
+    if any(map(str.isspace, text)):  # where a login ends could not be told
+        raise ValueError("write a URL without spaces; %20 stands for one within it")
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError) as error:
         raise ValueError("write a URL as http://HOST:PORT") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise ValueError("write a URL with http:// or https://, such as http://HOST:PORT")
+    _require_address(url)
     return url
 
 

@@ -105,6 +105,8 @@ class RunFolder:
             for name in _FILES:
                 (path / name).unlink(missing_ok=True)
             known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
+            if redact_values(known) != known:
+                raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
             config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
             folder = cls(path, redact_values(config))
             folder.write_json("config.json", folder.config)

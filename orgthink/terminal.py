@@ -53,8 +53,18 @@ def excerpt(text: str, most: int = MOST_QUOTED) -> str:
 
 
 def show(*texts: object, end: str = "\n", error: bool = False) -> None:
-    """Print cleaned texts, one a line, to standard output or to standard error. Nothing else in the package prints."""
-    print(*(clean(str(text)) for text in texts), sep="\n", end=end, file=sys.stderr if error else None, flush=True)
+    """Print cleaned texts, one a line, to standard output or to standard error. Nothing else in the package prints.
+
+    That nobody can read standard error any more, because its terminal or its pipe is gone, ends nothing.
+    """
+    if error and sys.stderr is None:
+        return
+    try:
+        print(*(clean(str(text)) for text in texts), sep="\n", end=end, file=sys.stderr if error else None, flush=True)
+    except OSError:
+        if not error:
+            raise
+        sys.stderr = None
 
 
 def clean_tracebacks() -> None:

@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions, print_comparison, print_table
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, resolve
+from orgthink.evaluation import recorded
 from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
@@ -93,7 +93,7 @@ class Measure:
 def _evaluation(folder: RunFolder) -> dict[str, Any]:
     """The summary, computed again; without an organization's own measures, if what the run names is not installed."""
     with suppress(UserError):
-        resolved = resolve(folder.settings("eval", Evaluation))
+        resolved = recorded(folder)
         return {"summary": resolved.summary(resolved.in_order(folder.episodes()))}
     return {"summary": summarise(folder.episodes())}
 
@@ -110,7 +110,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         for line, last in _steps(folder):
             steps[line["step"]] = again = settings.measure(last)
             if not quiet:
-                show(f"step {line['step']}/{settings.steps}  {settings.progress_text({**line, **again})}")
+                show(f"step {line['step']}/{settings.steps}  {_progress_text(settings, {**line, **again})}")
     except (UserError, KeyError) as error:  # KeyError: metrics.jsonl lacks what the recipe writes
         show(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", error=True)
         for line, episodes in _steps(folder):
@@ -118,6 +118,14 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
     if not steps:
         raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
+
+
+def _progress_text(settings: Optimization, line: dict[str, Any]) -> str:
+    """A step's metrics as text. UserError for those of another type than the recipe writes."""
+    try:
+        return settings.progress_text(line)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"metrics.jsonl has no numbers of step {line['step']}: {error}") from error
 
 
 def _steps(folder: RunFolder) -> Iterator[tuple[dict[str, Any], list[Episode]]]:

@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.table import conditions
 from orgthink.episode import Episode
 from orgthink.errors import UserError, pick
-from orgthink.evaluation import Evaluation, resolve
+from orgthink.evaluation import recorded
 from orgthink.files import write_whole
 from orgthink.measure.summary import summarise
 from orgthink.registry import registered_only
@@ -92,7 +92,7 @@ def page(folder: RunFolder, episodes: list[Episode], out: Path | None = None) ->
 
     if folder.config["kind"] == "eval":
         with suppress(UserError):  # a task or an organization that is not installed here
-            episodes = resolve(folder.settings("eval", Evaluation)).in_order(episodes)
+            episodes = recorded(folder).in_order(episodes)
     out = out or folder.path / "view.html"
     text = render(episodes, title=folder.path.resolve().name, summary=summarise(episodes), notes=conditions(folder))
     write_whole(out, text.encode(errors="replace"))  # a name of a folder may not be UTF-8

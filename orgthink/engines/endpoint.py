@@ -18,8 +18,8 @@ from orgthink.engines import native_calls, wire
 from orgthink.engines.engine import Chunk, Context, ContextFull, EngineError, EngineUnavailable, FinishReason
 from orgthink.engines.wire import Mode
 from orgthink.episode import Message, Origin, Sampling, Span
-from orgthink.errors import RequestRefused
-from orgthink.http import HttpClient, HttpResponse, RetryPolicy, read, server_url
+from orgthink.errors import RequestRefused, UserError
+from orgthink.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, read, server_url
 from orgthink.terminal import excerpt
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ FEWEST_TOKENS = 16
 
 MOST_OFFERED = 20
 """Most models of a server that a message names."""
+
+LARGEST_REPLY = 2**22
+"""Bytes of a list of models, or of an answer without streaming."""
 
 IDLE_EVENTS = 1000
 """Most events of an answer without a token, beside an event for each token that is thought and not shown."""
@@ -87,6 +90,8 @@ class EndpointEngine:
                 retry_policy=retry_policy,
                 requests=concurrency,
             )
+        except UserError as error:
+            raise EngineUnavailable(str(error)) from error
         except ValueError as error:
             raise EngineUnavailable(f"not a URL, or not a key: {error}") from error
         self.url = self._server.name
@@ -199,7 +204,7 @@ class EndpointEngine:
 
     async def _choose(self, model: str | None) -> str:
         """The model to use, checked against the server's list."""
-        reply = await self._server.request("GET", "models", reconnect=False)
+        reply = await self._request("GET", "models")
         if reply.status == 200:
             self.models = wire.models(reply.text)
         elif reply.status not in (404, 405):  # some servers do not list models
@@ -248,9 +253,16 @@ class EndpointEngine:
         """A request without streaming, repeated without the fields that the server refuses."""
         while True:
             sent = self._fields.fit(body)
-            reply = await self._server.request("POST", mode.path, sent, reconnect=False)
+            reply = await self._request("POST", mode.path, sent)
             if not self._fields.learn(reply, sent):
                 return reply
+
+    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> HttpResponse:
+        """A request without streaming, whose answer has no reason to be long."""
+        try:
+            return await self._server.request(method, path, body, most_bytes=LARGEST_REPLY, reconnect=False)
+        except TooLarge as error:
+            raise EngineError(f"{self.url} sent {error}") from error
 
     async def _answer(self, body: dict[str, Any]) -> AsyncGenerator[wire.StreamEvent]:
         """Events of a response. Before the first event a failed request is repeated where that may help."""

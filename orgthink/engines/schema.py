@@ -12,6 +12,11 @@ MOST = 2**31 - 1
 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 
+T = TypeVar("T")
+
+Many = Annotated[list[T], Field(fail_fast=True)]
+"""A list of which the first wrong item is an error, and no other: a list of all takes long, and much memory."""
+
 
 class Sent(BaseModel):
     """JSON of a server. Nothing is converted: a number is no text."""
@@ -45,7 +50,7 @@ class SentDelta(Sent):
     """The next part of a chat's reply."""
 
     content: str | None = None
-    tool_calls: list[SentCall] | None = None
+    tool_calls: Many[SentCall] | None = None
 
 
 class SentToken(Sent):
@@ -58,9 +63,9 @@ class SentToken(Sent):
 class SentLogprobs(Sent):
     """Tokens with their log-probabilities: `content` of a chat, the others of a completion."""
 
-    content: list[SentToken] | None = None
-    tokens: list[str] = []
-    token_logprobs: list[float | None] = []
+    content: Many[SentToken] | None = None
+    tokens: Many[str] = []
+    token_logprobs: Many[float | None] = []
 
     @model_validator(mode="after")
     def _require_pairs(self) -> SentLogprobs:
@@ -75,7 +80,7 @@ class SentChoice(Sent):
     delta: SentDelta | None = None
     text: str | None = None
     logprobs: SentLogprobs | None = None
-    token_ids: list[Count] | None = None
+    token_ids: Many[Count] | None = None
     finish_reason: str | None = None
     stop_reason: Any = None
 
@@ -91,7 +96,7 @@ class SentEvent(Sent):
 
     error: Any = None
     usage: SentUsage | None = None
-    choices: list[SentChoice] | None = None
+    choices: Many[SentChoice] | None = None
 
 
 class SentReply(Sent):
@@ -110,7 +115,7 @@ class SentModel(Sent):
 class SentModels(Sent):
     """The models of a server."""
 
-    data: list[SentModel]
+    data: Many[SentModel]
 
 
 S = TypeVar("S", bound=Sent)

@@ -1,7 +1,8 @@
 """Deadlines that hold: cancellation gets a bounded grace period, then the task is left behind.
 
 `asyncio.timeout` alone waits for however long a cancelled task takes to clean up. A deadline stands still while
-anything below it waits for a place at a client of ours, such as the bound on streams to a server.
+anything below it waits for a place at a client of ours, such as the bound on streams to a server; a single stay in
+such a place is no longer than the deadline nevertheless.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Deadline:
         self._holds -= 1
         if self._holds == 0:
             self._run()
+
+    def limit(self) -> asyncio.TimerHandle:
+        passed = 0.0 if self._holds else self._loop.time() - self._since
+        return self._loop.call_later(max(0.0, self._left - passed), self._pass)
 
     def close(self) -> None:
         """It is of no interest any more."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,12 +26,14 @@ from small import TASK
 from terse import TERSE
 
 import orgthink.engines.opening
+import orgthink.recipes.registry
 from orgthink import files, store
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Problem, StopReason, Trace
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
+from orgthink.training.rl import step_seconds
 
 ROOT = Path(__file__).parents[2]
 EVAL = ["eval", "--model", "m", "--task", TASK, "--prompts", TERSE, "--organizations", "sequential", "--n", "4"]
@@ -453,6 +456,55 @@ def test_metrics_without_steps(attack: Attack, run: Path, capsys: pytest.Capture
     (run / "metrics.jsonl").write_bytes(attack.given)
     assert main(["measure", "run"]) == 2
     assert "has no episodes" in capsys.readouterr().err.splitlines()[-1]
+
+
+PLANS = (
+    "A plan that asks for more than anybody runs, or for less than there is, is measured and shown as it lies there."
+)
+
+
+@each(
+    Attack("config.json asks for 10¹² samples", PLANS, "the table, the page", {"samples": 10**12}),
+    Attack("config.json asks for 10³⁰ problems", PLANS, "the table, the page", {"n": 10**30}),
+    Attack("config.json asks for fewer problems than there are", PLANS, "the table, the page", {"n": 1}),
+    Attack("config.json has another seed", PLANS, "the table, the page", {"seed": 7}),
+)
+@pytest.mark.parametrize("verb", ["measure", "view"])
+def test_a_plan_that_does_not_fit(attack: Attack, verb: str, run: Path) -> None:
+    settings = json.loads((run / "config.json").read_text())["settings"]
+    configured(run, settings=settings | {"task": "countdown", **attack.given})
+    assert main([verb, "run"]) == 0
+
+
+class Stepwise:
+    """Settings of a training that has one step, and shows its seconds."""
+
+    steps = 1
+
+    def measure(self, episodes: list[Episode]) -> dict[str, float]:
+        return {}
+
+    def progress_text(self, line: dict[str, Any]) -> str:
+        return f"{step_seconds(line):.0f} s"
+
+
+@each(
+    Attack("metrics.jsonl of a training has no seconds but a number", WHOLE, "one line, and the table", 5),
+    Attack("metrics.jsonl of a training has no seconds but `null`", WHOLE, "one line, and the table", None),
+    Attack("metrics.jsonl of a training has seconds in words", WHOLE, "one line, and the table", {"rollout": "x"}),
+)
+def test_metrics_of_other_types(
+    attack: Attack, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configured(run, kind="train")
+    lines = [json.loads(line) | {"step": 1} for line in (run / "episodes.jsonl").read_text().splitlines()]
+    (run / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "metrics.jsonl").write_text(json.dumps({"step": 1, "seconds": attack.given}) + "\n")
+    training = SimpleNamespace(job=SimpleNamespace(settings=Stepwise()))
+    monkeypatch.setattr(orgthink.recipes.registry, "training_of", lambda folder: training)
+    assert main(["measure", "run"]) == 0
+    said = capsys.readouterr()
+    assert "no numbers of step 1" in said.err and said.err.count("\n") == 1 and "step 1" in said.out
 
 
 def configured(run: Path, **changes: Any) -> None:

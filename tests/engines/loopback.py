@@ -154,6 +154,10 @@ class Server:
         """The only key it accepts."""
         self.completions = True
         """Whether it has `/completions`."""
+        self.listing: Play | None = None
+        """What it does when it is asked for its models."""
+        self.probing: Play | None = None
+        """What it does when it is asked for an answer without streaming."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.add(asyncio.current_task())
@@ -173,10 +177,14 @@ class Server:
         exchange = Exchange(body, headers, writer)
         if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
             await exchange.reply(401, {"error": {"message": f"bad key: {headers.get('authorization')}"}})
+        elif first.startswith("GET") and self.listing is not None:
+            await self.listing(exchange)
         elif first.startswith("GET"):
             await exchange.reply(200, {"data": [{"id": MODEL}]})
         elif "/chat" not in first and not self.completions:
             await exchange.reply(404, {"error": {"message": "no such path"}})
+        elif not body.get("stream") and self.probing is not None:
+            await self.probing(exchange)
         elif not body.get("stream"):
             choice = {"text": "x", "message": {"content": "x"}, "finish_reason": "length", "token_ids": [1]}
             await exchange.reply(200, {"choices": [choice]})

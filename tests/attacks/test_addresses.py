@@ -1,0 +1,140 @@
+"""Addresses of servers and of the proxies before them, as somebody types them or as the environment has them."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from attacks.catalogue import Attack, each
+from attacks.serving import serving
+from attacks.test_secrets import PASSWORD, hides
+from loopback import answers, says
+from small import TASK_OF_THREE
+
+from orgthink import redaction, secrets
+from orgthink.cli import main
+
+ADDRESS = "An address that cannot be is one line, before anything is sent or written."
+LINE = "one line, exit code 2"
+STORED = "A password in an address is told from the rest, or the address is refused: no file and no message has it."
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither a proxy nor a key is in the environment, and nothing is hidden yet."""
+    monkeypatch.setattr(redaction, "_forms", ())
+    monkeypatch.setattr(secrets, "_given", {})
+    for name in (*PROXIES, *map(str.lower, PROXIES), "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def asked(url: str, *options: str) -> int:
+    """The exit code of an evaluation by a server."""
+    task = ["--task", TASK_OF_THREE, "--n", "1", "--organizations", "sequential"]
+    return main(["eval", "--url", url, "--model", "tiny", *task, "--out", "run", *options])
+
+
+@each(
+    Attack("a URL with port 99999", ADDRESS, LINE, "http://127.0.0.1:99999/v1"),
+    Attack("a URL with port −1", ADDRESS, LINE, "http://127.0.0.1:-1/v1"),
+    Attack("a URL with a label of 70 letters", ADDRESS, LINE, f"http://{'a' * 70}/v1"),
+    Attack("a URL with an empty label", ADDRESS, LINE, "http://a..b/v1"),
+    Attack("a URL with NUL for a host", ADDRESS, LINE, "http://%00/v1"),
+    Attack("a URL of a dot", ADDRESS, LINE, "http://./v1"),
+    Attack("a password with a space", STORED, LINE, f"http://me:one {PASSWORD}@127.0.0.1:1/v1"),
+    Attack("a password with a no-break space", STORED, LINE, f"http://me:{PASSWORD}\u00a0two@127.0.0.1:1/v1"),
+    Attack("a password before a path with a space", STORED, LINE, f"http://me:{PASSWORD}@127.0.0.1:1/my path"),
+    Attack("a key with a space in a query", STORED, LINE, f"http://127.0.0.1:1/v1?key=one {PASSWORD}"),
+    Attack("a URL that ends in a space", STORED, LINE, f"http://me:{PASSWORD}@127.0.0.1:1/v1 "),
+)
+def test_an_address(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(attack.given) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert hides(line, PASSWORD) and not Path("run").exists()
+
+
+@each(
+    Attack("a password with a space, by name", STORED, LINE, "me:one ${SECRET}"),
+    Attack("a password by name, whose value has a space", STORED, LINE, "me:${SECRET}"),
+)
+def test_an_address_by_name(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SECRET", f"{PASSWORD} and more")
+    with serving(says("so <ANSWER> 1 </ANSWER>")) as server:
+        assert asked(server.url.replace("//", f"//{attack.given}@")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "%20" in line and hides(line, PASSWORD) and not Path("run").exists()
+
+
+PROXY = "A proxy that cannot be used is one line that names its variable, and not its login."
+
+
+@each(
+    Attack("the environment names a SOCKS proxy", PROXY, LINE, ("ALL_PROXY", "socks5://127.0.0.1:1")),
+    Attack("a SOCKS proxy with a login", PROXY, LINE, ("HTTP_PROXY", f"socks5h://me:{PASSWORD}@127.0.0.1:1")),
+    Attack("a proxy with port 99999", PROXY, LINE, ("HTTP_PROXY", f"http://me:{PASSWORD}@127.0.0.1:99999")),
+    Attack("a proxy with a control character", PROXY, LINE, ("HTTP_PROXY", f"http://me:{PASSWORD}@a\x01b:3")),
+    Attack("a proxy of FTP", PROXY, LINE, ("HTTP_PROXY", f"ftp://me:{PASSWORD}@127.0.0.1:1")),
+)
+def test_a_proxy_that_is_none(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, value = attack.given
+    monkeypatch.setenv(name, value)
+    with serving() as server:
+        assert asked(server.url) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert name in line and hides(line, PASSWORD)
+
+
+@each(
+    Attack("a proxy that cannot be, and no proxy for any host", PROXY, "the answer", "*"),
+    Attack("a proxy that cannot be, and no proxy for many hosts and any", PROXY, "the answer", "a.example, * ,b"),
+)
+def test_no_proxy(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", attack.given)
+    with serving(says("so <ANSWER> 1 </ANSWER>")) as server:
+        assert asked(server.url) == 0
+
+
+@each(
+    Attack(
+        "a proxy that is named without http:// echoes its login",
+        "The password of a proxy, which the environment names, stands in no message",
+        "one line with … in its place",
+        f"me:{PASSWORD}",
+    )
+)
+def test_a_proxy_without_its_scheme(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoded = base64.b64encode(attack.given.encode()).decode()
+    with serving() as server:
+        server.listing = answers(403, f"not for {attack.given}, {PASSWORD} or {encoded}")
+        monkeypatch.setenv("HTTP_PROXY", f"{attack.given}@{server.url.split('/')[2]}")
+        assert asked("http://model.invalid/v1") == 2
+    said = "".join(capsys.readouterr())
+    assert "model.invalid" in said and hides(said, PASSWORD) and encoded[:16] not in said
+
+
+WORDS = "A run whose settings hold a secret as a word, which could not be resumed, does not begin."
+
+
+@each(
+    Attack("the key is the name of an organization", WORDS, LINE, "sequential"),
+    Attack("the key is the server's host", WORDS, LINE, "127.0.0.1"),
+    Attack("the key is the task's name", WORDS, LINE, "small.py:THREE"),
+)
+def test_a_key_that_is_a_word(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", attack.given)
+    with serving() as server:
+        assert asked(server.url) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert attack.given not in line and not Path("run/config.json").exists()

@@ -1,0 +1,159 @@
+"""Answers within the bounds of bytes that would take long, or much memory, to read; and a user's end that is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attacks.catalogue import Attack, each
+from attacks.hostile import evaluated, planned, refused
+from attacks.serving import serving
+from loopback import Exchange, Play, babbles, says, sends
+from small import TASK_OF_THREE
+
+import orgthink
+from orgthink.cli import main
+from orgthink.engines import wire
+from orgthink.engines.engine import EngineError
+from orgthink.episode import StopReason
+from orgthink.http import RetryPolicy
+from orgthink.runtime.budget import Limits
+
+ROOT = Path(orgthink.__file__).parent.parent
+
+PARTS = "Of what is wrong in an answer the first part is enough: an event takes memory of its own size to refuse."
+
+
+def many(part: str, before: str, after: str) -> str:
+    """An event of almost a megabyte, all of whose parts are wrong."""
+    return before + ",".join([part] * (1_000_000 // (len(part) + 1))) + after
+
+
+@each(
+    Attack("an event of 500,000 choices that are numbers", PARTS, "no event", many("1", '{"choices":[', "]}")),
+    Attack(
+        "an event of 300,000 token ids that are texts",
+        PARTS,
+        "no event",
+        many('""', '{"choices":[{"text":"","token_ids":[', "]}]}"),
+    ),
+    Attack(
+        "an event of 300,000 calls that are lists",
+        PARTS,
+        "no event",
+        many("[]", '{"choices":[{"delta":{"tool_calls":[', "]}}]}"),
+    ),
+    Attack(
+        "an event of 300,000 tokens without text",
+        PARTS,
+        "no event",
+        many("{}", '{"choices":[{"text":"","logprobs":{"content":[', "]}}]}"),
+    ),
+    Attack(
+        "an event of 300,000 tokens that are numbers",
+        PARTS,
+        "no event",
+        many("1", '{"choices":[{"text":"","logprobs":{"tokens":[', '],"token_logprobs":[]}}]}'),
+    ),
+)
+async def test_an_event_of_wrong_parts(attack: Attack, tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(EngineError, match="not an event"):
+            wire.event(attack.given)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 40 << 20  # a list of all errors took hundreds of megabytes, and seconds
+    assert "not an event" in await refused(tmp_path / "run", sends(attack.given))
+
+
+OPENED = "A server is opened by answers of 4 MiB at most."
+
+
+def of_json(text: Callable[[], str]) -> Play:
+    async def play(exchange: Exchange) -> None:
+        await exchange.reply(200, text())
+
+    return play
+
+
+@each(
+    Attack(
+        "a list of 500,000 models",
+        OPENED,
+        "one line, exit code 2",
+        ("listing", lambda: json.dumps({"data": [{"id": "a"}] * 500_000})),
+    ),
+    Attack(
+        "a list of models that are 5 MB of numbers",
+        OPENED,
+        "one line, exit code 2",
+        ("listing", lambda: json.dumps({"data": [1] * 2_000_000})),
+    ),
+    Attack(
+        "a probe of 2,000,000 choices",
+        OPENED,
+        "one line, exit code 2",
+        ("probing", lambda: json.dumps({"choices": [{}] * 2_000_000})),
+    ),
+)
+def test_an_opening(attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    which, text = attack.given
+    with serving() as server:
+        setattr(server, which, of_json(text))
+        assert main(["run", "why?", "--url", server.url, "--organization", "sequential"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "more than 4194304 bytes" in line
+
+
+GONE = "That nobody reads standard error any more ends no run."
+
+
+@each(
+    Attack("standard error is on a full disk", GONE, "the run goes on, exit code 0", "2> /dev/full"),
+    Attack("standard error is a pipe whose reader is gone", GONE, "the run goes on, exit code 0", "2> >(exec <&-)"),
+    Attack("standard error is closed", GONE, "the run goes on, exit code 0; the table stands alone", "2>&-"),
+)
+def test_nobody_reads_standard_error(attack: Attack, tmp_path: Path) -> None:
+    code = "import sys, time; time.sleep(0.5); from orgthink.cli import main; sys.exit(main())"
+    task = ["--task", TASK_OF_THREE, "--n", "3", "--organizations", "sequential", "--out", "run"]
+    surroundings = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    with serving(*[says("so <ANSWER> 1 </ANSWER>")] * 3) as server:
+        given = ["eval", "--url", server.url, "--model", "tiny", *task]
+        done = subprocess.run(
+            ["bash", "-c", f'exec "$@" {attack.given}', "bash", sys.executable, "-c", code, *given],
+            cwd=tmp_path,
+            env=surroundings | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 0 and done.stdout.startswith("organization")
+    assert len((tmp_path / "run" / "episodes.jsonl").read_text().splitlines()) == 3
+
+
+HELD = "A deadline ends whoever is served for longer, also while others of the episode wait for a place."
+
+
+@each(
+    Attack("endless answers to two agents, while a third one waits for a place", HELD, "deadline", (3, 2, 1)),
+    Attack("endless answers to an agent of each episode, while its others wait", HELD, "deadline", (2, 3, 3)),
+)
+async def test_a_deadline_that_is_held(attack: Attack, tmp_path: Path) -> None:
+    capacity, streams, n = attack.given
+    limits = Limits(capacity, episode_seconds=0.5, grace=0.2)
+    what = replace(planned("parallel", tokens=100_000, limits=limits), n=n)
+    policy = RetryPolicy(silence=20.0, answer=40.0)
+    episodes = await evaluated(
+        tmp_path / "run", *[babbles()] * capacity * n, what=what, retry_policy=policy, concurrency=streams
+    )
+    assert {episode.stop for episode in episodes.values()} == {StopReason.DEADLINE}
+    assert max(episode.seconds for episode in episodes.values()) < 15
