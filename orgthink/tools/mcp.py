@@ -187,7 +187,12 @@ async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
         return streamable_http_client(expand(command), http_client=await stack.enter_async_context(http))
     program, *arguments = words(command) or [""]
     limit = [str(Path(__file__).with_name("line_limit.py")), str(_MOST_BYTES), str(_MOST_PARTS)]
-    parameters = StdioServerParameters(command=sys.executable, args=["-I", "-S", *limit, program, *arguments])
+    # What is no UTF-8 must not end the package's reader, whose calls would wait for ever.
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-I", "-S", *limit, program, *arguments],
+        encoding_error_handler="replace",
+    )
     return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # all it needs is a file descriptor
 
 

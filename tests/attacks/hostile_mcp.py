@@ -22,6 +22,11 @@ def text(*parts: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": part} for part in parts]} | more
 
 
+def endless(message: Any) -> None:
+    while True:
+        print(json.dumps(message), flush=True)
+
+
 LISTS = {
     "many tools": {"tools": [tool(f"t{i}") for i in range(3_000)]},
     "endless pages": {"tools": [tool("t")], "nextCursor": "again"},
@@ -57,6 +62,11 @@ CALLS = {
     "stderr": lambda: [print("x" * 50_000_000, file=sys.stderr, flush=True), exit(1)],
     "endless": lambda: [sys.stdout.write("x" * 1_000_000) for _ in range(1_000)],
     "garbage": lambda: [print("no JSON\n" * 1_000, flush=True), text("fine")][1],
+    "no text": lambda: [sys.stdout.buffer.write(b"\xff\n"), text("fine")][1],
+    "pings": lambda: endless({"jsonrpc": "2.0", "id": "s", "method": "ping"}),
+    "changes": lambda: endless({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}),
+    "strange answers": lambda: endless({"jsonrpc": "2.0", "id": 10**6, "result": {}}),
+    "endless garbage": lambda: endless("no message"),
     "gzip": lambda: text("x" * 9_000_000),
 }
 
