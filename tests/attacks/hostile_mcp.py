@@ -95,7 +95,10 @@ class Handler(BaseHTTPRequestHandler):
     """Answers a message with JSON."""
 
     def do_POST(self) -> None:
-        said = answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if HOW == "events of a call" and asked.get("params", {}).get("name") == "t":
+            return self.events()
+        said = answer(asked)
         body = b"" if said is None else json.dumps(said).encode()
         squeezed = HOW == "gzip" and len(body) > 1_000_000
         body = gzip.compress(body) if squeezed else body
@@ -109,7 +112,20 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def do_GET(self) -> None:
-        self.send_error(405)
+        if HOW == "events":
+            self.events()
+        else:
+            self.send_error(405)
+
+    def events(self) -> None:
+        """Pings without an end."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        ping = json.dumps({"jsonrpc": "2.0", "id": "s", "method": "ping"})
+        with suppress(OSError):
+            while True:
+                self.wfile.write(f"event: message\ndata: {ping}\n\n".encode())
 
     def log_message(self, format: str, *arguments: Any) -> None:
         pass

@@ -370,6 +370,7 @@ async def test_an_unreadable_answer_is_none(attack: Attack) -> None:
     Attack("a result of 50 MB over HTTP", RESULTS, "EXEC_ERR", "50 MB"),
     Attack("a result over HTTP that is compressed a thousandfold", RESULTS, "EXEC_ERR", "gzip"),
     Attack("a result over HTTP of a million wrong parts", RESULTS, "EXEC_ERR", "no parts"),
+    Attack("pings without an end before a result over HTTP", RESULTS, "EXEC_ERR", "events of a call"),
 )  # fmt: skip
 async def test_too_much_over_http(attack: Attack) -> None:
     with over_http(attack.given) as url:
@@ -379,4 +380,15 @@ async def test_too_much_over_http(attack: Attack) -> None:
                 await flooding.call({})
             assert "\n" not in str(failed.value)
             _, other = await opened(url)
+            assert await other.call({}) == Result("fine")
+
+
+@each(
+    Attack("pings without an end beside the calls, over HTTP", RESULTS, "OK: their stream is closed", "events"),
+)  # fmt: skip
+async def test_too_much_beside_the_calls(attack: Attack) -> None:
+    with over_http(attack.given) as url:
+        async with asyncio.timeout(20):
+            _, other = await opened(url)
+            await asyncio.sleep(0.5)
             assert await other.call({}) == Result("fine")
