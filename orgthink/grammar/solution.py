@@ -32,15 +32,18 @@ def after_thinking(text: str, ended: bool) -> str:
 
 
 def boxed(text: str) -> list[str]:
-    """The contents of the closed `\\boxed{}` in a text, in the order in which they begin."""
+    """The contents of the closed `\\boxed{}` in a text, in their order. One that holds another does not count, so that
+    all of them together are no longer than the text."""
     opened: list[int | None] = []
-    found: dict[int, str] = {}
+    found: list[str] = []
+    last = -1
     for brace in _BRACE.finditer(text):
         if brace[0] != "}":
             opened.append(brace.end() if len(brace[0]) > 1 else None)
-        elif opened and (start := opened.pop()) is not None:
-            found[start] = text[start : brace.start()]
-    return [found[start] for start in sorted(found)]
+        elif opened and (start := opened.pop()) is not None and start > last:
+            found.append(text[start : brace.start()])
+            last = start
+    return found
 
 
 @dataclass(frozen=True, slots=True)

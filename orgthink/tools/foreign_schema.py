@@ -18,6 +18,7 @@ from jsonschema.exceptions import ValidationError
 from referencing import Registry
 
 from orgthink.errors import UserError
+from orgthink.grammar.toolcall import cut_middle
 
 CHARACTERS = 100_000
 """Most characters of a schema, as JSON."""
@@ -25,6 +26,9 @@ SECONDS = 1.0
 """Most seconds of the processor for a check."""
 OPENING_SECONDS = 10.0
 """Most seconds of the processor for a look at a schema itself."""
+
+_MOST_SAID = 1_000
+"""Characters of an error."""
 
 _REGULAR = ("pattern", "patternProperties", "unevaluatedItems", "unevaluatedProperties")
 """Keywords with regular expressions, which nobody can interrupt, or with a search that no step belongs to."""
@@ -41,6 +45,8 @@ def checker(schema: Mapping[str, Any]) -> Callable[[Any], list[ValidationError]]
     UserError if the schema is none, or is too large, or points elsewhere.
     """
     text = _text(schema)
+    if not isinstance(schema.get("$schema", ""), str):
+        raise UserError("a tool's schema is not valid: its $schema is no text")
     base = validators.validator_for(schema, default=validators.Draft202012Validator)
     for part in _parts(schema):
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
@@ -99,10 +105,13 @@ def _limited(base: Any, left_out: tuple[str, ...]) -> Any:
 
 
 def _timed(check: Callable[..., Any]) -> Callable[..., Any]:
-    def step(*arguments: Any) -> Any:
+    def step(*arguments: Any) -> Iterator[ValidationError]:
         if time.thread_time() > _clock.end:
             raise TimeoutError("it takes too long to check")
-        return check(*arguments)
+        for error in check(*arguments) or ():
+            # It repeats the value, in `args` as well, and there may be thousands.
+            error.message, error.args = cut_middle(error.message, _MOST_SAID), ()
+            yield error
 
     return step
 

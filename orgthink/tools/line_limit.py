@@ -1,7 +1,7 @@
-"""Becomes a command that is ended when it writes too long a line: `python line_limit.py BYTES COMMAS COMMAND…`.
+"""Becomes a command that is ended when it writes too long a line, or too many: `line_limit.py BYTES COMMAS COMMAND…`.
 
-Who reads lines from a program has to hold a line until it ends, and to parse it. A file of its own, so that it starts
-at once.
+Who reads lines from a program has to hold a line until it ends, to parse it, and often to answer. A file of its own, so
+that it starts at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+
+MOST_A_SECOND = 2_000
+"""Lines."""
 
 
 def main(limit: int, commas: int, command: list[str]) -> int:
@@ -28,14 +32,25 @@ def main(limit: int, commas: int, command: list[str]) -> int:
 
 
 def pass_on(lines: int, limit: int, commas: int) -> None:
-    """Copy the lines to stdout. One that is too long ends the process group."""
+    """Copy the lines to stdout. One that is too long ends the process group, and so do too many in a second."""
+    began, count = time.monotonic(), 0
     with open(lines, "rb") as read:
         while line := read.readline(limit):
             if (len(line) == limit and not line.endswith(b"\n")) or line.count(b",") > commas:
-                print(f"a message of more than {limit:,} bytes or {commas:,} parts", file=sys.stderr, flush=True)
-                os.killpg(0, signal.SIGKILL)
+                end(f"a message of more than {limit:,} bytes or {commas:,} parts")
+            if time.monotonic() > began + 1:
+                began, count = time.monotonic(), 0
+            count += 1
+            if count > MOST_A_SECOND:
+                end(f"more than {MOST_A_SECOND:,} messages in a second")
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
+
+
+def end(problem: str) -> None:
+    """Kill the process group, and so the command."""
+    print(problem, file=sys.stderr, flush=True)
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -54,6 +55,8 @@ _MOST_BYTES = 4 << 20
 """Bytes of a message of a server. One with more ends the connection."""
 _MOST_PARTS = 100_000
 """Commas in a message: the package takes long for what has many parts, above all if they are wrong."""
+_MOST_EVENTS = 300
+"""Messages in a second of a stream over HTTP: each may need an answer, which is a request of its own."""
 _MOST_RETURNED = 200_000
 """Characters of what a call returns; the middle of a longer text is left out."""
 _MOST_DESCRIBED = 4_000
@@ -62,6 +65,8 @@ _MOST_TOOLS = 1_000
 """Tools of a server, and pages on which it lists them."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """What a tool may be called, by the specification: prompts, records and other servers repeat it."""
+_EVENT = re.compile(rb"(?:^|[\r\n])data")
+"""Begins the message of an event; no line of JSON begins so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,30 +192,40 @@ async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
         return streamable_http_client(expand(command), http_client=await stack.enter_async_context(http))
     program, *arguments = words(command) or [""]
     limit = [str(Path(__file__).with_name("line_limit.py")), str(_MOST_BYTES), str(_MOST_PARTS)]
-    parameters = StdioServerParameters(command=sys.executable, args=["-I", "-S", *limit, program, *arguments])
+    # What is no UTF-8 must not end the package's reader, whose calls would wait for ever.
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-I", "-S", *limit, program, *arguments],
+        encoding_error_handler="replace",
+    )
     return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # all it needs is a file descriptor
 
 
 async def _bounded(response: httpx2.Response) -> None:
-    """Limit the answer to a message. Of a stream that stays open the package limits each event."""
+    """Limit the answer to a message, and the rate of messages. Of a stream that stays open the package limits each."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("an answer is compressed, though that was not asked for", request=response.request)
-    if response.request.method == "POST":
-        response.stream = _Limited(response.stream)
+    response.stream = _Limited(response.stream, ends=response.request.method == "POST")
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A stream of bytes that fails when it becomes too long."""
+    """A stream of bytes that fails when it brings too many events in a second or, if it should end, too many bytes."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, ends: bool) -> None:
+        self._stream, self._ends = stream, ends
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = parts = 0
+        size = parts = events = 0
+        began = time.monotonic()
         async for chunk in self._stream:
             size, parts = size + len(chunk), parts + chunk.count(b",")
-            if size > _MOST_BYTES or parts > _MOST_PARTS:
+            if self._ends and (size > _MOST_BYTES or parts > _MOST_PARTS):
                 raise httpx2.ReadError(f"an answer of more than {_MOST_BYTES:,} bytes or {_MOST_PARTS:,} parts")
+            if time.monotonic() > began + 1:
+                began, events = time.monotonic(), 0
+            events += len(_EVENT.findall(chunk))
+            if events > _MOST_EVENTS:
+                raise httpx2.ReadError(f"more than {_MOST_EVENTS:,} messages in a second")
             yield chunk
 
     async def aclose(self) -> None:

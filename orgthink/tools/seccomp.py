@@ -1,9 +1,10 @@
 """A filter of system calls, for what no other limit of a sandbox covers (classic BPF, see seccomp(2)).
 
 Denied are: memory that no limit counts (shared and anonymous, extended attributes, `vmsplice`, AIO, io_uring, keys,
-message queues), whatever is shared with the machine (watches, leases and locks of its files, its page cache, its disks'
-queues), the kernel's interfaces for debuggers and profilers, and sockets other than a sandbox's own. They fail with
-EPERM. Calls of newer kernels do not exist here (ENOSYS). Everything else is left to namespaces and resource limits.
+message queues), whatever is shared with the machine (watches, leases and locks of its files, times of its devices, its
+page cache, its disks' queues), the kernel's interfaces for debuggers and profilers, and sockets other than a sandbox's
+own. They fail with EPERM. Calls of newer kernels do not exist here (ENOSYS). Everything else is left to namespaces and
+resource limits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _DENIED = {
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262), "flock": (73, 32),
     "sync": (162, 81), "syncfs": (306, 267), "fadvise64": (221, 223), "readahead": (187, 213),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "syslog": (103, 116),
     "perf_event_open": (298, 241), "bpf": (321, 280),
 }  # fmt: skip
@@ -46,11 +48,14 @@ _ARGUMENTS: dict[str, tuple[tuple[int, int], int, int, Mapping[int, int], int]] 
     "socketpair": ((53, 199), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
     "setsockopt": ((54, 208), 2, 0xFFFFFFFF, {7: _DENY}, _ALLOW),  # SO_SNDBUF
     "prctl": ((157, 167), 0, 0xFFFFFFFF, {1: _DENY, 62: _DENY}, _ALLOW),  # PR_SET_PDEATHSIG, PR_SCHED_CORE
-    # F_SETLEASE, F_NOTIFY and F_SETPIPE_SZ fail. F_SETLK, F_SETLKW and those of open files are said to succeed: SQLite
-    # needs them for its own files, and a lock that is held on a library is seen by all sandboxes and blocks the host.
+    # Whoever may write to a file may set its times to now: those of /dev/null, which all sandboxes see. Other times are
+    # said to be set, because copies of files need that; only now is refused: `Path.touch` then makes the file itself.
+    "utimensat": ((280, 88), 2, 0xFFFFFFFF, {0: _DENY}, _GRANT),
+    # F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ and both F_SET_RW_HINT fail. F_SETLK, F_SETLKW and those of open files are said
+    # to succeed: SQLite needs them for its own files, and all sandboxes and the host see a lock on a library.
     "fcntl": (
         (72, 25), 1, 0xFFFFFFFF,
-        {1024: _DENY, 1026: _DENY, 1031: _DENY, 6: _GRANT, 7: _GRANT, 37: _GRANT, 38: _GRANT}, _ALLOW,
+        {**dict.fromkeys((1024, 1026, 1031, 1036, 1038), _DENY), **dict.fromkeys((6, 7, 37, 38), _GRANT)}, _ALLOW,
     ),
 }  # fmt: skip
 """Calls that depend on an argument: numbers, which argument, a mask, what becomes of its values, and of others."""

@@ -22,6 +22,11 @@ def text(*parts: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": part} for part in parts]} | more
 
 
+def endless(message: Any) -> None:
+    while True:
+        print(json.dumps(message), flush=True)
+
+
 LISTS = {
     "many tools": {"tools": [tool(f"t{i}") for i in range(3_000)]},
     "endless pages": {"tools": [tool("t")], "nextCursor": "again"},
@@ -57,6 +62,11 @@ CALLS = {
     "stderr": lambda: [print("x" * 50_000_000, file=sys.stderr, flush=True), exit(1)],
     "endless": lambda: [sys.stdout.write("x" * 1_000_000) for _ in range(1_000)],
     "garbage": lambda: [print("no JSON\n" * 1_000, flush=True), text("fine")][1],
+    "no text": lambda: [sys.stdout.buffer.write(b"\xff\n"), text("fine")][1],
+    "pings": lambda: endless({"jsonrpc": "2.0", "id": "s", "method": "ping"}),
+    "changes": lambda: endless({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}),
+    "strange answers": lambda: endless({"jsonrpc": "2.0", "id": 10**6, "result": {}}),
+    "endless garbage": lambda: endless("no message"),
     "gzip": lambda: text("x" * 9_000_000),
 }
 
@@ -85,7 +95,10 @@ class Handler(BaseHTTPRequestHandler):
     """Answers a message with JSON."""
 
     def do_POST(self) -> None:
-        said = answer(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if HOW == "events of a call" and asked.get("params", {}).get("name") == "t":
+            return self.events()
+        said = answer(asked)
         body = b"" if said is None else json.dumps(said).encode()
         squeezed = HOW == "gzip" and len(body) > 1_000_000
         body = gzip.compress(body) if squeezed else body
@@ -99,7 +112,20 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def do_GET(self) -> None:
-        self.send_error(405)
+        if HOW == "events":
+            self.events()
+        else:
+            self.send_error(405)
+
+    def events(self) -> None:
+        """Pings without an end."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        ping = json.dumps({"jsonrpc": "2.0", "id": "s", "method": "ping"})
+        with suppress(OSError):
+            while True:
+                self.wfile.write(f"event: message\ndata: {ping}\n\n".encode())
 
     def log_message(self, format: str, *arguments: Any) -> None:
         pass

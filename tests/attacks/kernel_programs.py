@@ -146,6 +146,25 @@ kernel("inotify_init1", (294, 26), 0)
 kernel("fanotify_init", (300, 262), 0x200, 0)
 if not arm: kernel("inotify_init", (253, 0))
 """, "dnotify Operation not permitted\ninotify_init1 Operation not permitted\nfanotify_init Operation not permitted"),
+    ends("times of devices", KERNEL + """
+for name in os.listdir("/dev"):
+    before = os.stat(f"/dev/{name}").st_mtime_ns
+    for times in (None, (1, 1)):
+        try: os.utime(f"/dev/{name}", times)
+        except OSError: pass
+    if name != "shm" and os.stat(f"/dev/{name}").st_mtime_ns != before: print("ESCAPED", name)
+for numbers in ((132, 0), (235, 0)):
+    if not arm: kernel("utimes", numbers, ctypes.c_char_p(b"/dev/full"), 0)
+if not arm: kernel("futimesat", (261, 0), -100, ctypes.c_char_p(b"/dev/full"), 0)
+print("as they were")
+""", "as they were"),
+    ends("a hint how long a file lives", """
+        import fcntl, struct
+        with open("/tmp/x", "w") as file:
+            for command in (1036, 1038):
+                try: print("ESCAPED", fcntl.fcntl(file, command, struct.pack("Q", 3)))
+                except OSError as error: print(error.strerror)
+        """, "Operation not permitted"),
     ends("where the machine keeps its folders", KERNEL + """
 buffer, request = ctypes.create_string_buffer(4096), (ctypes.c_uint64 * 4)(24, 0xFFFFFFFFFFFFFFFF, 0, 0)
 kernel("listmount", (458, 458), request, buffer, 512, 0)
@@ -367,6 +386,12 @@ NEEDED: list[Program] = [
         print(asyncio.run(main()), subprocess.run(["echo", "4"], capture_output=True).stdout)
         with concurrent.futures.ProcessPoolExecutor(2) as pool: print(list(pool.map(abs, [-5])))
         """, "(b'2\\n', 3) b'4\\n'\n[5]"),
+    ends("copies of files, and files that are touched", """
+        import pathlib, shutil
+        new = pathlib.Path("new"); new.touch(); new.touch()
+        shutil.copytree(".", "/tmp/all", ignore=lambda *_: ["all"]); shutil.copy2("new", "newer")
+        print(sorted(path.name for path in pathlib.Path(".").rglob("*")))
+        """, "['all', 'new', 'new', 'newer']"),
     ends("values that a manager shares", """
         import multiprocessing
         if __name__ == "__main__":

@@ -37,6 +37,11 @@ SENDS = {
         "import fcntl, os, struct\nx = open(os.__file__)\nfcntl.fcntl(x, 37, struct.pack('hhqqi', 0, 0, 7, 7, 0))"
     ),
     "a lock of a device": "import fcntl\nx = open('/dev/null', 'w')\nfcntl.lockf(x, fcntl.LOCK_EX)",
+    "the times of a device": "import os\ntry: os.utime('/dev/null')\nexcept OSError: pass",
+    "the times of a device, called now by a number": (
+        "import ctypes, os\nnow = (ctypes.c_long * 4)(0, 0x3FFFFFFF, 0, 0x3FFFFFFF)\n"
+        "ctypes.CDLL(None).utimensat(-100, b'/dev/null', now, 0)"
+    ),
     "a signal": "import os\ntry: os.kill(-1, 10)\nexcept OSError: pass",
 }
 RECEIVES = (
@@ -48,6 +53,7 @@ print(*("ESCAPED" for name in glob.glob("/tmp/*") + glob.glob("/dev/shm/*")))
 for address in ("\\0message", "/tmp/message"):
     try: socket.socket(1).connect(address); print("ESCAPED", address)
     except OSError: pass
+if time.time() - os.stat("/dev/null").st_mtime < 5: print("ESCAPED by its time")
 for name in (os.__file__, "/dev/null"):
     with open(name, "rb") as file:
         answer = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -66,6 +67,21 @@ def doubling(levels: int, keyword: str = "allOf") -> dict[str, Any]:
 )  # fmt: skip
 def test_what_takes_too_long_is_refused(attack: Attack) -> None:
     assert "own schema cannot be used" in checked(*attack.given)
+
+
+@each(
+    Attack("an argument of a megabyte that is wrong in 150 ways", BOUNDED, "five are named, each shortened",
+           ({"properties": {"x": {"allOf": [{"type": "integer"}] * 150}}}, {"x": "x" * 1_000_000})),
+    Attack("an argument of a megabyte that is wrong in all of 150 branches", BOUNDED, "one is named, shortened",
+           ({"properties": {"x": {"anyOf": [{"type": "integer"}] * 150}}}, {"x": "x" * 1_000_000})),
+)  # fmt: skip
+def test_errors_do_not_repeat_a_large_argument(attack: Attack) -> None:
+    tracemalloc.start()
+    try:
+        assert checked(*attack.given)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @each(
@@ -152,6 +168,9 @@ def nested(levels: int, keyword: str) -> dict[str, Any]:
     Attack("`required` that is a text", REFUSED, "exit code 2", {"required": "x"}),
     Attack("a type that there is not", REFUSED, "exit code 2", {"properties": {"x": {"type": "text"}}}),
     Attack("a part that is a number", REFUSED, "exit code 2", {"properties": {"x": {"allOf": [7]}}}),
+    Attack("a `$schema` that is a list", REFUSED, "exit code 2", {"$schema": []}),
+    Attack("a `$schema` that is an object", REFUSED, "exit code 2", {"$schema": {}}),
+    Attack("a `$schema` that is a number", REFUSED, "exit code 2", {"$schema": 7}),
     Attack("a schema of a text, not of an object", REFUSED, "exit code 2", {"type": "string"}),
 )  # fmt: skip
 def test_a_schema_that_is_refused(attack: Attack) -> None:
