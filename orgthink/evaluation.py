@@ -407,7 +407,8 @@ async def evaluate(
             backing = own[organization.name]
             try:
                 found = await attempt(organization, problem, backing, roles=roles, limits=plan.limits, sample=sample)
-                return grade(found, resolved.task)
+                # Beside the loop: an answer may take its grader seconds.
+                return await asyncio.to_thread(grade, found, resolved.task)
             except UserError:
                 raise
             except Exception as bug:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
@@ -104,3 +105,29 @@ async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: py
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     line = graded.__code__.co_firstlineno + 1
     assert attacked.error == f"KeyError in test_bugs.py, line {line}: '3' (a bug: its traceback is in crashes.log)"
+
+
+@each(
+    Attack(
+        "an answer that takes its grader long",
+        "Graders run beside the event loop.",
+        "the other episodes go on",
+    )
+)
+async def test_a_slow_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = threading.Semaphore(0)
+
+    def slow(problem: Problem, answer: str) -> Grade:
+        if problem.text != ATTACKED:
+            others.release()
+        elif not all(others.acquire(timeout=30) for _ in range(2)):
+            raise TimeoutError("the others did not go on")
+        return Grade(1, 1)
+
+    what = planned()
+    resolved = resolve(what)
+    monkeypatch.setattr(resolved.task, "grade", slow)
+    engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
+    folder = RunFolder.create(tmp_path / "run", "eval", what)
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    assert [episode.stop for episode in episodes] == [StopReason.DONE] * 3
