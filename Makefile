@@ -76,7 +76,7 @@ $(CORE)/.ready: pyproject.toml requirements/dev.lock requirements/torch.txt | $(
 
 test-core: $(CORE)/.ready sandbox  ## the core's tests, where the pocket package is not installed
 	! $(CORE)/bin/python -c 'import orgthink_pocket' 2>/dev/null
-	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests --ignore tests/attacks  # `make test` has them
 
 test-wheel: setup  ## the wheels in clean environments: what they install, and the README's quickstarts
 	$(BIN)/pytest -m wheel tests/test_wheel.py
