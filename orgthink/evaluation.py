@@ -194,7 +194,7 @@ class Voting(Protocol):
 
 
 def require_sampling_noise(
-    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec] | None = None
+    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec | Backing] | None = None
 ) -> None:
     """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
     votes = organization.identical_agents(capacity) if isinstance(organization, Voting) else {}

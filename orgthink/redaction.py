@@ -20,7 +20,7 @@ MARK = "…"
 """Stands where a secret stood."""
 
 _LOGIN = re.compile(r"://([^\s/?#]*)@")
-_SECRET = re.compile(r"key|token|secret|passw|auth|cred|login|sig", re.IGNORECASE)
+_SECRET = re.compile(r"key|token|secret|passw|auth|bearer|cookie|cred|login|sig", re.IGNORECASE)
 _QUERY = re.compile(r"\?([^\s#]+)")
 
 _forms: tuple[str, ...] = ()
@@ -49,10 +49,15 @@ def conceal_url(url: str) -> None:
 
 
 def conceal_named(name: str, value: str) -> None:
-    """Hide a value if its name says that it is a secret, or if it is long and no path. Other values, such as the
-    version of an API, are words that any text may hold."""
-    if _SECRET.search(name) or (len(value) >= 2 * SHORTEST and "/" not in value):
+    """Hide a value if it is a secret."""
+    if is_secret(name, value):
         conceal(value)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a value's name says that it is a secret, or it is long and no path. Other values, such as the version of
+    an API, are words that any text may hold."""
+    return _SECRET.search(name) is not None or (len(value) >= 2 * SHORTEST and "/" not in value)
 
 
 def redact(text: str) -> str:

@@ -16,14 +16,19 @@ from itertools import count
 from typing import Any
 
 from orgthink.errors import UserError
-from orgthink.redaction import conceal_named, conceal_url
+from orgthink.redaction import conceal_named, conceal_url, is_secret
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)\}", re.ASCII)
 _URL = re.compile(r"(?P<before>\S*?https?://)((?P<login>[^\s/?#]*)@)?(?P<host>[^\s/?#]*)(?P<path>[^\s?#]*)"
                   r"(\?(?P<query>[^\s#]*))?(?P<after>\S*)", re.IGNORECASE)  # fmt: skip
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.+)", re.DOTALL)
-_OPTION = re.compile(r"--?[\w-]*(key|token|secret|password|passwd|credentials?)(=(?P<value>.+))?", re.IGNORECASE)
+_OPTION = re.compile(
+    r"--?[\w-]*(key|token|secret|password|passwd|auth|bearer|credentials?)(=(?P<value>.+))?", re.IGNORECASE
+)
 """An option of a command whose value, in the same word or in the next, is a secret by its name."""
+
+_HEADER = re.compile(r"(?P<name>[\w-]*(key|token|secret|auth|cookie)[\w-]*):\s*(?P<value>.+)", re.IGNORECASE)
+"""A header of HTTP whose value is a secret by its name."""
 
 _given: dict[str, str] = {}
 """Values that were typed in this process, by the names that its settings have for them."""
@@ -82,8 +87,10 @@ def by_name_of_command(command: str) -> str:
 
 
 def _word_by_name(word: str, before: str) -> str:
-    if assigned := _ASSIGNED.fullmatch(word):
+    if (assigned := _ASSIGNED.fullmatch(word)) and is_secret(assigned["name"], assigned["value"]):
         return f"{assigned['name']}={_named(assigned['name'], assigned['value'])}"
+    if header := _HEADER.fullmatch(word):
+        return f"{header['name']}: {_named(header['name'], header['value'])}"
     if (option := _OPTION.fullmatch(word)) and option["value"]:
         return word.removesuffix(option["value"]) + _named(word.partition("=")[0], option["value"])
     if (option := _OPTION.fullmatch(before)) and not option["value"] and not word.startswith("-"):
@@ -111,7 +118,7 @@ def _parameter_by_name(parameter: str) -> str:
     name, equals, value = parameter.partition("=")
     if not equals:
         return _named("query", name)
-    return f"{name}={_named(name, value)}"
+    return f"{name}={_named(name, value)}" if is_secret(name, value) else parameter
 
 
 def _named(name: str, secret: str) -> str:

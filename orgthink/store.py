@@ -99,14 +99,14 @@ class RunFolder:
         UserError if the folder holds anything else, or if another process is writing there.
         """
         require_vacant(path, overwrite=overwrite)
+        known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
+        if redact_values(known) != known:
+            raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
         path.mkdir(parents=True, exist_ok=True)
         with locked(path):
             require_vacant(path, overwrite=overwrite)  # another process may just have made its run
             for name in _FILES:
                 (path / name).unlink(missing_ok=True)
-            known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
-            if redact_values(known) != known:
-                raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
             config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
             folder = cls(path, redact_values(config))
             folder.write_json("config.json", folder.config)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -61,6 +63,8 @@ def written(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.filename is not None and not Path(os.fsdecode(error.filename)).is_relative_to(folder.path):
+            raise
         why = f"{folder.path} cannot be written: {error.strerror or error}"
         raise UserError(f"{why}; what was written is whole; {again(folder)}") from error
 

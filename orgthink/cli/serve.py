@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import tomllib
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ class Serve(Options):
     """New run folder; without it one under runs/."""
 
     def __call__(self) -> int:
-        key = self.api_key or os.environ.get(KEY) or None
+        key = (self.api_key or os.environ.get(KEY) or "").strip() or None
         if key is None and self.host not in ("127.0.0.1", "localhost", "::1"):
             raise UserError(f"--host {self.host} can be called by others: give --api-key, or set {KEY}")
         if self.concurrency < 1:
@@ -78,6 +79,8 @@ class Serve(Options):
                     app = application(models, episodes, key=key)
                     port = place.getsockname()[1]
                     show(f"{', '.join(models)} at http://{self.host}:{port}/v1, stored in {folder.path}")
+                    for number in (signal.SIGTERM, signal.SIGINT):  # the server raises them again at its end
+                        signal.signal(number, lambda *_: None)
                     await server(app).serve([place])
                     await episodes.drain()
 

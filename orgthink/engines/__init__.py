@@ -160,7 +160,7 @@ async def _open_server(spec: EngineSpec) -> Engine:
         from orgthink.engines.tokenizer import Tokenizer
 
         tokenizer = Tokenizer(spec.folder)
-    return await EndpointEngine.open(expand(spec.url or ""), spec.model, tokenizer=tokenizer, concurrency=spec.streams)
+    return await EndpointEngine.open(spec.url or "", spec.model, tokenizer=tokenizer, concurrency=spec.streams)
 
 
 async def open_local(rest: str, *, threaded: bool = True, slots: int = 128) -> Engine:

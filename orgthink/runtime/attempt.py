@@ -42,7 +42,7 @@ async def attempt(
     sample: int = 0,
     watch: Watcher | None = None,
     since: float = 0.0,
-    cancelled: Callable[[Episode], None] | None = None,
+    cancelled: Callable[[Episode], object] | None = None,
 ) -> Episode:
     """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised.
 

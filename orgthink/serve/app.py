@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from orgthink.episode import Episode
 from orgthink.evaluation import engine_failed, failure_message
+from orgthink.redaction import redact_json
 from orgthink.serve import chat
 from orgthink.serve.chat import ChatRequest, RequestError
 from orgthink.serve.episodes import Served, ServedEpisodes
@@ -207,8 +208,8 @@ def event(value: Mapping[str, Any]) -> bytes:
 
 
 def _encoded(value: Any) -> bytes:
-    """JSON. Half a surrogate pair of a model, which UTF-8 cannot hold, becomes `?`."""
-    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
+    """JSON, without the secrets of this process. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
+    return redact_json(json.dumps(value, ensure_ascii=False)).encode(errors="replace")
 
 
 class _Json(JSONResponse):

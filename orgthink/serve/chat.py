@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator
@@ -96,10 +97,15 @@ class ChatRequest(BaseModel):
         given = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
         return min(given, default=None)
 
-    def problem(self, name: str) -> Problem:
-        """The last message is the question; what was said before is told to whoever is told the question."""
-        *history, last = (message.message for message in self.messages)
-        return Problem(f"{TASK}-{name}", TASK, last.content, history=tuple(history))
+    @property
+    def problem(self) -> Problem:
+        """The last message is the question; what was said before is told to whoever is told the question.
+
+        The same conversation is the same problem, so that a seed draws the same answer.
+        """
+        *history, last = messages = [message.message for message in self.messages]
+        digest = sha256(repr(messages).encode(errors="replace")).hexdigest()[:32]
+        return Problem(f"{TASK}-{digest}", TASK, last.content, history=tuple(history))
 
 
 def read(body: bytes) -> ChatRequest:

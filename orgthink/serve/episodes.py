@@ -74,7 +74,7 @@ class ServedEpisodes:
             raise error
         default = served.default._replace(sampling=_drawn(served.default.sampling, request))
         try:
-            require_sampling_noise(served.organization, default.sampling, served.limits.capacity)
+            require_sampling_noise(served.organization, default.sampling, served.limits.capacity, served.roles)
         except UserError as error:
             raise RequestError(str(error)) from error
         task = asyncio.create_task(self._run(served, default, request, watch))
@@ -87,23 +87,27 @@ class ServedEpisodes:
         if request.tokens is not None:
             most = min(request.tokens, limits.budget.tokens or request.tokens)
             limits = replace(limits, budget=replace(limits.budget, tokens=most))
-        problem = request.problem(uuid4().hex)
+        seeded = {name: b._replace(sampling=replace(b.sampling, seed=request.seed)) for name, b in served.roles.items()}
         try:
-            how = {"roles": served.roles, "limits": limits, "watch": watch, "cancelled": self._keep}
-            episode = await attempt(served.organization, problem, default, **how)
-            self._keep(episode)
+            how = {"roles": seeded, "limits": limits, "watch": watch, "cancelled": self._kept}
+            episode = self._kept(await attempt(served.organization, request.problem, default, **how))
         except asyncio.CancelledError:
             self.counts.left += 1
             raise
+        except UserError as error:  # such as a chat template that refuses the order of the turns
+            raise RequestError(f"the model cannot read these messages: {error}", param="messages") from error
         except Exception as error:
-            logger.exception("an episode ended with a bug")
+            logger.error("an episode ended: %s", self._journal.crash(request.problem.id, error))
             raise RequestError("the episode failed: the log of the server says why", 500, code="bug") from error
         self.counts.ended += 1
         return episode
 
-    def _keep(self, episode: Episode) -> None:
+    def _kept(self, episode: Episode) -> Episode:
+        """The episode as it is stored. Its id is its own, also where its question was asked before."""
+        episode = replace(episode, id=f"{episode.id}|{uuid4().hex}")
         self._journal.append(episode)
         self.counts.sampled += sum(trace.steps for trace in episode.traces)
+        return episode
 
     async def drain(self) -> None:
         """Wait for the episodes that are running."""

@@ -96,8 +96,11 @@ def _serves(folder: Path) -> bool:
         counts = any((probe / name).exists() for name in ("memory.max", "memory.limit_in_bytes"))
         enter = entered(Cgroup(probe), ["/bin/true"])
         return counts and not subprocess.run(enter, env={}, capture_output=True, timeout=30).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return False
     finally:
-        probe.rmdir()
+        with suppress(OSError):
+            probe.rmdir()
 
 
 def _folders() -> Iterator[Path]:
@@ -107,6 +110,8 @@ def _folders() -> Iterator[Path]:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         mount, _, kind = line.partition(" - ")
         root, mounted = mount.split()[3:5]
+        if len(kind.split()) != 3:  # a mount without a source
+            continue
         system, _, options = kind.split()
         path = own.get("memory" if "memory" in options.split(",") else "")
         if not system.startswith("cgroup") or path is None or not Path(path).is_relative_to(root):

@@ -74,6 +74,10 @@ def saved(run: Path) -> list[Path]:
     return sorted((one for one in found if _NAME.fullmatch(one.name) and one.is_dir()), key=_step)
 
 
+class OtherSetup(UserError):
+    """A whole checkpoint that this setup cannot read: an older one would not help."""
+
+
 def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
     """The newest checkpoint that `restore` can read, and what that returned; `None` if there is no checkpoint.
 
@@ -84,6 +88,8 @@ def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
     for folder in reversed(saved(run)):
         try:
             found = restore(folder)
+        except OtherSetup:
+            raise
         except UserError as error:
             errors.append(error)
             continue
@@ -125,6 +131,8 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
         model.restore(folder / "model")
         optimizer.load_state_dict(torch.load(folder / "trainer.pt", map_location="cpu", weights_only=True))
         return state(folder)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception as error:  # damaged pickles raise anything
         why = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{folder} is not a checkpoint of this training: {why}") from error

@@ -43,8 +43,15 @@ def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_p
                 client.post("/chat/completions", json={"model": model, "messages": [problem], "temperature": 0}).json()
                 for model in ("asyncthink-pocket-async", "brief")
             )
+            drawn = [
+                client.post(
+                    "/chat/completions", json={"model": "asyncthink-pocket-async", "messages": [problem], "seed": seed}
+                ).json()["choices"][0]["message"]["content"]
+                for seed in (7, 7, 8, 9, 10)
+            ]
+        assert drawn[0] == drawn[1] and len(set(drawn)) > 1, "a seed is of the whole tree"
         server.send_signal(signal.SIGTERM)
-        server.wait(30)
+        assert server.wait(30) == 0
     finally:
         server.kill()
     question = task_named("countdown-mini").problems("test", 0)
@@ -53,6 +60,7 @@ def test_a_shipped_model_is_served_with_the_budget_that_it_was_trained_for(tmp_p
     assert task.grade(graded, reply["choices"][0]["message"]["content"]).all_correct
     assert reply["orgthink"]["agents"] > 1
     assert brief["choices"][0]["finish_reason"] == "length" and brief["usage"]["completion_tokens"] == 64
-    first, second = RunFolder.open(out).episodes()
+    first, second, *others = RunFolder.open(out).episodes()
+    assert len(others) == 5
     assert first.capacity == 4 and second.organization == "sequential"
     assert main(["view", str(out)]) == 0

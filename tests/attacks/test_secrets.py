@@ -387,10 +387,13 @@ COMMAND = f"{sys.executable} server.py"
     Attack("an MCP command of a container with -e TOKEN=…", STORED, NAMED, f"docker run -e TOKEN={PASSWORD} image"),
     Attack("an MCP command with --token=…", STORED, NAMED, f"{COMMAND} --token={PASSWORD}"),
     Attack("an MCP command with --api-key …", STORED, NAMED, f"{COMMAND} --api-key {PASSWORD}"),
+    Attack("an MCP command with a header of authorization", STORED, NAMED,
+           f"{COMMAND} --header 'Authorization: Bearer {PASSWORD}'"),
+    Attack("an MCP command with --bearer …", STORED, NAMED, f"{COMMAND} --bearer {PASSWORD}"),
     Attack("an MCP command with a URL and its password", STORED, NAMED, f"proxy https://me:{PASSWORD}@host/mcp"),
     Attack("an MCP server's URL with a token", STORED, NAMED, f"https://host/mcp?token={PASSWORD}"),
     Attack("an MCP command with one name for two tokens", STORED, NAMED, f"env A={PASSWORD} A=2{PASSWORD} {COMMAND}"),
-)
+)  # fmt: skip
 def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"s": OrganizationSpec("paramanager", {"servers": [attack.given]})}
     folder = RunFolder.create(tmp_path / "run", "eval", Evaluation("countdown", given, 1))
@@ -414,6 +417,36 @@ def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: py
 )
 def test_text_is_not_a_url(attack: Attack) -> None:
     assert secrets.by_name({"pool": {"a": attack.given}}) == {"pool": {"a": attack.given}}
+
+
+@each(
+    Attack(
+        "a run that is resumed from another shell",
+        "What is no secret by its name or length is stored as it is",
+        "it goes on",
+        ("env DEBUG=1 PATH=/opt/x/bin server", "https://host/openai/v1?api-version=2024-06-01"),
+    )
+)
+def test_what_is_no_secret(attack: Attack) -> None:
+    for command in attack.given:
+        assert secrets.by_name_of_command(command) == command
+
+
+@each(
+    Attack(
+        "the key is a word of the settings of a run that overwrites another",
+        "Nothing is deleted before a run is sure to begin",
+        "exit code 2, and the old run",
+    )
+)
+def test_nothing_is_deleted_first(attack: Attack, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", "eval", None)
+    before = {file.name: file.read_bytes() for file in folder.path.iterdir()}
+    redaction.conceal("countdown-mini")
+    given = {"s": OrganizationSpec("sequential")}
+    with pytest.raises(UserError, match="also a word of the settings"):
+        RunFolder.create(folder.path, "eval", Evaluation("countdown-mini", given, 1), overwrite=True)
+    assert {file.name: file.read_bytes() for file in folder.path.iterdir()} == before
 
 
 @each(

@@ -27,6 +27,7 @@ from orgthink.interchange.shared import check
 from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import Signals
+from orgthink.training.checkpoint import OtherSetup
 from orgthink.training.models import copy_companions
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
@@ -102,10 +103,10 @@ class VerlBackend:
 
     def load(self, folder: Path) -> None:
         if not (folder / "verl").is_dir():
-            raise UserError(f"{folder} is not a checkpoint of verl: resume with the backend that wrote it")
+            raise OtherSetup(f"{folder} is not a checkpoint of verl: resume with the backend that wrote it")
         shards, workers = len(list(folder.glob("verl/model_*.pt"))), self._workers.world_size
         if shards != workers:
-            raise UserError(
+            raise OtherSetup(
                 f"{folder} has shards of {shards} processes, not {workers}: use as many nodes × GPUs as before"
             )
         self._workers.load_checkpoint(str(folder / "verl"))
