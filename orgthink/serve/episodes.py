@@ -89,8 +89,8 @@ class ServedEpisodes:
             limits = replace(limits, budget=replace(limits.budget, tokens=most))
         seeded = {name: b._replace(sampling=replace(b.sampling, seed=request.seed)) for name, b in served.roles.items()}
         try:
-            how = {"roles": seeded, "limits": limits, "watch": watch, "cancelled": self._kept}
-            episode = self._kept(await attempt(served.organization, request.problem, default, **how))
+            how = {"roles": seeded, "limits": limits, "watch": watch, "cancelled": self._stored}
+            episode = self._stored(await attempt(served.organization, request.problem, default, **how))
         except asyncio.CancelledError:
             self.counts.left += 1
             raise
@@ -102,7 +102,7 @@ class ServedEpisodes:
         self.counts.ended += 1
         return episode
 
-    def _kept(self, episode: Episode) -> Episode:
+    def _stored(self, episode: Episode) -> Episode:
         """The episode as it is stored. Its id is its own, also where its question was asked before."""
         episode = replace(episode, id=f"{episode.id}|{uuid4().hex}")
         self._journal.append(episode)
