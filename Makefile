@@ -13,14 +13,14 @@ VERL_GPU := .venv-verl-gpu
 UV := .venv-uv/bin/uv
 # Without a GPU the targets for one run in the usual environment, and say so in one line.
 ON_GPU = $(if $(shell nvidia-smi -L 2>/dev/null),$(GPU),$(VENV))
-# uv does not read pip's configuration: it looks where pip looks for packages and for wheels. PyTorch's build for CPUs lies
+# uv does not read pip's configuration: it trusts the certificates of the system, as pip does, and looks where pip looks for packages and for wheels. PyTorch's build for CPUs lies
 # among those wheels or, without any, in PyTorch's own index. `make setup TORCH=` takes the build that PyPI has.
 INDEX = $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--torch-backend cpu)
 
 # Every file that a lock names is checked by its hash, and so is what builds a package from source.
-INSTALL = $(UV) pip install --quiet $(addprefix --default-index ,$(INDEX)) --build-constraints requirements/build.lock
+INSTALL = $(UV) pip install --quiet --system-certs $(addprefix --default-index ,$(INDEX)) --build-constraints requirements/build.lock
 # $(call locked,FOLDER,LOCK): an environment with what the lock names. $(call torch,FOLDER): PyTorch for a CPU.
 # $(call ours,FOLDER,PACKAGES): packages of this repository.
 locked = $(PYTHON) -m venv $(1) && $(INSTALL) --python $(1)/bin/python --no-deps --require-hashes -r requirements/$(2).lock
@@ -96,7 +96,7 @@ test-lowest test-newest: test-%: sandbox | $(UV)  ## the core's tests with the o
 
 # Keeps the releases that still fit; `make lock UPGRADE=--upgrade` takes the newest that are three days old: most releases
 # that were stolen or broken have been withdrawn by then.
-COMPILE = $(UV) pip compile --quiet $(UPGRADE) --exclude-newer "3 days" --universal --python-version 3.11 --generate-hashes \
+COMPILE = $(UV) pip compile --quiet --system-certs $(UPGRADE) --exclude-newer "3 days" --universal --python-version 3.11 --generate-hashes \
   --custom-compile-command "make lock" --no-emit-package orgthink --no-emit-package orgthink-pocket
 ON_CPU := --config-file requirements/uv.toml --no-emit-package torch --no-emit-package vllm
 

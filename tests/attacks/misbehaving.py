@@ -200,10 +200,10 @@ class Misbehaving:
             wrong = self._rng.random() < self.share
             name = self._rng.choice(list(WAYS)) if wrong else "well"
             self.played[name] += 1
-            await (WAYS[name] if wrong else well)(writer, _said(json.dumps(body)))
+            await (WAYS[name] if wrong else well)(writer, _words(json.dumps(body)))
 
 
-def _said(request: str) -> list[str]:
+def _words(request: str) -> list[str]:
     """What a model says that organizes, works or thinks alone."""
     if "worker" in request:
         return ["so", "<RETURN>", "3", "</RETURN>"]

@@ -31,7 +31,7 @@ def plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def asked(url: str, *options: str) -> int:
+def evaluated_at(url: str, *options: str) -> int:
     """The exit code of an evaluation by a server."""
     task = ["--task", TASK_OF_THREE, "--n", "1", "--organizations", "sequential"]
     return main(["eval", "--url", url, "--model", "tiny", *task, "--out", "run", *options])
@@ -51,7 +51,7 @@ def asked(url: str, *options: str) -> int:
     Attack("a URL that ends in a space", STORED, LINE, f"http://me:{PASSWORD}@127.0.0.1:1/v1 "),
 )
 def test_an_address(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(attack.given) == 2
+    assert evaluated_at(attack.given) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert hides(line, PASSWORD) and not Path("run").exists()
 
@@ -65,7 +65,7 @@ def test_an_address_by_name(
 ) -> None:
     monkeypatch.setenv("SECRET", f"{PASSWORD} and more")
     with serving(says("so <ANSWER> 1 </ANSWER>")) as server:
-        assert asked(server.url.replace("//", f"//{attack.given}@")) == 2
+        assert evaluated_at(server.url.replace("//", f"//{attack.given}@")) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "%20" in line and hides(line, PASSWORD) and not Path("run").exists()
 
@@ -86,7 +86,7 @@ def test_a_proxy_that_is_none(
     name, value = attack.given
     monkeypatch.setenv(name, value)
     with serving() as server:
-        assert asked(server.url) == 2
+        assert evaluated_at(server.url) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line and hides(line, PASSWORD)
 
@@ -99,7 +99,7 @@ def test_no_proxy(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     monkeypatch.setenv("NO_PROXY", attack.given)
     with serving(says("so <ANSWER> 1 </ANSWER>")) as server:
-        assert asked(server.url) == 0
+        assert evaluated_at(server.url) == 0
 
 
 @each(
@@ -117,7 +117,7 @@ def test_a_proxy_without_its_scheme(
     with serving() as server:
         server.listing = answers(403, f"not for {attack.given}, {PASSWORD} or {encoded}")
         monkeypatch.setenv("HTTP_PROXY", f"{attack.given}@{server.url.split('/')[2]}")
-        assert asked("http://model.invalid/v1") == 2
+        assert evaluated_at("http://model.invalid/v1") == 2
     said = "".join(capsys.readouterr())
     assert "model.invalid" in said and hides(said, PASSWORD) and encoded[:16] not in said
 
@@ -135,6 +135,6 @@ def test_a_key_that_is_a_word(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", attack.given)
     with serving() as server:
-        assert asked(server.url) == 2
+        assert evaluated_at(server.url) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert attack.given not in line and not Path("run/config.json").exists()

@@ -26,27 +26,27 @@ def chat(**choice: Any) -> str:
     return json.dumps({"choices": [{"delta": {}, **choice}]})
 
 
-def said(content: str, tail: str = "") -> str:
+def chat_event(content: str, tail: str = "") -> str:
     """An event whose content is this JSON."""
     return f'{{"choices": [{{"delta": {{"content": {content}}}, "finish_reason": "stop"{tail}}}]}}'
 
 
 def used(tokens: str) -> str:
-    return said('"a"')[:-1] + f', "usage": {{"completion_tokens": {tokens}}}}}'
+    return chat_event('"a"')[:-1] + f', "usage": {{"completion_tokens": {tokens}}}}}'
 
 
 def weighed(logprobs: str) -> str:
-    return said('"a"', f', "logprobs": {logprobs}')
+    return chat_event('"a"', f', "logprobs": {logprobs}')
 
 
 DEEP = "[" * 100_000
 
 
 @each(
-    Attack("`content` is a list", ONE, BAD, said('["a"]')),
-    Attack("`content` is a number", ONE, BAD, said("7")),
-    Attack("`content` is an object", ONE, BAD, said('{"text": "a"}')),
-    Attack("`content` is `true`", ONE, BAD, said("true")),
+    Attack("`content` is a list", ONE, BAD, chat_event('["a"]')),
+    Attack("`content` is a number", ONE, BAD, chat_event("7")),
+    Attack("`content` is an object", ONE, BAD, chat_event('{"text": "a"}')),
+    Attack("`content` is `true`", ONE, BAD, chat_event("true")),
     Attack("`text` is a list", ONE, BAD, '{"choices": [{"text": ["a"], "finish_reason": "stop"}]}'),
     Attack("`text` is an object", ONE, BAD, '{"choices": [{"text": {}, "finish_reason": "stop"}]}'),
     Attack('usage of "12" tokens', ONE, BAD, used('"12"')),
@@ -66,7 +66,7 @@ DEEP = "[" * 100_000
     Attack("fewer log-probabilities than tokens", ONE, BAD, weighed('{"tokens": ["a", "b"], "token_logprobs": [-1]}')),
     Attack("log-probabilities are a text", ONE, BAD, weighed('"none"')),
     Attack("JSON nested 100,000 deep as an event", ONE, BAD, DEEP),
-    Attack("JSON nested 100,000 deep as the content", ONE, BAD, said(DEEP)),
+    Attack("JSON nested 100,000 deep as the content", ONE, BAD, chat_event(DEEP)),
     Attack("JSON nested 100,000 deep in a call", ONE, BAD, chat(tool_calls=None)[:-2] + ', "x": ' + DEEP),
     Attack("JSON nested 100,000 deep with half a surrogate", ONE, BAD, '"\\ud83d' + DEEP),
     Attack("`choices` is an object", ONE, BAD, '{"choices": {"0": {"delta": {"content": "a"}}}}'),
@@ -86,7 +86,7 @@ DEEP = "[" * 100_000
     Attack("a call's function is a list", ONE, BAD, '{"choices": [{"delta": {"tool_calls": [{"function": [1]}]}}]}'),
     Attack("a call's index is a list", ONE, BAD, '{"choices": [{"delta": {"tool_calls": [{"index": []}]}}]}'),
     Attack("a call's id is an object", ONE, BAD, '{"choices": [{"delta": {"tool_calls": [{"id": {"a": 1}}]}}]}'),
-    Attack("two objects in one event", ONE, BAD, said('"a"') * 2),
+    Attack("two objects in one event", ONE, BAD, chat_event('"a"') * 2),
     Attack("an event of bytes that are no JSON", ONE, BAD, "\x00\x01\x02"),
     Attack("an event that is a number", ONE, BAD, "1" * 5000),
     Attack("an event that is `null`", ONE, BAD, "null"),
@@ -149,7 +149,7 @@ async def halves(exchange: Exchange) -> None:
         text = '"so <ANSWER> 3 </ANSWER> \\ude00"'
     else:
         text = '"so <FORK-1> what is \\ud83d </FORK-1> <JOIN-1>"'
-    await sends(said(text))(exchange)
+    await sends(chat_event(text))(exchange)
 
 
 @each(Attack("half a surrogate in a fork, a return and an answer", HALF, "the episode goes on with `?`"))
@@ -189,7 +189,12 @@ async def test_half_a_surrogate_in_a_problem(attack: Attack, tmp_path: Path) -> 
 
 
 @each(
-    Attack("a list as content, on the command line", ONE, "exit code 1 and a line; `--resume` ends with 0", said("[]"))
+    Attack(
+        "a list as content, on the command line",
+        ONE,
+        "exit code 1 and a line; `--resume` ends with 0",
+        chat_event("[]"),
+    )
 )
 async def test_the_command_line(attack: Attack, tmp_path: Path) -> None:
     async def orgthink(*words: str) -> tuple[int | None, str]:

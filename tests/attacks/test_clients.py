@@ -59,7 +59,7 @@ def question(**more: Any) -> dict[str, Any]:
     return {"model": "sequential-rule", **ASK, **more}
 
 
-async def said(wire: Wire, seconds: float = 20) -> tuple[int, dict[str, Any]]:
+async def reply_of(wire: Wire, seconds: float = 20) -> tuple[int, dict[str, Any]]:
     """Status and body of an answer that the server hangs up after, or of the first."""
     head = await asyncio.wait_for(wire[0].readuntil(b"\r\n\r\n"), seconds)
     status = int(head.split(b" ", 2)[1])
@@ -197,7 +197,7 @@ async def test_bytes_that_are_no_request(attack: Attack, tmp_path: Path, caplog:
     async with serving(tmp_path, quiet()) as server:
         wire = await dial(server)
         wire[1].write(attack.given)
-        status, error = await said(wire)
+        status, error = await reply_of(wire)
         assert status in (400, 404, 415)  # a long head that arrives at once is read
         one_line(error)
         wire[1].close()
@@ -682,11 +682,11 @@ async def test_too_many_connections(
     monkeypatch.setattr(connection, "CONNECTIONS", attack.given)
     async with serving(tmp_path, quiet()) as server:
         wires = [await dial(server) for _ in range(attack.given)]
-        status, error = await said(await dial(server))
+        status, error = await reply_of(await dial(server))
         assert status == 503
         one_line(error)
         wires[0][1].write(request(question()))
-        assert (await said(wires[0]))[0] == 200
+        assert (await reply_of(wires[0]))[0] == 200
         for _, writer in wires:
             writer.transport.abort()
         await asyncio.sleep(0.05)
@@ -701,7 +701,7 @@ async def test_too_many_bodies(attack: Attack, tmp_path: Path, monkeypatch: pyte
         wires = [await dial(server) for _ in range(attack.given)]
         for _, writer in wires:
             writer.write(request(b" " * 1_000_000)[:-500_000])
-        answers = [asyncio.create_task(said(wire)) for wire in wires]
+        answers = [asyncio.create_task(reply_of(wire)) for wire in wires]
         done, waiting = await asyncio.wait(answers, timeout=20, return_when=asyncio.FIRST_COMPLETED)
         assert done and all(task.result()[0] == 429 for task in done)
         for task in waiting:
@@ -718,7 +718,7 @@ async def test_pipelining(attack: Attack, tmp_path: Path, caplog: pytest.LogCapt
         wire = await dial(server)
         wire[1].write(request(question()) * attack.given)
         for _ in range(attack.given):
-            assert (await said(wire))[0] == 200
+            assert (await reply_of(wire))[0] == 200
         wire[1].close()
         assert server.engine.most_live == 1
     no_accident(caplog)
@@ -739,7 +739,7 @@ async def test_two_hundred_clients(attack: Attack, tmp_path: Path, caplog: pytes
         async def once() -> int:
             wire = await dial(server)
             wire[1].write(request(question()))
-            status, _ = await said(wire, 60)
+            status, _ = await reply_of(wire, 60)
             wire[1].close()
             return status
 

@@ -19,6 +19,7 @@ from rule_engine import RuleEngine
 pytest.importorskip("uvicorn")
 from starlette.applications import Starlette
 
+from orgthink import redaction
 from orgthink.cli import main
 from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import CancelSource, Message, Problem, Sampling, StopReason
@@ -384,3 +385,11 @@ def test_bad_files_of_models(text: str, message: str, tmp_path: Path, capsys: py
     assert main(["serve", "--url", "http://127.0.0.1:9", "--model", "m", "--more", str(file)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line and "more.toml" in line
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_no_client_gets_a_secret_of_the_server(tmp_path: Path, stream: bool) -> None:
+    redaction.conceal("zebra-quill-battery")
+    async with serving(tmp_path, lambda text: "<ANSWER> zebra-quill-battery </ANSWER>") as server:
+        reply = await server.ask(stream=stream)
+    assert reply.status_code == 200 and "zebra-quill-battery" not in reply.text and redaction.MARK in reply.text
