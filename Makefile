@@ -13,8 +13,9 @@ VERL_GPU := .venv-verl-gpu
 UV := .venv-uv/bin/uv
 # Without a GPU the targets for one run in the usual environment, and say so in one line.
 ON_GPU = $(if $(shell nvidia-smi -L 2>/dev/null),$(GPU),$(VENV))
-# uv does not read pip's configuration: it trusts the certificates of the system, as pip does, and looks where pip looks for packages and for wheels. PyTorch's build for CPUs lies
-# among those wheels or, without any, in PyTorch's own index. `make setup TORCH=` takes the build that PyPI has.
+# uv does not read pip's configuration: it looks where pip looks for packages and for wheels, and trusts the certificates of
+# the system, as pip does. PyTorch's build for CPUs lies among those wheels or, without any, in PyTorch's own index.
+# `make setup TORCH=` takes the build that PyPI has.
 INDEX = $(or $(PIP_INDEX_URL),$(shell $(PYTHON) -m pip config get global.index-url 2>/dev/null))
 WHEELS = $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 TORCH = $(if $(WHEELS),$(addprefix --find-links ,$(WHEELS)),--torch-backend cpu)
