@@ -88,6 +88,8 @@ class AnswerCache:
         try:
             text = _adapter().dump_json(chunks, exclude_defaults=True)
             place.parent.mkdir(parents=True, exist_ok=True)
+            if place.parent.is_symlink():
+                raise OSError(f"{place.parent} is a link: answers are written into the folder only")
             write_whole(place, text)
         except (OSError, ValueError) as error:
             log.warning("an answer is not stored at %s: %s", place, error)

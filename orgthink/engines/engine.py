@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from orgthink.episode import Billed, Message, Sampling, Span
+from orgthink.episode import Billed, Message, Origin, Sampling, Span
 from orgthink.errors import ContextFull as ContextFull
 from orgthink.errors import EngineError as EngineError
 from orgthink.errors import EngineUnavailable as EngineUnavailable
@@ -111,17 +111,21 @@ class Context:
 
 
 class Engine(Protocol):
-    """Streams tokens. One engine serves any number of streams at once."""
+    """Streams tokens. One engine serves any number of streams at once.
+
+    A class that inherits from this has a `model` and writes `stream`, if it takes text: the rest is here.
+    """
 
     model: str
     """Name of the model, for the record."""
-    native_calls: bool
+    native_calls: bool = False
     """Whether the engine offers the tools of a context itself and returns the model's calls as text. Otherwise the
     prompt must describe the tools and how to call them."""
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of these turns, as the model will see it."""
-        ...
+        text = "\n\n".join(message.content for message in messages)
+        return Span(Origin.PROMPT, text, len(text.split()))
 
     def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, tuple[int, ...] | None]:
         """Text to append to a context, as the model will see it, and its ids.
@@ -129,12 +133,12 @@ class Engine(Protocol):
         The text is others': the name of a special token in it is plain text. What stands `around` it, before and after,
         is the organization's own: a tag there is the token that the model knows.
         """
-        ...
+        return text.join(around), None
 
     def turn(self, context: Context, text: str) -> tuple[str, tuple[int, ...] | None]:
         """The same for the user's next turn, after a reply: with the text that ends the reply's turn, unless the model
         sampled that itself, and with the text that begins the next reply. Engines without turns add only the text."""
-        ...
+        return text, None
 
     def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         """Continue the context. Closing the generator aborts the request: when `aclose` has returned, no further token
@@ -147,7 +151,6 @@ class Engine(Protocol):
 
     async def aclose(self) -> None:
         """Release all resources; open streams end with EngineError."""
-        ...
 
 
 @runtime_checkable

@@ -16,34 +16,22 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from itertools import takewhile
 
-from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
 from orgthink.engines.scripted import pieces
-from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.episode import Origin, Sampling
 from orgthink.errors import PersonDeclined
 from orgthink.people.inbox import Declined, Inbox, OpenQuestion
 
 _CLOSING = re.compile(r"</([^<>/]+)>")
 
 
-class PersonEngine:
+class PersonEngine(Engine):
     """Lets a person write, who is asked through an inbox."""
-
-    native_calls = False
 
     def __init__(self, person: str, inbox: Inbox) -> None:
         """`person` is who it is, for the record."""
         self.person = self.model = person
         self._inbox = inbox
-
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        text = "\n\n".join(message.content for message in messages)
-        return Span(Origin.PROMPT, text, len(text.split()))
-
-    def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, None]:
-        return text.join(around), None
-
-    def turn(self, context: Context, text: str) -> tuple[str, None]:
-        return text, None
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         stops = sampling.stop

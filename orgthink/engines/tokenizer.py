@@ -176,7 +176,10 @@ class Tokenizer:
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
     whole = text.encode("utf-8", "replace").decode()  # the library takes no half of a surrogate pair
-    return tuple(tokenizer.encode(whole, add_special_tokens=False).ids)
+    try:
+        return tuple(tokenizer.encode(whole, add_special_tokens=False).ids)
+    except Exception as error:  # the library raises a bare Exception
+        raise UserError(f"the tokenizer of the model cannot read a text: {reason(error)}") from error
 
 
 def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
@@ -239,7 +242,10 @@ def _eos_ids(folder: Path) -> frozenset[int]:
     for name in ("generation_config.json", "config.json"):
         ids = _json(folder / name).get("eos_token_id")
         if ids is not None:
-            return frozenset(ids if isinstance(ids, list) else [ids])
+            found = ids if isinstance(ids, list) else [ids]
+            if not all(isinstance(one, int) for one in found):
+                raise ValueError(f"{folder / name}: its eos_token_id is neither a number nor a list of numbers")
+            return frozenset(found)
     return frozenset()
 
 

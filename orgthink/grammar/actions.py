@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -78,11 +79,14 @@ class Event(NamedTuple):
 
 
 class Scanner(Protocol):
-    """Reads a stream of text. The events do not depend on how the text is cut into pieces."""
+    """Reads a stream of text. The events do not depend on how the text is cut into pieces.
 
-    stops: tuple[str, ...]
+    A class that inherits from this writes `feed` and `close` only.
+    """
+
+    stops: tuple[str, ...] = ()
     """Stop texts for the engine: after them the runtime continues, not the model."""
-    signals: tuple[str, ...]
+    signals: tuple[str, ...] = ()
     """Texts on which the runtime acts while the model goes on, such as the end of a Fork. A hint for engines that
     answer in parts; the runtime itself finds more."""
 
@@ -96,8 +100,9 @@ class Scanner(Protocol):
 
     def mark(self) -> Any:
         """What it has read so far, for `rewind`."""
-        ...
+        return deepcopy(vars(self))
 
     def rewind(self, mark: Any) -> None:
         """Forget what was read since the mark."""
-        ...
+        vars(self).clear()
+        vars(self).update(deepcopy(mark))

@@ -18,7 +18,7 @@ THINK = "<think>"
 THOUGHT = "</think>"
 """Ends the thinking."""
 
-_BRACE = re.compile(r"\\f?boxed\s*\{|[{}]")
+_BRACE = re.compile(r"\\(?:f?boxed|fbox)\s*\{|[{}]")
 
 
 def after_thinking(text: str, ended: bool) -> str:

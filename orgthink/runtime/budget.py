@@ -19,6 +19,10 @@ FORKS = 10_000
 """Agents forked in an episode whose budget does not say how many: each takes some kilobytes until it is stored."""
 
 
+MOST_CAPACITY = 1_000_000
+"""Largest pool of agents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of one agent and everything it forks; `None` is no limit."""
@@ -61,6 +65,8 @@ class Limits:
     def __post_init__(self) -> None:
         if self.capacity < 1:
             raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
+        if self.capacity > MOST_CAPACITY:
+            raise ValueError(f"capacity is {self.capacity}: it is at most {MOST_CAPACITY:,}")
         require_at_least(0, self, "agent_tokens", "episode_seconds", "agent_seconds", "answer_seconds", "grace")
 
     @property

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from orgthink.grammar.actions import Event
+from orgthink.grammar.actions import Event, Scanner
 
 
-class Plain:
+class Plain(Scanner):
     """A scanner for agents without protocol: everything is text."""
-
-    stops: tuple[str, ...] = ()
-    signals: tuple[str, ...] = ()
 
     def feed(self, text: str) -> list[Event]:
         return []
 
     def close(self) -> list[Event]:
         return []
-
-    def mark(self) -> None:
-        return None
-
-    def rewind(self, mark: None) -> None:
-        return None

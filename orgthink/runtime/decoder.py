@@ -1,0 +1,356 @@
+"""Decoding within a budget: segments of a context, from one pause to the next, and what they say happens."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from math import ceil, inf
+from typing import Any
+
+from orgthink.engines.engine import (
+    Chunk,
+    ContextFull,
+    EngineError,
+    FinishReason,
+    StreamDropped,
+    Tools,
+)
+from orgthink.engines.seeds import advance_seed
+from orgthink.episode import (
+    CancelSource,
+    Edge,
+    Exhausted,
+    FormatFault,
+    Message,
+    Origin,
+    Sampling,
+    Span,
+    StopReason,
+)
+from orgthink.errors import ErrorKind, Failure
+from orgthink.grammar.actions import Action, Answer, Join, Return, Scanner, Think
+from orgthink.runtime.budget import Account, BudgetExhausted
+from orgthink.runtime.draft import Draft
+from orgthink.runtime.growing_context import Backing, GrowingContext
+from orgthink.runtime.plain import Plain
+
+_LEAST_SHARE = 1 / 64
+"""Of what may be cut from a prompt that is too long."""
+
+MOST_DROPS = 2
+"""Streams that may break off: what they said is forgotten, and asked for again."""
+
+
+class Decoder(GrowingContext):
+    """A context, and a model that goes on with it. An `Agent` is one with a name in an episode.
+
+    Not shared between tasks: one task decodes at a time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        messages: tuple[Message, ...],
+        backing: Backing | None,
+        account: Account,
+        clock: Callable[[], float],
+        watch: Callable[[str, Any, str], None],
+        salt: str,
+        limit: int | None = None,
+        tools: Tools = (),
+        place: Callable[[Any], Awaitable[None]] | None = None,
+        seed: int | None = None,
+        spans: Iterable[Span] = (),
+    ) -> None:
+        """`limit` is the tokens that it may sample. `spans` is what an earlier session has seen and sampled already."""
+        super().__init__(messages, backing, clock, watch, tools, spans)
+        self.id, self.account = name, account
+        """The id is unique in the episode once it is forked: the parent's id and the key."""
+        self.edges: list[Edge] = []
+        self.faults: list[FormatFault] = []
+        self.steps = 0
+        """Decoding steps so far."""
+        self.cancel: CancelSource | None = None
+        self.error: str | None = None
+        self.error_kind: ErrorKind | None = None
+        self.exhausted: Exhausted | None = None
+        self.turns = 0
+        self.cost: float | None = None
+        """Money or cost units spent so far; `None` when unknown."""
+        self.ready = False
+        """Whether it may act: the root at once, others when they are forked and have a place."""
+        self._salt, self._place, self._seed = salt, place, seed
+        self._limit = inf if limit is None else limit
+        self._reserved = 0
+        """Of that limit, for the last word."""
+        self._drops = 0
+        self._stream: AsyncGenerator[Chunk] | None = None
+        self._paused = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit of tokens or of its budget cut it off."""
+        return self.stop in (StopReason.LENGTH, StopReason.BUDGET)
+
+    async def act(self, scanner: Scanner) -> AsyncGenerator[Action]:
+        """Decode, and yield what the agent does as soon as its text says so. Decoding goes on meanwhile.
+
+        After a Join it pauses: inject the result, then take the next action. It ends after an Answer or a
+        Return, at the end of the text, or at a limit; `stop` then says why. To leave it in the middle is to go on
+        decoding until `interrupt` or the next `act`. Raises EngineError.
+        """
+        await self.rest()
+        while self.stop is None:
+            self._paused = False
+            async for action in self._segment(scanner):
+                yield action
+            if self.stop is None and not self._paused:
+                self.stop = StopReason.DONE
+
+    async def complete(self) -> str:
+        """Decode to the end of the text and return what was decoded. Raises EngineError."""
+        first = len(self._context.spans)
+        async for _ in self.act(Plain()):
+            pass
+        return "".join(span.text for span in self._context.spans[first:] if span.origin.own)
+
+    async def complete_within(self, prompts: Callable[[float], tuple[Message, ...]]) -> str:
+        """Like `complete`, for a new agent whose prompt may be too long for its model.
+
+        `prompts(share)` is the prompt with a share of what may be cut from it; the share is halved until the prompt
+        leaves room for a reply. A prompt that somebody has edited stays as it is. Raises EngineError.
+        """
+        share = _LEAST_SHARE if self._edited else 1.0
+        while True:
+            try:
+                if not self._has_room and share > _LEAST_SHARE:
+                    raise ContextFull
+                return await self.complete()
+            except ContextFull:
+                if share <= _LEAST_SHARE:
+                    raise
+                share /= 2
+                self.reprompt(prompts(share))
+
+    def reprompt(self, messages: tuple[Message, ...], *, edited: bool = False) -> None:
+        super().reprompt(messages, edited=edited)
+        self.error = self.error_kind = self.exhausted = None
+
+    def resume(self) -> None:
+        """Let an agent that the limit of a segment cut off act again. The same scanner goes on within a tag."""
+        assert self.stop is StopReason.LENGTH, f"{self.id} was not cut off by the limit of a segment: {self.stop}"
+        self.stop = None
+
+    def keep(self, share: float) -> None:
+        """Keep a share of the tokens that it may sample for its last word, which `reopen` lets it say."""
+        self._reserved = ceil(share * self._limit) if self._limit < inf else 0
+        self._limit -= self._reserved
+
+    def reopen(self) -> None:
+        """Let an agent that its budget or a deadline stopped act again, on what was kept for its last word."""
+        self._limit, self._reserved = self._limit + self._reserved, 0
+        if self.stop in (StopReason.BUDGET, StopReason.DEADLINE):
+            self.stop = self.cancel = None
+
+    def spend(self, cost: float) -> None:
+        """Record what something cost, in money or cost units. An agent without any left neither decodes nor forks.
+
+        What a person does costs nothing that a model's budget could pay.
+        """
+        if self.person is None:
+            self.cost = (self.cost or 0) + cost
+            self.account.spend("cost", cost)
+
+    async def interrupt(self, text: str, source: str | None = None) -> None:
+        """Stop decoding, inject, and decode on from there. Text that has come to its end is left alone."""
+        if self._stream is not None:
+            await self.rest()
+            self.inject(text, source)
+            self._paused = True
+
+    async def _segment(self, scanner: Scanner) -> AsyncGenerator[Action]:
+        """Decode up to the next pause or end."""
+        assert self._backing is not None, "a controller does not decode"
+        assert self.ready, f"{self.id} is not the root, so it must be forked before it acts"
+        if self._place is not None:
+            await self._place(self)  # it may have lent its own while it waited for a fork
+        sampling = self._next_sampling()
+        if sampling is None:
+            self._stop_at_budget()
+            return
+        before, self._draft, shares = self.steps, self._new_draft(sampling), self._tokens_left() < inf
+        acted, begun, mark = False, len(self._context.spans), scanner.mark()
+        requested = replace(sampling, stop=(*sampling.stop, *scanner.stops))
+        self._stream = stream = self._backing.engine.stream(replace(self._context, signals=scanner.signals), requested)
+        finish: FinishReason | None = None
+        try:
+            async for chunk in stream:
+                taken = 0
+                for i, piece in enumerate(chunk.pieces, 1):
+                    events = scanner.feed(piece)
+                    if events or i == len(chunk.pieces):  # what happens, happens after the tokens up to here
+                        self._take(chunk, taken, i)
+                        taken = i
+                    for event in events:
+                        if isinstance(event.action, Join | Answer | Return):
+                            await self.rest()
+                            self._paused = isinstance(event.action, Join)
+                            self.stop = None if self._paused else StopReason.DONE
+                            yield event.action
+                            return
+                        if not isinstance(event.action, Think):
+                            acted = True
+                            yield event.action
+                            await asyncio.sleep(0)  # a chunk may hold many: others have their turn, deadlines too
+                            if self._stream is not stream:
+                                return
+                finish = chunk.finish or finish
+                if not chunk.pieces:
+                    self._draft.counted, self._draft.billed = chunk.tokens, chunk.billed
+                spent = self.steps - before
+                if finish is None and shares and self._tokens_left() < 1 and spent < sampling.max_tokens:
+                    # Others spent what this segment was promised.
+                    finish = FinishReason.LENGTH
+                    break
+            if finish is None:
+                raise EngineError("the stream ended without saying why")
+        except EngineError as error:
+            if isinstance(error, StreamDropped) and not acted and self._drops < MOST_DROPS:
+                self._forget(before, begun)
+                scanner.rewind(mark)
+                return
+            self._stop_at_error(error)
+            raise
+        finally:
+            counted = self._draft is None or self._draft.counts
+            if self._stream is stream:  # a generator that was left may be closed when the next stream is under way
+                await self.rest()
+        if finish is FinishReason.LENGTH:  # the scanner stays open: a tag that was cut in two may be completed
+            self._stop_at_length(short=counted and self.steps - before < sampling.max_tokens)
+            return
+        for event in scanner.close():
+            if not isinstance(event.action, Think):
+                yield event.action
+
+    def _next_sampling(self) -> Sampling | None:
+        """Settings of the next segment; `None` if the budget is spent."""
+        assert self._backing is not None
+        tokens, base = self._tokens_left(), self._backing.sampling
+        if tokens < 1 or self.account.left("turns") < 1 or self.account.left("cost") <= 0:
+            return None
+        self.account.spend("turns", 1)
+        self.turns += 1
+        return replace(base, max_tokens=int(min(base.max_tokens, tokens)), seed=self._next_seed(base.seed))
+
+    def _next_seed(self, seed: int | None) -> int | None:
+        """Of the next segment: the agent's own goes on from token to token, that of all is another at every turn."""
+        if self._seed is not None:
+            return advance_seed(self._seed, self.steps)
+        return None if seed is None else zlib.crc32(f"{seed}|{self._salt}|{self.id}|{self.turns}".encode())
+
+    def _forget(self, steps: int, spans: int) -> None:
+        """Be where the segment began, after so many steps and spans: its stream broke off before anything happened.
+
+        `act` then asks again, with the same seed. What the stream said counts for nothing, so that an episode does not
+        differ by the connections that it met.
+        """
+        self._drops += 1
+        self._paused, self._draft = True, None
+        del self._context.spans[spans:]
+        self.account.spend("tokens", steps - self.steps)
+        self.steps = steps
+        self._return_turn()
+        self._watch("drop", self, "")
+
+    def _stop_at_error(self, error: EngineError) -> None:
+        self.stop = StopReason.ERROR
+        self.failed(error)
+        if isinstance(error, ContextFull):  # nothing was asked
+            self._return_turn()
+            self.exhausted = self._full()
+
+    def _return_turn(self) -> None:
+        """Take back the last turn."""
+        self.account.spend("turns", -1)
+        self.turns -= 1
+
+    def _stop_at_length(self, *, short: bool) -> None:
+        """The engine stopped at a limit. `short`: it gave fewer tokens than it was asked for."""
+        if self._tokens_left() < 1:
+            self._stop_at_budget()
+        elif short:
+            self._stop_at_context()
+        else:
+            self.stop = StopReason.LENGTH
+
+    def _stop_at_budget(self) -> None:
+        self.stop = StopReason.BUDGET
+        own = Exhausted("tokens", self.steps, self._limit + self._reserved) if self.steps >= self._limit else None
+        self.exhausted = own or self.account.exhausted("tokens", "turns", "cost")
+
+    def _stop_at_context(self) -> None:
+        """Its context is full: the engine gave fewer tokens than it was asked for."""
+        self.stop, self.exhausted = StopReason.BUDGET, self._full()
+
+    def _full(self) -> Exhausted:
+        used = sum(span.tokens for span in self._context.spans)
+        return Exhausted("context", used, used)
+
+    def _tokens_left(self) -> float:
+        """Of its own and of the episode. People need none."""
+        return inf if self.person is not None else min(self._limit - self.steps, self.account.left("tokens"))
+
+    def _take(self, chunk: Chunk, first: int, last: int) -> None:
+        """Take the pieces from `first` to before `last`."""
+        draft = self._draft
+        assert draft is not None
+        if draft.pieces and draft.version != chunk.policy_version:  # other weights, another span
+            self._keep()
+            self._draft = draft = self._new_draft(draft.sampling)
+        before = draft.tokens
+        draft.add(chunk, first, last)
+        if self.person is None:
+            self.steps += draft.tokens - before
+            self.account.spend("tokens", draft.tokens - before)
+        self._watch("text", self, "".join(chunk.pieces[first:last]))
+
+    def _new_draft(self, sampling: Sampling) -> Draft:
+        return Draft(sampling, self._clock(), Origin.SAMPLED if self.person is None else Origin.WRITTEN)
+
+    async def rest(self) -> None:
+        """Stop decoding, if it is: abort the request and keep what was sampled as a span."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            await stream.aclose()
+        self._keep()
+
+    def _keep(self) -> None:
+        """Make a span of what was sampled since the last one."""
+        if self._draft is not None:
+            draft, self._draft = self._draft, None
+            span = draft.span(self._clock())
+            if span.tokens:
+                self._context.spans.append(span)
+                self._recount(draft.tokens, span.tokens)
+
+    def _recount(self, counted: int, tokens: int) -> None:
+        """Count steps in tokens where the server sent other pieces; what happened meanwhile moves in proportion."""
+        if counted == tokens:
+            return
+        begun = self.steps - counted
+        self.steps = begun + tokens
+        self.account.spend("tokens", tokens - counted)
+
+        def moved(at: int) -> int:
+            return at if at <= begun else begun + ceil((at - begun) * tokens / counted)
+
+        self.edges = [replace(edge, at=moved(edge.at)) for edge in self.edges]
+        self.faults = [replace(fault, at=moved(fault.at)) for fault in self.faults]
+
+    def failed(self, error: Failure | BudgetExhausted) -> None:
+        """Record what went wrong, and which boundary it crossed."""
+        self.error, self.error_kind = str(error), error.kind
+        if isinstance(error, BudgetExhausted):
+            self.exhausted = error.exhausted
