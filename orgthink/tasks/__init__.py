@@ -6,14 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orgthink.episode import Problem
-from orgthink.errors import pick, user_input
-from orgthink.registry import Registry, is_reference
+from orgthink.errors import UserError, pick, user_input
+from orgthink.registry import Registry, is_reference, references
 from orgthink.tasks.graded_by import GradedBy, Grader
 from orgthink.tasks.mixture import TaskMixture
 from orgthink.tasks.part import Part, part_of
-from orgthink.tasks.task import Solution, Split, Task
+from orgthink.tasks.task import Solution, Split, Task, TaskFamily
 
-__all__ = ["FILE_TASKS", "GRADERS", "TASKS", "Grader", "Solution", "Split", "Task", "task_named", "task_of"]
+__all__ = [
+    "FILE_TASKS",
+    "GRADERS",
+    "TASKS",
+    "TASK_FAMILIES",
+    "Grader",
+    "Solution",
+    "Split",
+    "Task",
+    "task_named",
+    "task_of",
+]
 
 TASKS: Registry[Task] = Registry(
     "task",
@@ -42,6 +53,13 @@ FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
 )
 """Tasks with problems from the rows of a file, such as `math:FILE`."""
 
+TASK_FAMILIES: Registry[TaskFamily] = Registry(
+    "family of tasks",
+    "orgthink.task_families",
+    {"gym": "orgthink.tasks.gym:GYM", "bench": "orgthink.tasks.bench:BENCH", "parts": "orgthink.tasks.parts:PARTS"},
+)
+"""Tasks that others name, such as `gym:NAME`."""
+
 GRADERS: Registry[Grader] = Registry(
     "grader",
     "orgthink.graders",
@@ -58,9 +76,9 @@ _opened: dict[str, Task] = {}
 
 
 def task_named(name: str) -> Task:
-    """The task `NAME` or `NAME:FILE`. Several names joined by `+` are a mixture; only the last may have a file.
+    """The task `NAME`, `FAMILY:MEMBER` or `NAME:FILE`. Several names joined by `+` are a mixture.
 
-    `#GRADER` after that replaces the grader. `@I/N` at the end selects part I of N.
+    Only the last of them may have a file. `#GRADER` after that replaces the grader. `@I/N` at the end is part I of N.
 
     UserError if there is no such task. The file is read when problems are drawn.
     """
@@ -79,12 +97,19 @@ def task_of(problem: Problem) -> Task | None:
     """The task of a problem; `None` if it is unknown, as for a question from the command line."""
     if problem.task in _opened:
         return _opened[problem.task]
-    return TASKS[problem.task] if problem.task in TASKS and not is_reference(problem.task) else None
+    if any(references(problem.task)):  # a record may be anybody's, and a reference would be executed
+        return None
+    if problem.task in TASKS:
+        return TASKS[problem.task]
+    try:
+        return _member(problem.task)
+    except UserError:
+        return None
 
 
 def _whole(name: str) -> Task:
     *others, last = _names(name)
-    parts = [_remembered(pick("task", other, TASKS)) for other in others]
+    parts = [_remembered(_member(other) or pick("task", other, TASKS)) for other in others]
     own = _remembered(_last(last))
     return TaskMixture(*parts, own) if parts else own
 
@@ -92,15 +117,38 @@ def _whole(name: str) -> Task:
 def _names(name: str) -> list[str]:
     """The parts of a mixture. Behind the colon of a task with a file, a plus belongs to the file's name."""
     first, plus, rest = name.partition("+")
-    if not plus or (":" in first and not is_reference(first)):
+    file = first.partition(":")[2] if _family(first) is None else _file(first)
+    if not plus or (file and not is_reference(first)):
         return [name]
     return [first, *_names(rest)]
 
 
+def _family(name: str) -> TaskFamily | None:
+    """The family of `FAMILY:MEMBER`, whose member may be a reference; `None` for another name."""
+    family, colon, _ = name.partition(":")
+    return TASK_FAMILIES[family] if colon and family in TASK_FAMILIES and not is_reference(family) else None
+
+
+def _file(name: str) -> str:
+    """FILE of `FAMILY:MEMBER:FILE`; empty without one. Settings of a member may hold colons."""
+    member = name.partition(":")[2].partition("?")[0]
+    return member.partition(":")[2]
+
+
+def _member(name: str) -> Task | None:
+    """The task of `FAMILY:MEMBER`; `None` for another name."""
+    family = _family(name)
+    return None if family is None else family(name.partition(":")[2])
+
+
 def _last(name: str) -> Task:
     """A task by `NAME` or `NAME:FILE`; the name may be a reference."""
+    if (member := _member(name)) is not None:
+        return member
     if name in TASKS:
         return TASKS[name]
+    if name in TASK_FAMILIES and not is_reference(name):
+        raise UserError(f"{name} is a family of tasks: `orgthink list {name}` lists them")
     start = name.find(":", name.find(".py:") + 4) if ".py:" in name else name.find(":")
     if start > 0 and not is_reference(name):
         return FILE_TASKS.named(name[:start])(Path(name[start + 1 :]))

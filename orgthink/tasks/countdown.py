@@ -247,7 +247,7 @@ class Countdown:
 
     def _expressions(self, answer: str) -> list[tuple[str, Expression]]:
         """The expressions in an answer, and how they are written."""
-        found = (_read(piece) for piece in pieces(answer))
+        found = (read_expression(piece) for piece in pieces(answer))
         return [one for one in found if one is not None]
 
     def _solves(self, problem: Problem, expression: Expression) -> bool:
@@ -258,7 +258,7 @@ class Countdown:
         return fits and expression.value == problem.data["target"]
 
 
-def _read(piece: str) -> tuple[str, Expression] | None:
+def read_expression(piece: str) -> tuple[str, Expression] | None:
     """The first reading of a line that is an expression, or an equation whose sides are equal."""
     for text in readings(piece):
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from math import gcd
 
 _INTEGER = r"\d{1,60}"
 _NUMBER = re.compile(rf"[+-]?(?:{_INTEGER}(?:\.\d{{0,60}})?|\.\d{{1,60}})", re.ASCII)
@@ -60,16 +61,33 @@ def is_finished(right: str, offered: str, question: str) -> bool:
     """Whether an offered result that equals the right one is finished. All texts are plain, as for `literal`; after the
     first line of the question its formulas follow, one a line."""
     if literal(offered) is not None or offered == right:
-        return literal(offered) is None or not _is_copied_power(right, offered, question)
+        return literal(offered) is None or not _is_copied_number(right, offered, question)
     if literal(right) is not None:
         return False
     done = _operations(offered) <= 2 * _operations(right) + 2 and not _left_to_do(offered) - _left_to_do(right)
     return done and not (_operations(offered) and _is_copied(right, offered, question))
 
 
-def _is_copied_power(right: str, offered: str, question: str) -> bool:
-    """Whether a power that the right result lacks stands in the question."""
-    return "^" in offered and "^" not in right and _is_copied(right, offered, question)
+def _is_copied_number(right: str, offered: str, question: str) -> bool:
+    """Whether a power that the right result lacks stands in the question, or a fraction that could be reduced."""
+    power = "^" in offered and "^" not in right
+    return (power and _is_copied(right, offered, question)) or _is_copied_ratio(right, offered, question)
+
+
+def _is_copied_ratio(right: str, offered: str, question: str) -> bool:
+    """Whether a fraction that could be reduced, as the right one is, stands in the question: of `What is 21/3?` it is
+    no result. Elsewhere it is a number, which other graders take, too."""
+    found = _RATIO.fullmatch(offered)
+    if found is None or offered == right or _is_reducible(right) or not _is_reducible(offered):
+        return False
+    above, below = (found[2] or found[4]).lstrip("+-"), found[3] or found[5]
+    between = r"(?:\}?\s*(?:/|:|÷|\\div)\s*\{?|\}\{)"
+    return re.search(rf"(?<![\d.]){above}{between}{below}(?![\d.])", question) is not None
+
+
+def _is_reducible(plain: str) -> bool:
+    found = _RATIO.fullmatch(plain)
+    return found is not None and gcd(int(found[2] or found[4]), int(found[3] or found[5])) > 1
 
 
 def _is_copied(right: str, offered: str, question: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from orgthink.episode import Grade, Problem
-from orgthink.tasks.task import Solution, Split, Task
+from orgthink.tasks.task import Convention, Solution, Split, Task, convention_of
 
 Grader = Callable[[Problem, str], Grade]
 """Grades the text of an answer to a problem. Exact and total: any text gets a grade without an exception."""
@@ -17,6 +17,10 @@ class GradedBy:
     def __init__(self, task: Task, grader: Grader, name: str) -> None:
         self.name = f"{task.name}#{name}"
         self._task, self._grader = task, grader
+
+    @property
+    def convention(self) -> Convention | None:
+        return convention_of(self._task)
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         return self._task.problems(split, seed)

@@ -15,6 +15,7 @@ from orgthink.tasks import math_verifier
 from orgthink.tasks.closed_form import value_of
 from orgthink.tasks.finished import is_finished, literal
 from orgthink.tasks.math_parts import NamedValue, parts_of, tuple_parts
+from orgthink.tasks.math_spelling import interval_of, respelled, unwrapped
 from orgthink.tasks.quantity import quantity
 
 LONGEST = 300
@@ -49,6 +50,10 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|no")
 _RELATION = re.compile(r"\\(?:n?approx|n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]")
 """Says more of a result than what it is."""
 _INEQUALITY = re.compile(r"[<>≤≥]|\\(?:[lg]eq?|[lg]t)(?![A-Za-z])")
+_ORDERED = re.compile(
+    r"\bordered\b|\bcoordinates?\b|\bvectors?\b|\(\s*[a-z]\s*(?:,\s*(?:[a-z]|\\l?dots)\s*)+\)", re.IGNORECASE
+)
+"""In a question: it asks for a tuple, and `(2, 3)` is no interval."""
 _ROUNDED = re.compile(r"\.\d{10}")
 """As many digits as math-verify compares: of what is no decimal number they are a part."""
 
@@ -58,7 +63,7 @@ def found(answer: str) -> str:
     text = ([answer, *boxed(answer)][-1]).strip(_MARKUP)
     if label := _LABEL.match(text):
         text = text[label.end() :].strip(_MARKUP)
-    return text.rstrip(".").strip(_MARKUP)
+    return unwrapped(respelled(text.rstrip(".").strip(_MARKUP)))
 
 
 def final(answer: str) -> str:
@@ -108,12 +113,23 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     if not offered or len(offered) > LONGEST or not _closed(offered):
         return False
     ours, theirs = parts_of(found(right)), parts_of(found(offered))
-    question = "\n".join(map(_rooted, [question[:_QUESTION], *_FORMULA.split(question[:_QUESTION])]))
+    if _ORDERED.search(question):
+        ours, theirs = _in_brackets(ours, theirs), _in_brackets(theirs, ours)
+    question = respelled(question[:_QUESTION])
+    question = "\n".join(map(_rooted, [question, *_FORMULA.split(question)]))
     if _is_system(ours) or _is_system(theirs):
         return _same_system(ours, theirs, question)
     if len(ours) == len(theirs) == 1 and ours[0].differs_in_name(theirs[0]):
         return False
     return _same_set(ours, theirs, question)
+
+
+def _in_brackets(parts: list[NamedValue], other: list[NamedValue]) -> list[NamedValue]:
+    """Of `2, 3` the tuple `(2, 3)`, if the other side is one: the question asks for one."""
+    if len(parts) < 2 or len(other) != 1 or any(part.name for part in parts) or not other[0].text.startswith("("):
+        return parts
+    inner = tuple_parts(other[0].text)
+    return [NamedValue("", f"({', '.join(part.text for part in parts)})")] if len(inner) == len(parts) else parts
 
 
 def _is_system(parts: list[NamedValue]) -> bool:
@@ -154,6 +170,9 @@ def _same_set(ours: list[NamedValue], theirs: list[NamedValue], question: str) -
 
 def _same_part(right: str, offered: str, question: str) -> bool:
     ours, theirs = tuple_parts(right), tuple_parts(offered)
+    if bool(ours) != bool(theirs) and _rooted(offered) not in question:
+        right, offered = (interval_of(text) or text for text in (right, offered))
+        ours, theirs = tuple_parts(right), tuple_parts(offered)
     if ours and theirs:
         same = (right.strip()[0], right.strip()[-1]) == (offered.strip()[0], offered.strip()[-1])
         return same and len(ours) == len(theirs) and _same_system(ours, theirs, question)

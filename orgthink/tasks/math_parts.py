@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from orgthink.tasks.math_spelling import named_first, unwrapped
+
 _NAMED = re.compile(r"\s*(?P<name>[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?)\s*=(?!=)(?P<text>.*)", re.DOTALL)
 _MEMBER = re.compile(r"\s*[A-Za-z]\s*\\in(?![A-Za-z])\s*")
 _SEPARATOR = re.compile(
@@ -69,10 +71,10 @@ def _bracketed(text: str) -> bool:
 
 
 def _named(part: str) -> NamedValue:
-    found = _NAMED.fullmatch(part)
+    found = _NAMED.fullmatch(named_first(part.strip()))
     if found is None:
-        return NamedValue("", part.strip())
-    return NamedValue(re.sub(r"[\s{}]", "", found["name"]), found["text"].strip())
+        return NamedValue("", unwrapped(part))
+    return NamedValue(re.sub(r"[\s{}]", "", found["name"]), unwrapped(found["text"]))
 
 
 def _inside(text: str, opening: str, closing: str) -> str | None:

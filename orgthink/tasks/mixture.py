@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from orgthink.episode import Grade, Problem
-from orgthink.tasks.task import Collected, Solution, Split, Task
+from orgthink.tasks.task import Collected, Convention, Solution, Split, Task, convention_of
 
 
 class TaskMixture:
@@ -22,6 +22,16 @@ class TaskMixture:
             raise ValueError(f"{self.name} names a task twice: each has the same share")
         of_files = [part.tasks for part in parts if isinstance(part, Collected)]
         self._graders = {name: task for tasks in (*of_files, self.parts) for name, task in tasks.items()}
+
+    @property
+    def convention(self) -> Convention | None:
+        """That of its parts, if they agree on the samples and the temperature."""
+        found = [convention_of(part) for part in self.parts.values()]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found) or len({(one.samples, one.temperature) for one in known}) > 1:
+            return None
+        templates = "+".join(dict.fromkeys(one.template for one in known))
+        return Convention(known[0].samples, known[0].temperature, templates)
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """Alternates between the streams of the parts at this split and seed."""

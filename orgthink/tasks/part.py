@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
-from orgthink.tasks.task import Solution, Split, Task, share
+from orgthink.tasks.task import HELD_OUT, Convention, Solution, Split, Task, convention_of, share
 
 MAX_PARTS = 1000
 """Most parts of a task."""
@@ -32,6 +32,10 @@ class Part:
         """Name of the whole task, with `@i/n`."""
         self.task, self.i, self.n = task, i, n
 
+    @property
+    def convention(self) -> Convention | None:
+        return convention_of(self.task)
+
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         """The problems of the part; UserError if there are none."""
         missed = 0
@@ -44,7 +48,8 @@ class Part:
 
     def contains(self, problem: Problem) -> bool:
         """Whether a training problem belongs to the part."""
-        return share(problem.id, self.n) == self.i
+        salt = "" if self.n % HELD_OUT else "part of "  # the hash without it has taken what is held out already
+        return share(f"{salt}{problem.id}", self.n) == self.i
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         return self.task.grade(problem, answer)

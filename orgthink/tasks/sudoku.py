@@ -42,7 +42,7 @@ _AROUND = re.compile(r"[\[\]|]")
 _ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
 _ENIGMATA = "sudoku2"
 """The dataset's name for puzzles of this size."""
-_INSTRUCTION = (
+INSTRUCTION = (
     "Solve this 4x4 Sudoku; dots are empty cells. Every row, every column and every 2x2 box must hold each of 1, 2, 3, "
     "4 once. Write only the completed grid in the answer: four lines of four digits."
 )
@@ -86,8 +86,8 @@ class Sudoku:
         return Problem(
             id=f"{self.name}/{'-'.join(rows)}",
             task=self.name,
-            text="\n".join([_INSTRUCTION, "", *(" ".join(row).replace("0", ".") for row in rows)]),
-            instruction=_INSTRUCTION,
+            text="\n".join([INSTRUCTION, "", *(" ".join(row).replace("0", ".") for row in rows)]),
+            instruction=INSTRUCTION,
             data={"clues": clues, "level": level},
         )
 
@@ -108,16 +108,23 @@ def render(grid: Grid) -> str:
 
 
 def _clues(row: Any, place: str) -> Grid | None:
-    """The puzzle of a row; `None` for one of another task. UserError for a puzzle that is none."""
+    try:
+        return clues_of(row)
+    except ValueError as error:
+        raise UserError(f"{place}: {error}") from None
+
+
+def clues_of(row: Any) -> Grid | None:
+    """The puzzle of a row; `None` for one of another task. ValueError for a puzzle that is none."""
     if not isinstance(row, dict) or row.get("task_name", _ENIGMATA) != _ENIGMATA:
         return None
     try:
         meta = json.loads(row["meta"]) if isinstance(row.get("meta"), str) else row["meta"]
         grid = [[int(cell) for cell in line] for line in meta["question"]]
-    except (ValueError, TypeError, KeyError):
-        raise UserError(f"{place}: it has no grid in meta.question") from None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise ValueError("it has no grid in meta.question") from None
     if [len(line) for line in grid] != [4] * 4 or not all(0 <= cell <= 4 for line in grid for cell in line):
-        raise UserError(f"{place}: meta.question is no 4x4 grid")
+        raise ValueError("meta.question is no 4x4 grid")
     return grid
 
 

@@ -54,9 +54,52 @@ class Task(Protocol):
         ...
 
 
+class TaskFamily(Protocol):
+    """Tasks of one source, by the names that it gives them: `FAMILY:MEMBER`."""
+
+    def __call__(self, member: str) -> Task:
+        """The task of a member, settings included. UserError if there is none."""
+        ...
+
+    def lines(self, member: str) -> Iterator[str]:
+        """What `orgthink list FAMILY:MEMBER` prints; of an empty name or `*` all members."""
+        ...
+
+
 @runtime_checkable
 class Collected(Protocol):
     """A task with problems of other tasks, such as a file that was collected from several."""
 
     tasks: Mapping[str, Task]
     """The tasks of its problems, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """How others measure a task, so that numbers can be compared."""
+
+    samples: int
+    """k: attempts at a problem; the score is avg@k."""
+    temperature: float
+    """Of the sampling."""
+    template: str
+    """What asks for the form of the answer, by its name."""
+    problems: int | None = None
+    """How many different problems; `None`: all."""
+    published: int | None = None
+    """Problems of the whole set, where that is known."""
+
+
+@runtime_checkable
+class Conventional(Protocol):
+    """A task that others measure, too."""
+
+    @property
+    def convention(self) -> Convention | None:
+        """How they do; `None` where its parts differ."""
+        ...
+
+
+def convention_of(task: Task) -> Convention | None:
+    """How others measure a task; `None` if there is no such convention."""
+    return task.convention if isinstance(task, Conventional) else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
+from orgthink.concurrency import in_thread
 from orgthink.episode import Problem
 from orgthink.tasks import task_of
 from orgthink.tasks.math_answer import canonical, final
@@ -23,6 +24,22 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
         texts = offered | texts
     winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
+
+
+async def prepared(problem: Problem, answer: str | None) -> str | None:
+    """The answer, once its task knows the solutions in it: some run programs for that, which must not hold up the event
+    loop in the vote."""
+    if answer is not None and task_of(problem) is not None:
+        await in_thread(_solutions, problem, answer)
+    return answer
+
+
+async def all_prepared(problem: Problem, answers: Iterable[str]) -> list[str]:
+    """The answers as they are, once their task knows the solutions in them."""
+    found = list(answers)
+    for answer in found:
+        await prepared(problem, answer)
+    return found
 
 
 def _solutions(problem: Problem, answer: str) -> list[Solution]:

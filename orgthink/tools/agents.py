@@ -6,19 +6,22 @@ What they are told stands in prompt templates that bear their names. Some use a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Literal, Protocol
 
 from orgthink.episode import Problem, Status, StopReason
 from orgthink.grammar.solution import after_thinking, read_proposal
+from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
-from orgthink.tasks.vote import vote
+from orgthink.tasks.vote import prepared, vote
 from orgthink.tools.schema import Parameters
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work
 
+_RESULT = "execution_result"
+"""Tag around what the program of an agent printed."""
 SAMPLES = 4
 """Solutions that the ensemble samples."""
 
@@ -30,6 +33,15 @@ ROLES = {
     "ensemble_solver": REASONER,
 }
 """Roles of those who have a model, by the tool; they are the names of their prompts as well."""
+
+SOLVING = (REASONER, "code_reasoner", "ensemble_solver")
+"""Tools whose results are answers."""
+
+
+def answers_of(responses: Iterable[Response]) -> list[str]:
+    """The answers in what those of some calls returned that solve, in order; failed ones are left out."""
+    values = [each.value for each in responses if each.status is CallStatus.OK and each.name in SOLVING]
+    return [(_blocks(value, _RESULT) or [read_proposal(value, ended=True).answer or value])[0] for value in values]
 
 
 @lru_cache(maxsize=256)  # bounded: aliases have as many orders as there are problems
@@ -124,11 +136,11 @@ class Ran:
     """The sandbox."""
 
     async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-        code = _code(text)
+        code = code_in(text)
         if code is None:
             return Result("", Status.ERROR, error="no <code> in the reply")
         result = await subtool(agent, self.python, {"code": code}, desk)
-        return result if brief else _with_result("execution_result", result, text)
+        return result if brief else _with_result(_RESULT, result, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +159,7 @@ class Searched:
         return result if brief else _with_result("search_result", result, text)
 
 
-def _code(text: str) -> str | None:
+def code_in(text: str) -> str | None:
     """The last code of a reply, which may be fenced, with or without the tags."""
     blocks = _blocks(text, "code")
     fenced = _fenced(blocks[-1] if blocks else text)
@@ -205,14 +217,15 @@ class Ensemble:
             for i in range(1, self.samples + 1):
                 thinker = new_agent(REASONER, {"model_id": self.model}, desk)
                 thinker.spend(0.0)  # the call pays for them all
-                desk.session.fork(agent, str(i), thinker, _think)
+                desk.session.fork(agent, str(i), thinker, partial(_think, problem=desk.problem))
                 keys.append(str(i))
         results = [await desk.session.join(agent, key) for key in keys]
         return vote(desk.problem, [result.text for result in results if result.status is Status.OK])
 
 
-async def _think(agent: Agent) -> str | None:
-    return read_proposal(await agent.complete(), ended=agent.stop is StopReason.DONE).answer
+async def _think(agent: Agent, problem: Problem) -> str | None:
+    text = await agent.complete()
+    return await prepared(problem, read_proposal(text, ended=agent.stop is StopReason.DONE).answer)
 
 
 def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:

@@ -177,3 +177,17 @@ def files(code: bytes) -> Generator[tuple[int, int]]:
             file.seek(0)
             descriptors.append(file.fileno())
         yield descriptors[0], descriptors[1]
+
+
+@contextmanager
+def readable(content: bytes) -> Generator[int]:
+    """A descriptor from which it can be read, and through which nothing can be changed. It lives in memory."""
+    with open(os.memfd_create("input"), "wb", buffering=0) as file:
+        left = memoryview(content)
+        while left:
+            left = left[file.write(left) :]
+        descriptor = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -42,9 +42,10 @@ class Cgroup:
 def entered(group: Cgroup | None, command: list[str]) -> list[str]:
     """The command, as a member of the group from its first step, and the first to be killed if the machine runs out."""
     script = "echo 1000 2>/dev/null >/proc/self/oom_score_adj"
-    if group is not None:
-        script += f'; echo 0 >"{group.folder}/cgroup.procs" || exit'
-    return ["/bin/sh", "-c", f'{script}; exec "$@"', "cgroup", *command]
+    if group is None:
+        return ["/bin/sh", "-c", f'{script}; exec "$@"', "cgroup", *command]
+    script += '; echo 0 >"$1" || exit; shift'  # its name is somebody else's, and never a part of the script
+    return ["/bin/sh", "-c", f'{script}; exec "$@"', "cgroup", str(group.folder / "cgroup.procs"), *command]
 
 
 @contextmanager

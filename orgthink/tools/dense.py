@@ -6,6 +6,8 @@ The paper's is e5-base-v2 (section 4.1 of ParaManager), to which queries and pas
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,8 +17,15 @@ from typing import Any
 import numpy as np
 
 from orgthink.errors import UserError, user_input
+from orgthink.files import read_whole
+from orgthink.tabular import json_object
 from orgthink.tools.corpus import read_passages
 from orgthink.tools.passages import Passage
+
+_MODULE = re.compile(r"sentence_transformers\.(\w+\.)*(Transformer|Pooling|Normalize|Dense|LayerNorm)")
+"""Parts of an encoder that run nothing but themselves."""
+_FUNCTION = re.compile(r"torch\.nn\.(modules\.\w+\.)?[A-Z]\w*")
+"""What a part may call."""
 
 Encoder = Callable[[list[str]], Any]
 """Texts to what numpy takes as an array [N, D] of embeddings, of any length."""
@@ -67,6 +76,34 @@ def load_encoder(folder: Path) -> Encoder:
         raise UserError("dense retrieval needs sentence-transformers: pip install 'orgthink[dense]'") from error
     if not folder.is_dir():
         raise UserError(f"no folder {str(folder)!r} with an encoder: download one, such as e5-base-v2, and name it")
+    require_plain(folder)
     with user_input():
-        model = SentenceTransformer(str(folder), local_files_only=True)
+        model = SentenceTransformer(str(folder), local_files_only=True, trust_remote_code=False)
     return lambda texts: model.encode(texts, show_progress_bar=False)
+
+
+def require_plain(folder: Path) -> None:
+    """UserError for an encoder that names code. sentence-transformers runs what lies in a folder here, or is installed,
+    also where it is told to trust nothing."""
+    file = folder / "modules.json"
+    if not file.is_file():
+        return
+    for module in _modules(file):
+        kind, place = str(module.get("type")), (folder / str(module.get("path"))).resolve()
+        if not _MODULE.fullmatch(kind) or not place.is_relative_to(folder.resolve()):
+            raise UserError(f"{file} names {kind[:100]!r}, which is no plain part of an encoder: it is not run")
+        config = place / "config.json"
+        calls = kind.endswith(".Dense") and config.is_file()  # of others it is the name of a function of theirs
+        function = json_object(config).get("activation_function") if calls else None
+        if function is not None and not _FUNCTION.fullmatch(str(function)):
+            raise UserError(f"{config} names {str(function)[:100]!r}, which is no part of torch.nn: it is not run")
+
+
+def _modules(file: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(read_whole(file))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+    if not isinstance(found, list) or not all(isinstance(module, dict) for module in found):
+        raise UserError(f"{file} is no list of an encoder's parts")
+    return found

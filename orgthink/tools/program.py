@@ -14,8 +14,9 @@ from orgthink.terminal import excerpt
 class CodeRunner(Protocol):
     """Runs a Python program."""
 
-    async def run(self, code: str) -> Result:
-        """What it printed, stdout and stderr verbatim; if it did not end well, the error says in a line how.
+    async def run(self, code: str, stdin: str = "") -> Result:
+        """What it printed on that standard input, stdout and stderr verbatim; if it did not end well, the error says in
+        a line how.
 
         ToolError if the program could not be run at all.
         """

@@ -52,7 +52,7 @@ class RetrieverClient:
 def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:
     try:
         return [[_passage(found) for found in query] for query in json.loads(reply.body)["result"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ToolError(f"{server} sent what is not a result: {excerpt(reply.text, 80)!r}") from error
 
 

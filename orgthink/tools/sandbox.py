@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import IO
@@ -77,19 +77,20 @@ class Bubblewrap:
     async def _new_places(self) -> AsyncIterator[tuple[asyncio.Semaphore, asyncio.Lock]]:
         yield asyncio.Semaphore(self.max_parallel), asyncio.Lock()
 
-    async def run(self, code: str) -> Result:
-        """Run it. Leading indentation that all lines share is removed first; nothing is left behind afterwards."""
+    async def run(self, code: str, stdin: str = "") -> Result:
+        """Run it on that input. Leading indentation that all lines share is removed first; nothing is left behind
+        afterwards."""
         places, turn = await self._places.get()
         async with place(places):
             deadline = asyncio.get_running_loop().time() + self.seconds
             with cgroup.limited(self.memory_mb + self.file_mb + KERNEL_MB << 20, self.processes) as group:
-                return await self._run(code, group, deadline, turn)
+                return await self._run(code, stdin, group, deadline, turn)
 
-    async def _run(self, code: str, group: Cgroup | None, deadline: float, turn: asyncio.Lock) -> Result:
+    async def _run(self, code: str, stdin: str, group: Cgroup | None, deadline: float, turn: asyncio.Lock) -> Result:
         output = bytearray()
         async with turn:
             await asyncio.sleep(0)
-            process = self._start(code, group)
+            process = self._start(code, stdin, group)
         try:
             stopped = await self._watch(process, group, deadline, output, turn)
             if stopped:
@@ -104,15 +105,15 @@ class Bubblewrap:
             stopped = _Stop.MEMORY
         return self._result(output, process.returncode, stopped)
 
-    def _start(self, code: str, group: Cgroup | None) -> subprocess.Popen[bytes]:
+    def _start(self, code: str, stdin: str, group: Cgroup | None) -> subprocess.Popen[bytes]:
         limits = bubblewrap.SandboxLimits(self.seconds, self.memory_mb, self.processes, self.file_mb)
         try:
-            with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files:
+            with bubblewrap.files(unindented(code).encode(errors="surrogatepass")) as files, _given(stdin) as given:
                 return subprocess.Popen(
                     cgroup.entered(group, bubblewrap.command(limits, *files)),
                     env={},
                     pass_fds=files,
-                    stdin=subprocess.DEVNULL,
+                    stdin=given,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     bufsize=0,
@@ -168,6 +169,11 @@ class Bubblewrap:
         if text.startswith(bubblewrap.COMPLAINTS):
             raise ToolError(f"the sandbox did not start: {excerpt(text, 200)}")
         return Result(text, Status.ERROR, error=ending(code, text))
+
+
+def _given(stdin: str) -> AbstractContextManager[int]:
+    """A descriptor with the input."""
+    return bubblewrap.readable(stdin.encode(errors="surrogatepass")) if stdin else nullcontext(subprocess.DEVNULL)
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:

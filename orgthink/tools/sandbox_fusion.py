@@ -17,7 +17,7 @@ from orgthink.tools.keeper import Keeper
 from orgthink.tools.program import ending, unindented
 
 LARGEST = 1 << 20
-"""Bytes of an answer that are read; beyond, the program has printed too much."""
+"""Bytes of an answer that are read, at least; beyond, the program has printed too much."""
 
 
 class _Run(BaseModel):
@@ -64,23 +64,25 @@ class SandboxFusion:
             raise UserError(f"not the URL of a SandboxFusion server: {error}") from error
         object.__setattr__(self, "_servers", Keeper(self._server))
 
-    async def run(self, code: str) -> Result:
-        """Run it. A server that stays silent is a TIMEOUT; one that cannot run programs, a ToolError."""
+    async def run(self, code: str, stdin: str = "") -> Result:
+        """Run it on that input. A server that stays silent is a TIMEOUT; one that cannot run programs, a ToolError."""
         body = {
             "code": _text(unindented(code)),
             "language": "python",
+            "stdin": _text(stdin),
             "run_timeout": self.seconds,
             "memory_limit_MB": self.memory_mb,
             "files": {},
             "fetch_files": [],
         }
         server, seconds = await self._servers.get(), self.seconds + self.grace
+        largest = max(LARGEST, 6 * self.output_bytes)  # JSON may write \u0000 for a byte
         try:
-            reply = await server.request("POST", "run_code", body, seconds=seconds, most_bytes=LARGEST)
+            reply = await server.request("POST", "run_code", body, seconds=seconds, most_bytes=largest)
         except TimeoutError:
             return Result("", Status.TIMEOUT, error=f"no answer in {seconds:g} s")
         except TooLarge:
-            return Result("", Status.ERROR, error=f"answer of more than {LARGEST} bytes: not read")
+            return Result("", Status.ERROR, error=f"answer of more than {largest} bytes: not read")
         if reply.status != 200:
             raise server.refused(reply)
         return self._result(reply.body, server.name)

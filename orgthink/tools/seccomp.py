@@ -27,7 +27,7 @@ _DENIED = {
     "sync": (162, 81), "syncfs": (306, 267), "fadvise64": (221, 223), "readahead": (187, 213),
     "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "syslog": (103, 116),
-    "perf_event_open": (298, 241), "bpf": (321, 280),
+    "pidfd_getfd": (438, 438), "perf_event_open": (298, 241), "bpf": (321, 280),
 }  # fmt: skip
 """Numbers of the calls that fail. A machine may lack a call."""
 

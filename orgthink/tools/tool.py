@@ -110,11 +110,12 @@ class FunctionTool:
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
         try:
             found = await self.function(**arguments)
-            if not isinstance(found, Result | str | None):
-                raise TypeError(f"it returned {type(found).__name__}, not a text")
+            text = found.text if isinstance(found, Result) else found
+            if not isinstance(text, str | None):
+                raise TypeError(f"it returned {type(text).__name__}, not a text")
         except (Failure, BudgetExhausted, DeadlineMissed):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _log.exception("tool %s failed", self.name)
             raise ToolError(f"{type(error).__name__}: {error}") from error
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any
@@ -17,7 +17,7 @@ from orgthink.secrets import by_name_of_command
 from orgthink.tools.agents import agents
 from orgthink.tools.python import python_tool
 from orgthink.tools.sandbox import runner_named
-from orgthink.tools.search import retriever_named, search_tool
+from orgthink.tools.search import CORPORA, retriever_named, search_tool
 from orgthink.tools.tool import FunctionTool, Tool
 
 ENSEMBLE = "ensemble_solver"
@@ -48,9 +48,9 @@ MORE_TOOLS: Registry[Tool | Callable[..., Awaitable[Any]]] = Registry(
 class Suite:
     """What tools work with."""
 
-    sandbox: str = "bubblewrap"
+    sandbox: str = field(default="bubblewrap", metadata={"installed": lambda name: name == "bubblewrap"})
     """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
-    corpus: str = ""
+    corpus: str = field(default="", metadata={"installed": lambda name: not name or name in CORPORA})
     """What is searched: a folder of texts, the corpus of an installed package by its name, the URL of a Search-R1
     server, or `dense:ENCODER:CORPUS`; empty: nothing."""
     topk: int = 1

@@ -29,6 +29,22 @@ SPELLINGS = [
     ("(x+1)^2", "x^2+2x+1"), (r"\frac{x+1}{2}", "0.5x+0.5"), (r"\frac{\ln 3}{\ln 2}", r"\log_2 3"),
     ("2^{100}", "4^{50}"),
     ("10!", "10!"), (r"\frac{n(n+1)}{2}", r"\frac{n^2+n}{2}"), ("2^{1/3}", r"\sqrt[3]{2}"),
+    (r"\sin x", r"\sin(x)"), (r"\sin(x)", r"\sin x"), (r"2\cos(2x)+1", r"1+2\cos 2x"), (r"\sqrt[3]{2}", r"\sqrt[3]2"),
+    (r"\sqrt[3]2", r"\sqrt[3]{2}"), ("x^2", "x²"), ("x²", "x^2"), (r"2\pi r^{2}", r"2\pi r²"), ("x^{-1}", "x⁻¹"),
+    (r"\emptyset", r"\varnothing"), (r"\varnothing", "∅"),
+    # braces and bold print around all of it
+    ("17", "{17}"), ("17", "{{17}}"), ("17", r"\fbox{17}"), ("17", r"\boldsymbol{17}"), ("x=17", r"x={17}"),
+    ("x^2", "{x}^{2}"), (r"\frac{1}{2}", r"\boldsymbol{\frac12}"), ("1,2", "{1,2}"), ("17", r"\mathbf{17}"),
+    (r"\frac{1}{2}", r"\bm{\frac12}"),
+    # a variable behind its value
+    ("y=2x+1", "2x+1=y"), ("2x+1=y", "y=2x+1"), ("5", "5=x"), (r"y=\frac{x}{2}", "x/2 = y"),
+    # intervals as inequalities
+    (r"(-\infty,5)", "x<5"), ("x<5", r"(-\infty,5)"), (r"(-\infty,5]", r"x \le 5"), (r"(5,\infty)", "x>5"),
+    (r"(5,+\infty)", "5<x"), (r"[5,\infty)", "x>=5"), ("[2,5)", r"2 \leq x < 5"), (r"2\le x<5", "[2,5)"),
+    ("(2,5]", "5≥x>2"), ("(2,5)", "2<x<5"), (r"(\frac{1}{2},\sqrt{2})", r"0.5 < t < \sqrt2"),
+    (r"[-1,1]", r"-1\leqslant x\leqslant 1"),
+    # other forms of a number, where the question has not got them
+    ("7", "21/3"), ("2/3", "4/6"), (r"\frac{2}{3}", r"\frac{4}{6}"),
     # words
     ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("3:5", "3:5"),
 ]  # fmt: skip
@@ -57,6 +73,18 @@ TRICKS = [
     ("x=5", "y=5"), ("x=1,y=2", "x=2,y=1"), ("x=1,y=2", "2,1"), ("(1,2)", "(2,1)"), ("(1,2)", "1,2"), ("(1,3)", "1,3"),
     ("1,2", "(1,2)"), ("[0,1)", "(0,1)"), ("[0,1]", r"\{0,1\}"), ("x+y=5", "5"), ("x>5", "5"), ("x>5", r"x \ge 5"),
     (r"\{1,2\}", "1"), ("x>5", "x<5"),
+    # what only looks like another spelling
+    (r"\sin xy", r"\sin(x)y"), (r"\sin(xy)", r"\sin(x)y"), (r"\sin(x+1)", r"\sin x+1"), ("x^2", "x₂"), ("x2", "x²"),
+    (r"\sqrt[3]{12}", r"\sqrt[3]12"), (r"\sqrt[3]{2}", r"\sqrt[4]2"), ("0", r"\varnothing"), ("17", "{16}"),
+    ("17", "{1}7"),
+    ("5", "{5,6}"), ("17", r"\fbox{16}"), ("17", r"\boldsymbol{17}6"), ("12", "{1}{2}"),
+    ("y=2x+1", "2x+1=z"), ("y=2x+1", "2y+1=x"), ("y=2x+1", "2x+2=y"), ("5", "x+5=x"), ("x+5", "x+5=x"),
+     ("5", "6=x"), ("5", "5=x=6"),
+    (r"(-\infty,5)", r"x \le 5"), (r"(-\infty,5)", "x>5"), (r"(-\infty,5)", "x<6"), (r"(-\infty,5)", "5<x"),
+    ("[2,5)", "2<x<5"), ("[2,5)", r"2 \le x \le 5"), ("[2,5)", "2<x"), ("(2,5)", "2<x>5"), ("(2,5)", "5<x<2"),
+    ("(2,5)", "2<x<5<y"), ("(2,5)", "2<xy<5"), ("x<5", r"(-\infty,5]"), ("x<5", "(0,5)"),
+    ("5", "x<5"), ("(2,5)", "x<5"),
+    ("(2,3)", "2,3"), ("2,3", "(2,3)"), (r"\{2,5\}", "2<x<5"),
     # words that multiply the number, or take it back
     ("5", "5 hundred"), ("5", r"5\mathrm{ million}"), ("5", "5 dozen"), ("5", "5 halves"),
     ("5", r"5\text{ and a half}"),
@@ -96,5 +124,29 @@ COPIED = [
     ("What is $2^{10}$?", "1024", r"1.0\cdot 2^{10}"),
     ("What is $2^{10}$?", "1024", "+2^{10}"),
     ("What is $2^{10}$?", "1024", "02^{10}"),
+    ("Simplify $(x²)²$.", "x^4", "(x²)²"),
+    ("What is 21/3?", "7", "21/3"),
+    (r"What is $\frac{21}{3}$?", "7", "21/3"),
+    (r"What is $21 \div 3$?", "7", r"\frac{21}{3}"),
+    ("Reduce $4/6$.", "2/3", r"\frac46"),
+    (r"Reduce $-\dfrac{4}{6}$.", r"-\frac{2}{3}", "-4/6"),
+    ("Write $x<5$ as an interval.", r"(-\infty,5)", "x<5"),
+    (r"Write $2 \le x < 5$ as an interval.", "[2,5)", r"2\leq x<5"),
+    (r"Which inequality describes $(-\infty,5)$?", "x<5", r"(-\infty,5)"),
 ]
 """A question, the right answer, and what of the question has the same value."""
+
+TUPLES = [
+    ("Find the ordered pair $(x,y)$.", "(2,3)", "2,3", True),
+    ("Find the ordered pair $(x,y)$.", "(2,3)", "2, 3", True),
+    ("Find the coordinates of the vertex.", r"(\frac{1}{2},3)", "0.5, 3", True),
+    ("Find $(a, b, c)$.", "(1,2,3)", "1, 2, 3", True),
+    ("Find the vector.", "2, 3", "(2,3)", True),
+    ("Find the ordered pair $(x,y)$.", "(2,3)", "3,2", False),
+    ("Find the ordered pair $(x,y)$.", "(2,3)", "2,3,4", False),
+    ("Find the ordered pair $(x,y)$.", "(2,3)", r"\{2,3\}", True),
+    ("Find the ordered pair $(x,y)$.", "[2,3]", "2,3", False),
+    ("For which $x$ is $x^2-5x+6<0$?", "(2,3)", "2,3", False),
+    ("Find all $x$.", "2,3", "(2,3)", False),
+]
+"""A question, the right answer, what is offered, and whether it is right: of a tuple the question decides."""

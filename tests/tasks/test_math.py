@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from math_pairs import COPIED, SPELLINGS, TRICKS
+from math_pairs import COPIED, SPELLINGS, TRICKS, TUPLES
 from models import tiny_model
 
 from orgthink.cli import main
@@ -101,7 +101,8 @@ def test_it_is_evaluated_from_the_command_line(tmp_path, capsys):
 
 RIGHT = [
     ("5", "5"), ("5", " $5$. "), ("5", "5.0"), ("5", r"so it is \boxed{5}"), ("5", r"\boxed{6}, no: \boxed{5}"),
-    ("5", "x = 5"), ("10", "5 + 5 = 10"), ("5", r"\frac{5}{1}"), ("0.5", r"\dfrac12"), ("1000", "1,000"),
+    ("5", "x = 5"), ("5", r"so it is \fbox{5}"), ("10", "5 + 5 = 10"), ("5", r"\frac{5}{1}"),
+    ("0.5", r"\dfrac12"), ("1000", "1,000"),
     ("1234567.5", "1,234,567.5"),
     ("12", r"12\%"), ("90", r"90^\circ"), (r"\text{Tuesday}", "Tuesday"),
     (r"\frac{5\sqrt{2}}{2}", r"\frac{5}{\sqrt{2}}"),
@@ -146,6 +147,11 @@ def test_the_question_is_no_answer(question, answer, copied):
     assert MATH.grade(MATH.problem("?", answer), copied).all_correct, "the same value"
     assert not MATH.grade(MATH.problem(question, answer), copied).all_correct
     assert MATH.grade(MATH.problem(question, answer), answer).all_correct
+
+
+@pytest.mark.parametrize(("question", "answer", "offered", "right"), TUPLES)
+def test_brackets_may_be_missing_where_a_tuple_is_asked_for(question, answer, offered, right):
+    assert MATH.grade(MATH.problem(question, answer), offered).all_correct == right
 
 
 @given(st.sampled_from([*SPELLINGS, *TRICKS]))
@@ -263,7 +269,7 @@ def test_what_hangs_is_wrong_and_the_next_is_graded():
 
 def test_a_killed_verifier_is_replaced():
     assert is_same("x^2+1", "1 + x^2")
-    assert math_verifier._process is not None
-    math_verifier._process.kill()
-    math_verifier._process.wait()
+    assert math_verifier.PROCESS.process is not None
+    math_verifier.PROCESS.process.kill()
+    math_verifier.PROCESS.process.wait()
     assert is_same("x^2+3", "3 + x^2")

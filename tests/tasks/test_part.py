@@ -46,6 +46,14 @@ def test_no_problem_of_one_half_is_in_the_other_whatever_the_seed(name):
     assert 0.4 < share < 0.6, "halves, about"
 
 
+def test_parts_have_equal_shares_whatever_their_number():
+    for n in (2, 3, 5, 10):
+        ids = {problem.id for problem in islice(task_named("sudoku").problems("train", 0), 3_000)}
+        parts = [task_named(f"sudoku@{i}/{n}") for i in range(n)]
+        sizes = [sum(part.contains(Problem(name, "sudoku", "")) for name in ids) for part in parts]  # type: ignore[attr-defined]
+        assert min(sizes) > 0.8 * len(ids) / n, sizes
+
+
 def test_what_is_held_out_is_left_whole():
     part = task_named("sudoku@1/3")
     assert list(islice(part.problems("test", 0), 20)) == list(islice(SUDOKU.problems("test", 0), 20))

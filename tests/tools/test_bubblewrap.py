@@ -58,6 +58,24 @@ async def test_output_is_verbatim_and_in_order():
     assert result.text.endswith("  three\r\n\n")
 
 
+@pytest.mark.parametrize("stdin", ["", "7\n8", "é\r\n\0", "x" * 3_000_000])
+async def test_standard_input(stdin):
+    code = "import sys\ntext = sys.stdin.buffer.read().decode()\nprint(len(text), ascii(text[-9:]))"
+    result = await Bubblewrap(seconds=30.0).run(code, stdin)
+    assert (result.text, result.error) == (f"{len(stdin)} {stdin[-9:]!a}\n", None)
+
+
+async def test_standard_input_cannot_be_changed():
+    code = """
+        import os
+        for attempt in (lambda: os.write(0, b"x"), lambda: os.ftruncate(0, 1 << 30), lambda: open("/dev/fd/0", "w")):
+            try: attempt()
+            except OSError as error: print(type(error).__name__)
+        """
+    result = await Bubblewrap(seconds=30.0).run(code, "7\n")
+    assert result.text == "OSError\nOSError\nFileNotFoundError\n"
+
+
 async def test_what_was_said_before_the_deadline_comes_back():
     for seconds in (1.5, 6.0, 20.0):  # on a busy machine the room alone may take as long
         result = await Bubblewrap(seconds=seconds).run("print('before', flush=True)\nwhile True: pass")

@@ -103,12 +103,12 @@ async def cuts(exchange: Exchange) -> None:
 async def test_what_is_asked_for():
     async with fusion(runs(stdout="1\n")) as (runner, server):
         result = await replace(runner, url=server.url + "/", seconds=3.0, memory_mb=99).run(
-            "  print(1)\n  print('\ud800')"
+            "  print(1)\n  print('\ud800')", "7\n\ud800"
         )
     assert (result.text, result.status, result.error) == ("1\n", Status.OK, None)
     assert server.paths == ["POST /run_code HTTP/1.1"]
     body = {"code": "print(1)\nprint('?')", "language": "python", "run_timeout": 3.0, "memory_limit_MB": 99}
-    assert server.bodies == [body | {"files": {}, "fetch_files": []}]
+    assert server.bodies == [body | {"stdin": "7\n?", "files": {}, "fetch_files": []}]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+r"""The letter that an answer to a multiple-choice question gives; none where it gives several, or leaves it to a guess.
+
+    B     (B)     B)     B. 10 eV     **B**     \boxed{\text{B}}     The answer is (B).     Answer: B
+
+A letter that is a word, such as the article in "A good answer", is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from orgthink.episode import Grade, Problem
+from orgthink.tasks.task import Solution
+
+LETTERS = "ABCDEFGHIJ"
+"""Of the options, in their order."""
+LONGEST = 100_000
+"""Characters of an answer that are read, from its end."""
+LINE = 400
+"""Characters that are read behind a declaration."""
+
+_SEVERAL = "?"
+"""In place of a letter: an answer that takes it back, or gives more than one."""
+
+_WORDS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|boldsymbol|mbox)\s*\{([^{}]*)\}")
+_BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_MARKS = re.compile(r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|_+(?!\w)")
+_BRACKETS = re.compile(r"\\([()\[\]])")
+_SAYS = r"(?:\s+(?:is|would\s+be|must\s+be|should\s+be)\b\s*:?|\s*[:=])\s*"
+_DECLARED = re.compile(rf"\b(?:answer|(?:correct|right|best)\s+(?:option|choice|letter)){_SAYS}", re.IGNORECASE)
+"""Before a letter that is the answer."""
+_CONFIRMED = re.compile(
+    r"\b(?:option|choice|answer)\s+(?=\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right|best)\b)", re.IGNORECASE
+)
+"""The same, of `Option B is correct`."""
+_OPTION = re.compile(r"(?:(?:option|choice|letter)\s+)?", re.IGNORECASE)
+_TAKEN_BACK = re.compile(r"(?:not|neither|none|either)\b", re.IGNORECASE)
+_LETTER = re.compile(
+    r"(?P<open>[(\[{])?\s*(?P<letter>[A-Ja-j])(?![A-Za-z0-9'’])(?:\s*(?P<close>[)\]}]))?(?P<rest>[^\n]*)"
+)
+_ENDS = re.compile(r"[\s.!]*$")
+_SEPARATED = re.compile(r"\s*\.(?:\s|$)")
+_CONTINUED = re.compile(r"\s*(?:[.:;,!](?:\s|$)|[-–—=]\s)|\s+[-–—=(]\s?|\s+(?:because|since|as|due|given|is)\b")
+"""What may follow a letter that is declared; an article is followed by a word."""
+_ANOTHER = re.compile(
+    r"[\s.,;:)]*(?:(?:and|or|nor|&|/|,|;)\s*)+(?:either\s+|option\s+)?[(\[]?[A-J](?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))"
+)
+"""A second letter beside the first."""
+
+
+def letter_of(answer: str, options: Sequence[str]) -> str | None:
+    """The letter that an answer gives, in upper case; `None` without one, with several, or with one of no option.
+
+    The last `\\boxed{}` or "the answer is …" counts. Without either, a line of its own does: the first or the last one.
+    """
+    text = _plain(answer[-LONGEST:])
+    declared = list(_declared(text, options))
+    letter = declared[-1] if declared else _of_lines(text, options)
+    return letter if letter in LETTERS[: len(options)] and letter else None
+
+
+def _plain(answer: str) -> str:
+    """Without Markdown and LaTeX around the letters; what is boxed is declared."""
+    text = _WORDS.sub(r"\1", answer)
+    return _BRACKETS.sub(r"\1", _MARKS.sub("", _BOXED.sub("\nanswer: \\1\n", text)))
+
+
+def _declared(text: str, options: Sequence[str]) -> Iterator[str]:
+    """What the answer says to be the answer, in its order: letters, or `?`."""
+    places = [found.end() for pattern in (_DECLARED, _CONFIRMED) for found in pattern.finditer(text)]
+    for place in sorted(places):
+        start = _OPTION.match(text, place)
+        assert start is not None
+        if _TAKEN_BACK.match(text, start.end()):
+            yield _SEVERAL
+        elif letter := _letter(text[start.end() : start.end() + LINE].partition("\n")[0], options, declared=True):
+            yield letter
+
+
+def _of_lines(text: str, options: Sequence[str]) -> str:
+    """The letter of the first or the last line, if no line has another; empty without one."""
+    found = [_letter(line.strip(), options, declared=False) for line in text.splitlines() if line.strip()]
+    letters = {letter for letter in found if letter}
+    return next(iter(letters)) if len(letters) == 1 and (found[0] or found[-1]) else ""
+
+
+def _letter(text: str, options: Sequence[str], *, declared: bool) -> str:
+    """The letter with which a text begins, `?` if it has another beside it; empty if it begins with something else."""
+    found = _LETTER.match(text)
+    if found is None:
+        return ""
+    letter, rest = found["letter"].upper(), found["rest"]
+    if _ANOTHER.match(rest[:LINE]):
+        return _SEVERAL
+    upper, alone = found["letter"].isupper(), _ENDS.match(rest) is not None
+    if found["close"] or alone:
+        return letter if upper or found["open"] or alone else ""
+    place = LETTERS.index(letter)
+    quoted = place < len(options) and rest.strip(" .:").casefold() == options[place].strip(" .").casefold()
+    follows = (_CONTINUED if declared else _SEPARATED).match(rest)
+    return letter if upper and (quoted or follows) else ""
+
+
+class LetterGrader:
+    """Compares the letter of an answer with that of the right option; a text without one is wrong."""
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        right = letter_of(answer, problem.data["options"]) == problem.data["answer"]
+        return Grade(int(right), problem.required)
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        letter = letter_of(answer, problem.data["options"])
+        return [Solution(letter, letter)] if letter else []
+
+
+CHOICES = LetterGrader()
+"""The grader of multiple choice."""

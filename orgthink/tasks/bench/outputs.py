@@ -1,0 +1,78 @@
+"""When two outputs of programs are equal, as LiveCodeBench has it.
+
+A program may mean harm with its output: what cannot be equal by its size is not looked into.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable
+from decimal import Decimal, InvalidOperation
+from operator import itemgetter
+from typing import Any
+
+_LONGEST = 12
+"""Times that plain data of a function may be longer than the right value in JSON (`[]` is `{"items": []}`)."""
+_SLACK = 1000
+"""Characters on top."""
+
+
+def same_printed(right: str, output: str) -> bool:
+    """Whether the lines are equal without white space around them, or hold the same numbers: 1.0 is 1, exactly."""
+    right, output = right.strip(), output.strip()
+    if right.count("\n") != output.count("\n"):
+        return False
+    return all(map(_same_line, right.split("\n"), output.split("\n")))
+
+
+def printed(output: str) -> Hashable:
+    """Identity of an output: two are equal if and only if `same_printed` says so."""
+    return tuple(_numbers(line) or line.strip() for line in output.strip().split("\n"))
+
+
+def same_returned(right: str, output: str) -> bool:
+    """Whether a function returned the right value, which is JSON; its own is as `harness.plain` writes it."""
+    if len(output) > _LONGEST * len(right) + _SLACK:
+        return False
+    try:
+        return returned(output) == _frozen(json.loads(right), dict.items)
+    except (ValueError, RecursionError):
+        return False
+
+
+def returned(output: str) -> Hashable:
+    """Identity of what a function returned. Numbers are equal as Python has it: `True`, 1 and 1.0 are one.
+
+    ValueError for what is no plain data.
+    """
+    try:
+        return _frozen(json.loads(output), itemgetter("items"))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"no plain data: {error!r}") from None
+
+
+def _same_line(right: str, output: str) -> bool:
+    right, output = right.strip(), output.strip()
+    if right == output:
+        return True
+    if len(right.split()) != len(output.split()):
+        return False
+    return (numbers := _numbers(right)) is not None and numbers == _numbers(output)
+
+
+def _numbers(line: str) -> tuple[Decimal, ...] | None:
+    """The values of a line of numbers; `None` for another, and for one with NaN, which equals nothing."""
+    try:
+        numbers = tuple(Decimal(part) for part in line.split())
+    except InvalidOperation:
+        return None
+    return None if any(number.is_nan() for number in numbers) else numbers
+
+
+def _frozen(value: Any, pairs: Callable[[dict[str, Any]], Iterable[Iterable[Any]]]) -> Hashable:
+    """The same value, hashable. `pairs` gives the keys and values of an object."""
+    if isinstance(value, list):
+        return tuple(_frozen(each, pairs) for each in value)
+    if isinstance(value, dict):
+        return frozenset(tuple(_frozen(part, pairs) for part in pair) for pair in pairs(value))
+    return value

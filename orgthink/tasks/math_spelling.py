@@ -1,0 +1,92 @@
+r"""One spelling for spellings of a result that nobody reads in two ways.
+
+{17}     \boldsymbol{17}     x²     \sqrt[3]2     \sin(x)     \varnothing     2x+1 = y     x < 5
+"""
+
+from __future__ import annotations
+
+import re
+
+_STYLE = re.compile(r"(?:\\(?:boldsymbol|mathbf|bm|fbox)(?![A-Za-z])\s*)?(?=\{)")
+"""What may stand before braces around a whole result without a meaning."""
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_RAISED = re.compile(r"[⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_INDEXED_ROOT = re.compile(r"(\\sqrt\s*\[\s*\w+\s*\])\s*([0-9A-Za-z])(?![0-9A-Za-z.])")
+"""Of `\\sqrt[3]12` LaTeX would take the 1, and people mean 12."""
+_APPLIED = re.compile(
+    r"\\(sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|ln|lg|log)\s*(?:\\left\s*)?"
+    r"\(\s*(\d*\s*(?:[A-Za-z]|\\[A-Za-z]+)|\d+)\s*(?:\\right\s*)?\)\s*(?=$|[-+=,;)}\]$<>])"
+)
+"""A function of one sign, behind which nothing stands that might belong to it, as in `\\sin(x)y`."""
+_EMPTY = re.compile(r"\\varnothing(?![A-Za-z])|∅")
+_INFINITY = re.compile(r"\+\s*\\infty(?![A-Za-z])")
+_BEHIND = re.compile(r"(?P<value>[^=<>]+?)\s*(?<![<>!:=])=\s*(?P<name>[A-Za-z])\s*")
+"""A value before its variable."""
+
+_AT_MOST = re.compile(r"\\(?:leqslant|leq)(?![A-Za-z])|<=|≤")
+_AT_LEAST = re.compile(r"\\(?:geqslant|geq)(?![A-Za-z])|>=|≥")
+_RELATION = re.compile(r"\\(?:le|lt|ge|gt)(?![A-Za-z])|[<>]")
+_RELATIONS = {"\\le": "≤", "\\lt": "<", "\\ge": "≥", "\\gt": ">", "<": "<", ">": ">"}
+_TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+
+
+def respelled(text: str) -> str:
+    """A text in the spelling that results are compared in."""
+    text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = _INDEXED_ROOT.sub(r"\1{\2}", text)
+    text = _APPLIED.sub(r"\\\1 \2", text)
+    text = _AT_LEAST.sub(r"\\ge ", _AT_MOST.sub(r"\\le ", text))
+    return _EMPTY.sub(r"\\emptyset", _INFINITY.sub(r"\\infty", text))
+
+
+def unwrapped(text: str) -> str:
+    """A result without braces around all of it, and without bold print."""
+    text = text.strip()
+    while (style := _STYLE.match(text)) is not None and text.endswith("}") and _closes_last(text[style.end() :]):
+        text = text[style.end() + 1 : -1].strip()
+    return text
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first brace of a text is closed by its last sign."""
+    depth = 0
+    for i, mark in enumerate(text):
+        escaped = i > 0 and text[i - 1] == "\\"
+        depth += 0 if escaped else (mark == "{") - (mark == "}")
+        if depth == 0:
+            return i == len(text) - 1 and i > 1
+    return False
+
+
+def named_first(text: str) -> str:
+    """`y = 2x + 1` of `2x + 1 = y`; any other text as it is. Where the variable is on both sides, it has no value."""
+    found = _BEHIND.fullmatch(text)
+    if found is None or found["name"] in re.sub(r"\\[A-Za-z]+", "", found["value"]):
+        return text
+    return text if re.fullmatch(r"\s*[A-Za-z]\s*", found["value"]) else f"{found['name']}={found['value']}"
+
+
+def interval_of(text: str) -> str | None:
+    r"""`(-\infty,5)` of `x < 5` and `[2,5)` of `2 \le x < 5`: the values of one variable, from a respelled
+    text; `None` of anything else."""
+    sides = [side.strip() for side in _RELATION.split(text)]
+    signs = [_RELATIONS[sign] for sign in _RELATION.findall(text)]
+    if not all(sides) or "=" in text or "," in text:
+        return None
+    if len(sides) == 2 and _is_variable(sides[0], sides[1]):
+        sign, end = signs[0], sides[1]
+    elif len(sides) == 2 and _is_variable(sides[1], sides[0]):
+        sign, end = _TURNED[signs[0]], sides[0]
+    elif len(sides) == 3 and _is_variable(sides[1], sides[0] + sides[2]) and len({sign in "<≤" for sign in signs}) == 1:
+        if signs[0] in ">≥":
+            sides, signs = sides[::-1], [_TURNED[sign] for sign in signs[::-1]]
+        return f"{'[' if signs[0] == '≤' else '('}{sides[0]},{sides[2]}{']' if signs[1] == '≤' else ')'}"
+    else:
+        return None
+    closed = sign in "≤≥"
+    return f"(-\\infty,{end}{']' if closed else ')'}" if sign in "<≤" else f"{'[' if closed else '('}{end},\\infty)"
+
+
+def _is_variable(side: str, other: str) -> bool:
+    """Whether a side is a variable that the other one lacks."""
+    return re.fullmatch(r"[A-Za-z]", side) is not None and side not in re.sub(r"\\[A-Za-z]+", "", other)
