@@ -6,12 +6,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import is_dataclass
+from typing import NamedTuple
 
 from orgthink.registry import Registry
 
 
+class AgentWork(NamedTuple):
+    """What an agent did in an attempt."""
+
+    parent: str | None
+    """The nearest agent above it that has a reward too; `None` if there is none."""
+    reward: float
+    """Of its own work."""
+
+
 class EpisodeCredit(ABC):
-    """One advantage an episode, relative to its group."""
+    """One advantage an episode, relative to its group, or one an agent."""
 
     __slots__ = ()
 
@@ -22,11 +32,24 @@ class EpisodeCredit(ABC):
         `groups` maps a problem to the rewards of its episodes. ValueError for rewards that are no numbers.
         """
 
+    def of_agents(
+        self, groups: Mapping[str, Mapping[str, Mapping[str, AgentWork]]]
+    ) -> Mapping[str, Mapping[str, float]] | None:
+        """Advantage of each agent, by episode and agent; who is left out is not trained on. `None`, as by default:
+        all agents of an episode share its advantage.
+
+        `groups` maps a problem to its episodes, and these to the work of their agents. ValueError as above.
+        """
+        return None
+
 
 CREDITS: Registry[type[EpisodeCredit]] = Registry(
     "credit",
     "orgthink.credits",
-    {"shared": "orgthink.credit.shared:SharedCredit"},
+    {
+        "shared": "orgthink.credit.shared:SharedCredit",
+        "recursive": "orgthink.credit.recursive:RecursiveCredit",
+    },
     "a dataclass that derives from orgthink.credit.EpisodeCredit",
     lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeCredit),
 )

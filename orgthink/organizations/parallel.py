@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orgthink.episode import Problem, Status
+from orgthink.episode import Message, Problem, Status
 from orgthink.grammar.asyncthink import DIALECT, Dialect
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import new_caller
 from orgthink.organizations.sequential import think
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
-from orgthink.tasks.vote import vote
+from orgthink.tasks.vote import prepared, vote
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,29 @@ class Parallel:
         return {"thinker": self.thinkers(capacity)}
 
     async def run(self, problem: Problem, session: Session) -> str | None:
-        controller = session.controller()
+        messages = prompt(self.prompts, "sequential", problem)
+        return await think_and_vote("thinker", messages, self.thinkers(session.capacity), session, self.dialect)
 
-        async def work(thinker: Agent) -> str | None:
-            return await think(thinker, session, self.dialect)
 
-        thinkers: list[Agent] = []
-        session.so_far = lambda: _vote(problem, thinkers)
-        with session.until_spent(controller):
-            for i in range(1, self.thinkers(session.capacity) + 1):
-                thinker = new_caller(session, "thinker", prompt(self.prompts, "sequential", problem))
-                session.fork(controller, str(i), thinker, work)
-                thinkers.append(thinker)
-        for i in range(1, len(thinkers) + 1):
-            await session.join(controller, str(i))
-        return _vote(problem, thinkers)
+async def think_and_vote(
+    role: str, messages: tuple[Message, ...], count: int, session: Session, dialect: Dialect
+) -> str | None:
+    """The vote of so many agents of a role that get the same prompt, or of those that the budget allows."""
+    problem, controller = session.problem, session.controller()
+
+    async def work(thinker: Agent) -> str | None:
+        return await prepared(problem, await think(thinker, session, dialect))
+
+    thinkers: list[Agent] = []
+    session.so_far = lambda: _vote(problem, thinkers)
+    with session.until_spent(controller):
+        for i in range(1, count + 1):
+            thinker = new_caller(session, role, messages)
+            session.fork(controller, str(i), thinker, work)
+            thinkers.append(thinker)
+    for i in range(1, len(thinkers) + 1):
+        await session.join(controller, str(i))
+    return _vote(problem, thinkers)
 
 
 def _vote(problem: Problem, thinkers: list[Agent]) -> str | None:

@@ -173,13 +173,19 @@ class ParaManager:
 
         None where no tool asks a model.
         """
-        names = list(self.pool) if self._agents else []
-        if not self.aliases:
-            return {name: name for name in names}
-        ids = [f"m{i}" for i in range(1, len(names) + 1)]
-        if self.aliases != "fixed":
-            random.Random(problem.id).shuffle(ids)
-        return dict(zip(ids, names, strict=True))
+        return ids_of(self.pool if self._agents else {}, self.aliases, problem)
+
+
+def ids_of(pool: Mapping[str, str], aliases: bool | Literal["fixed"], problem: Problem) -> dict[str, str]:
+    """Names of the models of a pool by the ids that a prompt calls them by: their own, or m1, m2, … in an order that
+    changes from problem to problem or, if that is `fixed`, in the order of the pool."""
+    names = list(pool)
+    if not aliases:
+        return {name: name for name in names}
+    ids = [f"m{i}" for i in range(1, len(names) + 1)]
+    if aliases != "fixed":
+        random.Random(problem.id).shuffle(ids)
+    return dict(zip(ids, names, strict=True))
 
 
 class _Work:

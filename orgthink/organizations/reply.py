@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -57,6 +57,21 @@ async def ask(session: Session, root: Agent, key: str, role: str, messages: tupl
     agent = new_caller(session, role, messages)
     result = await session.call(root, key, agent, _reply)
     return Reply(result.text, result.status is Status.OK, agent)
+
+
+async def ask_all(
+    session: Session, root: Agent, role: str, prompts: Mapping[str, tuple[Message, ...]]
+) -> dict[str, Reply]:
+    """Send prompts to new agents of a role side by side, and wait for their replies. Those that the budget forbids are
+    left out, and the root's trace says so."""
+    agents: dict[str, Agent] = {}
+    with session.until_spent(root):
+        for key, messages in prompts.items():
+            agent = new_caller(session, role, messages)
+            session.fork(root, key, agent, _reply)
+            agents[key] = agent
+    results = {key: await session.join(root, key) for key in agents}
+    return {key: Reply(result.text, result.status is Status.OK, agents[key]) for key, result in results.items()}
 
 
 async def _reply(agent: Agent) -> str | None:

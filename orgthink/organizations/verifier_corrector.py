@@ -20,7 +20,7 @@ from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import NOTHING, Reply, answered, ask
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.session import Session
-from orgthink.tasks.vote import vote
+from orgthink.tasks.vote import prepared, vote
 
 IMPROVE = "improve"
 """The solver's second look at its own solution."""
@@ -130,7 +130,9 @@ class VerifierCorrector:
     ) -> Reply:
         """Let a role play a part, with what it is shown."""
         messages = role_prompt(self.prompts, self.templates.get(part, part), problem, solution, report)
-        return await ask(session, root, key, PLAYERS.get(part, part), messages)
+        reply = await ask(session, root, key, PLAYERS.get(part, part), messages)
+        await prepared(problem, reply.answer)
+        return reply
 
 
 def role_prompt(style: str, part: str, problem: Problem, solution: str = "", report: str = "") -> tuple[Message, ...]:

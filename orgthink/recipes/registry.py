@@ -23,6 +23,10 @@ JOBS: Registry[type[Job]] = Registry(
         "trajectories": "orgthink.recipes.jobs:Trajectories",
         "policy": "orgthink.recipes.jobs:Policy",
         "marsrl": "orgthink.recipes.jobs:Mars",
+        "meta-agent-search": "orgthink.baselines.meta_agent_search:MetaAgentSearch",
+        "evoflow": "orgthink.baselines.evoflow:EvoFlowSearch",
+        "router-bank": "orgthink.baselines.router_bank:RouterBank",
+        "puppeteer": "orgthink.baselines.puppeteer:PuppeteerTraining",
     },
     "a dataclass with settings, steps, require and run",
     lambda cls: isinstance(cls, type) and is_dataclass(cls) and hasattr(cls, "run"),
@@ -113,8 +117,9 @@ def training_of(folder: RunFolder) -> Training:
 
 
 def go_on(folder: RunFolder, report: Report) -> Path:
-    """Train from the newest checkpoint to the last step. Returns the folder of the model.
+    """Train from the newest checkpoint to the last step. Returns the folder of the model, or else what the job made.
 
     UserError if the folder holds no training, or another process trains in it.
     """
-    return training_of(folder).job.run(folder, report) / "model"
+    made = training_of(folder).job.run(folder, report)
+    return made / "model" if (made / "model").is_dir() else made

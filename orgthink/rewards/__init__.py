@@ -24,6 +24,10 @@ class Score:
         """What it is made of, by the names of the metrics."""
         return {}
 
+    def of_agents(self) -> Mapping[str, float]:
+        """What single agents earned by their own work, by name; empty if only the episode has a reward."""
+        return {}
+
 
 class EpisodeReward(ABC):
     """What an episode is worth: a pure function of its record."""
@@ -47,6 +51,8 @@ REWARDS: Registry[type[EpisodeReward]] = Registry(
     {
         "asyncthink": "orgthink.rewards.asyncthink:AsyncThinkReward",
         "paramanager": "orgthink.rewards.paramanager:ParaManagerReward",
+        "subtasks": "orgthink.rewards.subtasks:SubtaskReward",
+        "tool-orchestra": "orgthink.rewards.tool_orchestra:ToolOrchestraReward",
     },
     "a dataclass that derives from orgthink.rewards.EpisodeReward",
     lambda cls: isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, EpisodeReward),

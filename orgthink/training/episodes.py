@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orgthink.concurrency import run_all
+from orgthink.credit import AgentWork, EpisodeCredit
 from orgthink.engines.engine import Engine, OnLoop
 from orgthink.episode import Episode, Origin, Problem, Trace
 from orgthink.errors import UserError, user_input
@@ -68,6 +69,8 @@ class RlSettings(Optimization):
             raise ValueError(f"{self.rollout.problems} groups cannot be split into {self.minibatches} minibatches")
         if self.redraw < 0 or (self.redraw and not self.mixed):
             raise ValueError(f"redraw is {self.redraw}: it must be at least 0, and above 0 only with mixed=true")
+        if self.shuffled and self.credit.of_agents({}) is not None:
+            raise ValueError("shuffled permutes the rewards of episodes, and this credit has those of agents")
         if self.ahead < 0 or (self.ahead and self.redraw):
             raise ValueError(f"ahead is {self.ahead}: it must be at least 0, and 0 if redraw is above 0")
 
@@ -188,7 +191,7 @@ class Episodes:
         groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
-            advantages = settings.credit(groups)
+            advantages = credited(settings.credit, groups, selected, rewards)
             rewarded = [episode for episode in selected if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
@@ -316,6 +319,34 @@ def _mistaken(trace: Trace, sampled_by: str | None, version: str, trained: bool)
     if not trained:
         return f"sampled by the policy, but role {trace.role} is not trained: name a model for it in rollout.models"
     return f"sampled by version {sampled_by}, not by {version}: the sampler did not take the new weights"
+
+
+def credited(
+    credit: EpisodeCredit,
+    groups: Mapping[str, Mapping[str, float]],
+    episodes: Sequence[Episode],
+    rewards: Mapping[str, Score],
+) -> Mapping[str, float | Mapping[str, float]]:
+    """Advantage of each episode that is trained on or, where the credit tells its agents apart, of each of them."""
+    works: defaultdict[str, dict[str, Mapping[str, AgentWork]]] = defaultdict(dict)
+    for episode in episodes:
+        works[episode.problem.id][episode.id] = _works(episode, rewards[episode.id])
+    own = credit.of_agents(works)
+    return credit(groups) if own is None else own
+
+
+def _works(episode: Episode, score: Score) -> dict[str, AgentWork]:
+    """The work of each agent that has a reward of its own; of the root alone if none has."""
+    own = score.of_agents() or {episode.root.agent: score.total}
+    parents = {trace.agent: trace.parent for trace in episode.traces}
+
+    def above(agent: str) -> str | None:
+        parent = parents[agent]
+        while parent is not None and parent not in own:
+            parent = parents[parent]
+        return parent
+
+    return {agent: AgentWork(above(agent), reward) for agent, reward in own.items()}
 
 
 def grouped(

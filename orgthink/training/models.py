@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -296,6 +295,8 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
         from transformers.masking_utils import sdpa_mask
     except ModuleNotFoundError as error:
         raise UserError(f"training this model needs {error.name}: pip install 'orgthink[train]'") from error
+    if kernel := _kernel(json_object(folder / "config.json")):
+        raise UserError(f"{folder / 'config.json'} names the code {kernel!r}: a model may name none")
     try:
         with _quiet():
             model, found = AutoModelForCausalLM.from_pretrained(
@@ -308,7 +309,9 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
                 ignore_mismatched_sizes=True,  # `found` lists them
                 output_loading_info=True,
             )
-    except (ValueError, OSError, RuntimeError, KeyError, SafetensorError, UnpicklingError) as error:
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # files of a folder that are odd, or ask for what is not installed, raise anything
         raise UserError(f"{folder} has no causal model: {reason(error)}") from error
     wrong = {kind: sorted(map(str, found[kind])) for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     for kind, names in wrong.items():
@@ -322,6 +325,18 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     with _quiet():
         model.set_attn_implementation(ATTENTION)
     return model
+
+
+def _kernel(values: Any) -> str | None:
+    """The program of the Hub that the values of a config name for attention, which transformers would fetch and run."""
+    match values:
+        case {"_attn_implementation": str() as name} if "/" in name:
+            return name
+        case Mapping():
+            return next(filter(None, map(_kernel, values.values())), None)
+        case list():
+            return next(filter(None, map(_kernel, values)), None)
+    return None
 
 
 @contextmanager

@@ -62,20 +62,20 @@ async def python(code: str) -> Result | str:
         ran.append(("ended", code))
 
 
-class _Toys:
+class Toys:
     def resources(self) -> tuple[Tool, Tool]:
         return FunctionTool(python), search_tool(retriever_named(PRICES), topk=1)
 
 
 @dataclass(frozen=True)
-class Managed(_Toys, ParaManager):
+class Managed(Toys, ParaManager):
     """The real organization over toy programs and the real search, in few words."""
 
     prompts: str = TERSE
 
 
 @dataclass(frozen=True)
-class Using(_Toys, ToolUse):
+class Using(Toys, ToolUse):
     prompts: str = TERSE
 
 

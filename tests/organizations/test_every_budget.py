@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from managed import LONG_AFTER, Managed, Using, ask, program, reply
+from managed import LONG_AFTER, Managed, Toys, Using, ask, program, reply
 from speaker import DOUBLE, call
 from terse import TERSE, WHOLE
 
@@ -18,13 +18,20 @@ from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.evaluation import engine_failed
 from orgthink.measure.orchestration import executed
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.best_of_n import BestOfN
 from orgthink.organizations.huang_yang import HuangYang
 from orgthink.organizations.majority_vote import MajorityVote
+from orgthink.organizations.pacore import Pacore
 from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.puppeteer import Puppeteer
+from orgthink.organizations.router import Router
 from orgthink.organizations.self_refine import SelfRefine
 from orgthink.organizations.sequential import Sequential
+from orgthink.organizations.tool_orchestra import ToolOrchestra
 from orgthink.organizations.verifier_corrector import VerifierCorrector
 from orgthink.organizations.worker_tools import WorkerTools
+from orgthink.organizations.workflow import Workflow
+from orgthink.organizations.workflow_json import read_graph
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
@@ -42,6 +49,12 @@ class Model(ScriptedEngine):
     def _next(self, text: str) -> Turn:
         if text.startswith("manager") and not text.endswith("final"):
             return reply(ask(subtask="add"), program("print 7"), ask("critical_reviewer"), seconds=0.25)
+        if text.startswith("orchestrator") and not text.endswith("final"):
+            return reply(
+                ask(subtask="add") if text.startswith("orchestrator left 4") else program("print 7"), seconds=0.25
+            )
+        if text.startswith("coder"):
+            return Turn("<code>print 7</code>")
         if text.startswith("organizer"):
             forked = "<JOIN-1>" in text
             return Turn(ANSWER if forked else "o <FORK-1> add </FORK-1> o <JOIN-1>", seconds=0.25)
@@ -58,6 +71,44 @@ class Model(ScriptedEngine):
         return Turn(ANSWER)
 
 
+ASKED = {"kind": "agent", "role": "helper", "prompt": "helper {part}"}
+REVIEWED = {"kind": "agent", "role": "verifier", "template": "verifier", "values": {"solution": "{last}"}}
+MENDED = {"kind": "agent", "role": "corrector", "template": "corrector", "values": {"solution": "{last}"}}
+REVISED = read_graph(
+    {
+        "nodes": {
+            "draft": {"kind": "agent", "role": "solver", "template": "solver", "samples": 2},
+            "ballot": {"kind": "vote", "of": ["draft"]},
+            "parts": {"kind": "split", "text": "a b", "separator": " "},
+            "side": {"kind": "map", "over": "parts", "body": {"nodes": {"said": ASKED}, "output": "said"}},
+            "revised": {
+                "kind": "loop",
+                "start": "ballot",
+                "until": {"text": "{review.verdict}", "equals": "correct"},
+                "body": {"nodes": {"review": REVIEWED, "mended": MENDED}, "output": "mended"},
+            },
+        },
+        "output": "revised",
+    }
+)
+"""A workflow of every kind of work; `side` is for nobody."""
+SOLVERS = ("thinker", "solver", "corrector", "synthesizer", "standard_reasoner", "code_reasoner")
+
+
+@dataclass(frozen=True)
+class Pulled(Toys, Puppeteer):
+    """The real organization over toy programs."""
+
+    prompts: str = TERSE
+
+
+@dataclass(frozen=True)
+class Orchestrated(Toys, ToolOrchestra):
+    """The real organization over toy programs."""
+
+    prompts: str = TERSE
+
+
 ORGANIZATIONS: dict[str, Organization] = {
     "sequential": Sequential(TERSE),
     "parallel": Parallel(TERSE),
@@ -65,6 +116,11 @@ ORGANIZATIONS: dict[str, Organization] = {
     "self-refine": SelfRefine(TERSE),
     "verifier_corrector": VerifierCorrector(TERSE),
     "huang-yang": HuangYang(WHOLE),
+    "best-of-n": BestOfN(TERSE, samples=3),
+    "pacore": Pacore(TERSE, widths=(3, 2, 1)),
+    "router": Router(TERSE, samples=3),
+    "puppeteer": Pulled(tools=("standard_reasoner", "critical_reviewer", "code_reasoner"), width=2),
+    "tool-orchestra": Orchestrated(rounds=4),
     "asyncthink": AsyncThink(TERSE),
     "asyncthink by calls": AsyncThink(TERSE, protocol="tools"),
     "asyncthink by calls, tolerant": AsyncThink(TERSE, protocol="tools", tolerant=True),
@@ -72,6 +128,7 @@ ORGANIZATIONS: dict[str, Organization] = {
     "paramanager": Managed(rounds=4, reserve=0.4),
     "tool-use": Using(rounds=4, reserve=0.4),
     "summarized": Managed(rounds=4, reserve=0.4, synthesis="summarizer"),
+    "workflow": Workflow(TERSE, graph=REVISED),
 }
 
 
@@ -141,7 +198,7 @@ def found(episode: Episode) -> bool:
     """Whether anybody came to a result that the organization could use."""
     if executed(episode):
         return any(trace.status is Status.OK for trace in executed(episode))
-    answers = (trace.returned for trace in episode.traces[1:] if trace.role in ("thinker", "solver", "corrector"))
+    answers = (trace.returned for trace in episode.traces[1:] if trace.role in SOLVERS)
     return any(text is not None and text in ("7", ANSWER) for text in answers)
 
 

@@ -13,6 +13,8 @@ from orgthink.episode import Episode, Origin, Problem, Sampling
 from orgthink.grammar.toolcall import ToolCall, read_reply, render_call, render_reply
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.organizations.workflow import Workflow
+from orgthink.organizations.workflow_json import read_graph
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.clock import run_virtual
@@ -85,7 +87,57 @@ def rounds(*calls: str) -> Callable[[str], list[Turn]]:
     return turns
 
 
+def judged(told: str) -> list[Turn]:
+    """Solvers who say it to a verifier."""
+    return [Turn(f"{told} so <ANSWER>7</ANSWER>")] * 8 + [Turn("**Correctness**: Correct", when="examiner")] * 8
+
+
+def coordinated(told: str) -> list[Turn]:
+    """Two rounds that say it to the next one."""
+    return [Turn(f"{told} so <ANSWER>7</ANSWER>")] * 12 + [Turn("so <ANSWER>7</ANSWER>", when="<message 1>")]
+
+
+def pulled(told: str) -> list[Turn]:
+    """All that a puppeteer may call, as often as it may."""
+    says = {"sequential": "so <ANSWER> 7 </ANSWER>", "coder": "<code>1</code>", "finder": "<query>q</query>"}
+    return [Turn(text, when=role) for role, text in {**says, "reviewer": "fine"}.items() for _ in range(16)]
+
+
+def orchestrated(told: str) -> list[Turn]:
+    """Two calls that come back with it, and the end."""
+    call, end = ToolCall("python", {"code": "1"}), ToolCall("final_answer", {})
+    begins = Turn(render_reply("r", [call]), when="orchestrator left")
+    ends = Turn(render_reply("r", [end]), when="orchestrator left 10")
+    return [Turn("so <ANSWER> 7 </ANSWER>", when="orchestrator countdown"), ends, begins, begins]
+
+
+def chained(told: str) -> list[Turn]:
+    """The second agent of a workflow, and a loop, read what the first says."""
+    return [Turn(f"so {told}", when="first"), *[Turn("so <ANSWER> 7 </ANSWER>", when="then")] * 3]
+
+
+CHAIN = {
+    "nodes": {
+        "first": {"kind": "agent", "prompt": "first"},
+        "again": {
+            "kind": "loop",
+            "most": 3,
+            "until": {"text": "{second}{first}", "equals": ""},
+            "body": {
+                "nodes": {"second": {"kind": "agent", "prompt": "then {first} {first.answer}"}},
+                "output": "second",
+            },
+        },
+    },
+    "output": "again",
+}
+
+
 TOLD: dict[str, Callable[[str], list[Turn]]] = {
+    "best-of-n": judged,
+    "pacore": coordinated,
+    "puppeteer": pulled,
+    "tool-orchestra": orchestrated,
     "asyncthink": asyncthink,
     "asyncthink by calls": asyncthink_by_calls,
     "verifier_corrector": checked,
@@ -93,10 +145,11 @@ TOLD: dict[str, Callable[[str], list[Turn]]] = {
     "self-refine": checked,
     "paramanager": rounds("standard_reasoner", "python", "search"),
     "tool-use": rounds("python", "search"),
+    "workflow": chained,
 }
 """What an organization's models say if somebody tells them this."""
-ALONE = {"sequential", "parallel", "majority-vote"}
-"""Organizations whose agents are told nothing by others."""
+ALONE = {"sequential", "parallel", "majority-vote", "router", "evoflow"}
+"""Organizations whose agents are told nothing by others, or by what others have."""
 
 
 def play(name: str, told: str) -> Episode:
@@ -108,6 +161,8 @@ def organization(name: str, told: str) -> Organization:
     """As it is registered, but for tools that only ever say this."""
     if name == "asyncthink by calls":
         return AsyncThink(protocol="tools")
+    if name == "workflow":
+        return Workflow(graph=read_graph(CHAIN))
     kind = ORGANIZATIONS[name]
     if not hasattr(kind, "resources"):
         return kind()
@@ -123,7 +178,9 @@ def organization(name: str, told: str) -> Organization:
     def resources(self: Any) -> tuple[Tool, Tool]:
         return FunctionTool(python), search_tool(Told())
 
-    return type(kind.__name__, (kind,), {"resources": resources})(prompts=TERSE)
+    every_tool = {"tools": ("critical_reviewer", "standard_reasoner", "knowledge_searcher"), "width": 3}
+    always = {**every_tool, "threshold": 0.0, "temperature": 0.0} if name == "puppeteer" else {}
+    return type(kind.__name__, (kind,), {"resources": resources})(prompts=TERSE, **always)
 
 
 def done(episode: Episode) -> list[Any]:

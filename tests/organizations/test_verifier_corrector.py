@@ -479,13 +479,15 @@ async def test_every_organization_tells_the_roles_of_its_agents(name: str):
         if text.startswith("manager"):
             names = [FINAL] if TAGS.response[0] in text else ROLES.values()
             return render_reply("", [ToolCall(name, {}) for name in dict.fromkeys(names)])
+        if text.startswith("orchestrator"):  # a call a step
+            return render_reply("", [ToolCall(next(calls, FINAL), {})])
         return countdown(text) if "countdown" in text else "no idea"
 
     more = dict.fromkeys(("improve", "review", "completeness", "rigorous"), False) if name == "huang-yang" else {}
     settings: dict[str, object] = {"prompts": TERSE, **more}
-    if name in ("paramanager", "tool-use"):
+    if name in ("paramanager", "tool-use", "puppeteer", "tool-orchestra"):
         settings["suite"] = {"corpus": PRICES}
-    organization = OrganizationSpec(name, settings).named(name)
+    organization, calls = OrganizationSpec(name, settings).named(name), iter(dict.fromkeys(ROLES.values()))
     episode = await attempt(organization, PROBLEM, Backing(RuleEngine(rule), Sampling(100)))
     assert _modelled(episode.traces) == set(organization.roles)
 

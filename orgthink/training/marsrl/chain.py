@@ -92,6 +92,26 @@ def last_groups(traces: Iterable[Trace]) -> list[OutputGroup]:
     return [group for group in groups if group.stream == groups[-1].stream]
 
 
+def require_sound(chain: Episode) -> None:
+    """ValueError for a record that is no chain: without what its last stage was made from, or with other ids than
+    tokens."""
+    outputs = outputs_of(chain.traces)
+    if not chain.traces or chain.root.parent is not None:
+        raise ValueError("it has no controller")
+    for place, trace in outputs.items():
+        if place.count(".") >= len(STREAMS) or not all(part.isdecimal() for part in place.split(".")):
+            raise ValueError(f"{place[:60]!r} is no place of an output")
+        for span in trace.spans:
+            known = [values for values in (span.token_ids, span.logprobs) if values is not None]
+            if any(len(values) != span.tokens for values in known):
+                raise ValueError(f"a span of output {place} has other ids or log-probabilities than tokens")
+    for group in last_groups(chain.traces) if outputs else ():
+        corrected = source_of(group.source) if role_of(group.stream) == "corrector" else ""
+        gone = next((place for place in (group.source, corrected) if place and place not in outputs), None)
+        if gone is not None:
+            raise ValueError(f"output {group.places[0]} was made from {gone}, which is not there")
+
+
 def finished_in_step(episode: Episode, schedule: Schedule = "pipeline") -> list[OutputGroup]:
     """From the record of a training step, the groups that it trained on: its weights sampled last for them. Under the
     queue a record has one such group, the last, whose weights may be older.

@@ -36,6 +36,7 @@ from orgthink.training.marsrl.chain import (
     groups_of,
     last_groups,
     part_of,
+    require_sound,
 )
 from orgthink.training.marsrl.growth import Growth
 from orgthink.training.marsrl.metrics import rollout_metrics
@@ -218,6 +219,11 @@ class Chains:
     def load(self, folder: Path, step: int) -> None:
         file, style = folder / "chains.json", style_named(self._plan.prompts)
         underway = load_state(file, Underway, lambda data: as_episodes(data, style.verdicts))
+        for one in (*underway.chains, *underway.waiting):
+            try:
+                require_sound(one)
+            except ValueError as error:
+                raise UserError(f"{file}: {one.id}: {error}") from error
         now = time.monotonic()
         self._begun, self._waiting = underway.begun, underway.waiting
         self._chains = [Chain(one.sample, one.problem, now - one.seconds, one) for one in underway.chains]

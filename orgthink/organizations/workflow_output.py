@@ -1,0 +1,73 @@
+"""What nodes of a workflow come to: texts, the answers in them, and a status, as templates of later nodes see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from orgthink.grammar.toolcall import CallStatus
+from orgthink.grammar.verdict import VerdictForm, read_report
+from orgthink.tools.agents import code_in
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutput:
+    """What came of a node."""
+
+    status: CallStatus
+    """How it went, as a manager is told of its calls."""
+    texts: tuple[str, ...] = ()
+    """What it came to: one a sample, or one a part of a split."""
+    answers: tuple[str, ...] = ()
+    """The answers in these; those without one are left out."""
+    error: str = ""
+    """Why there is nothing, on one line."""
+
+    @property
+    def answer(self) -> str | None:
+        """The first answer."""
+        return self.answers[0] if self.answers else None
+
+
+def text_output(*texts: str) -> NodeOutput:
+    return NodeOutput(CallStatus.OK, texts, tuple(text for text in texts if text))
+
+
+def failed_output(error: str, status: CallStatus = CallStatus.EXEC_ERR) -> NodeOutput:
+    return NodeOutput(status, error=error)
+
+
+Known = Mapping[str, NodeOutput]
+"""Outputs so far, by the names that templates use."""
+
+
+class Found:
+    """What a block could answer if it ended now: what was found last."""
+
+    def __init__(self) -> None:
+        self.offers: list[Callable[[], str | None]] = []
+        """Of its nodes that are at work or have ended."""
+
+    def best(self) -> str | None:
+        return next((text for offer in reversed(self.offers) if (text := offer())), None)
+
+
+def viewed(output: NodeOutput, view: str, separator: str, verdicts: VerdictForm) -> str:
+    """What `{node.VIEW}` takes from an output; `separator` stands between its samples."""
+    text = separator.join(output.texts)
+    match view:
+        case "":
+            return text
+        case "answer":
+            return separator.join(output.answers)
+        case "status":
+            return output.status
+        case "error":
+            return output.error
+        case "json":
+            return json.dumps(output.answers, ensure_ascii=False)
+        case "code":
+            return code_in(text) or ""
+    report = read_report(text, verdicts)
+    return report.verdict if view == "verdict" else report.findings
