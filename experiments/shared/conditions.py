@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from experiments.shared import runs
 from experiments.shared.laboratory import Laboratory
 from experiments.shared.script import Options
-from orgthink.provenance import commit, provenance
+from orgthink.provenance import commit, hardware, provenance
 
 
 def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: Iterable[str]) -> dict[str, Any]:
@@ -27,19 +24,3 @@ def circumstances(options: Options, lab: Laboratory[Any], recipe: str, trained: 
         "evaluation_seconds": round(sum(lab.seconds.values())),
         "command": f"make results-{recipe}" if options == type(options)() else own_command,
     }
-
-
-def hardware() -> dict[str, Any]:
-    """Name of the processor, and number of cores that this process may use."""
-    return {
-        "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-    }
-
-
-def _cpu() -> str:
-    """Name of the processor, as far as the system reports it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -1,15 +1,16 @@
-"""Estimates for tables in addition to those of orgthink.measure.estimate, and their conversion to JSON."""
+"""Estimates for tables in addition to those of orgthink.measure.estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
+from orgthink.arena.rows import as_json
 from orgthink.measure.estimate import CONFIDENCE, Estimate
+
+__all__ = ["RESAMPLES", "as_json", "by_problem", "ratio"]
 
 RESAMPLES = 5000
 """Number of resamples of a bootstrap."""
@@ -40,12 +41,3 @@ def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]]
         return Estimate(float(mean[0] / mean[1]), None, None, len(pairs))
     low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Estimate(float(mean[0] / mean[1]), float(low), float(high), len(pairs))
-
-
-def as_json(value: Any) -> Any:
-    """The value with every nested estimate converted to {mean, low, high, n}."""
-    if isinstance(value, list):
-        return [as_json(one) for one in value]
-    if isinstance(value, dict):
-        return {name: as_json(one) for name, one in value.items()}
-    return asdict(value) if isinstance(value, Estimate) else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
@@ -13,12 +12,12 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 from orgthink_pocket.shipped import MODELS
 
 from experiments.shared.runs import fingerprint, metrics, model_folder
+from orgthink.arena.on_demand import OnDemand
 from orgthink.engines import EngineSpec, engine_spec
-from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError
-from orgthink.evaluation import Evaluation, engine_failed, evaluate, failure_message, resolve
-from orgthink.store import RunFolder, plain
+from orgthink.evaluation import Evaluation
+from orgthink.store import plain
 
 Design = TypeVar("Design")
 """Size of the evaluations of a paper."""
@@ -48,11 +47,8 @@ class Laboratory(Generic[Design]):
     """Name of a model that replaces every trained one, to try the script."""
     seconds: dict[Path, float] = field(default_factory=dict)
     """Seconds of each requested evaluation, including earlier sessions, by folder."""
-    _engines: Engines = field(default_factory=lambda: Engines(threaded=True))
-    """Engines that decode in a thread."""
-    _timed: Engines = field(default_factory=lambda: Engines(threaded=False))
-    """Engines that decode on the event loop, to time single episodes. With two threads, the waits for the interpreter
-    would be measured as well."""
+    _on_demand: OnDemand = field(default_factory=OnDemand)
+    """Runs what is missing."""
 
     folder: ClassVar[str]
     """Name of the folder of all evaluations of a paper, inside the folder of runs."""
@@ -61,8 +57,7 @@ class Laboratory(Generic[Design]):
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._engines.__aexit__()
-        await self._timed.__aexit__()
+        await self._on_demand.__aexit__(*error)
 
     def model(self, name: str) -> str:
         """The name of a trained run or shipped model, or of its replacement."""
@@ -79,20 +74,7 @@ class Laboratory(Generic[Design]):
     async def evaluated(self, name: str, plan: Evaluation) -> list[Episode]:
         """The episodes of a plan. Missing ones are run. UserError if an episode failed with an engine error."""
         path = self._path(name, plan)
-        folder = RunFolder.open(path) if path.is_dir() else RunFolder.create(path, "eval", plan)
-        found = list(folder.episodes())
-        wanted = plan.n * plan.samples
-        if len(found) < wanted or any(map(engine_failed, found)):
-            print(f"{path.name}: {wanted - len(found)} episodes …", end=" ", flush=True)
-            engines = self._engines if plan.concurrency > 1 else self._timed
-            resolved, began = await resolve(plan).opened(engines), time.perf_counter()
-            found = await evaluate(resolved, engines, folder)
-            print(f"{time.perf_counter() - began:.0f} s", flush=True)
-        failed = [episode for episode in found if engine_failed(episode)]
-        if failed:
-            raise UserError(
-                f"{len(failed)} episodes of {path} failed ({failure_message(failed[0])}): run the command again"
-            )
+        found = await self._on_demand.episodes(path, plan)
         self.seconds[path] = took(path)
         return found
 

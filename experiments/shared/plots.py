@@ -1,38 +1,14 @@
-"""The style of all plots. The same data give the same SVG files, byte for byte."""
+"""Curves over training. The style of all plots is that of the arena's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-Rows = Sequence[Mapping[str, Any]]
+from orgthink.arena.plots import Rows, save
 
-_STYLE = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-}
-
-
-def save(figures: Mapping[str, Callable[[Rows], Figure]], results: Mapping[str, Any], folder: Path, salt: str) -> None:
-    """Write NAME.svg for every figure from the rows with its name. `salt` determines the ids inside the files."""
-    with plt.rc_context({**_STYLE, "svg.hashsalt": salt}):
-        for name, figure in figures.items():
-            picture = figure(results[name])
-            picture.savefig(folder / f"{name}.svg", format="svg", metadata={"Date": None}, bbox_inches="tight")
-            plt.close(picture)
+__all__ = ["Rows", "curve", "save"]
 
 
 def curve(axes: Axes, steps: Sequence[float], values: Sequence[float], label: str, colour: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from orgthink.arena.tables import Column, Rows, interval, table
 from orgthink.errors import UserError
 
-Rows = Sequence[Mapping[str, Any]]
-Column = tuple[str, Callable[[Mapping[str, Any]], str]]
-"""Title of the column, and function from a row to its cell."""
+__all__ = ["Column", "Rows", "circumstances", "fill", "interval", "number", "percent", "table", "titled", "trainings"]
 
 
 def fill(text: str, blocks: Mapping[str, str]) -> str:
@@ -24,13 +23,6 @@ def fill(text: str, blocks: Mapping[str, str]) -> str:
     return text
 
 
-def table(rows: Rows, columns: Sequence[Column]) -> str:
-    """The table as Markdown, with right-aligned numbers."""
-    lines = [[title for title, _ in columns], ["---", *["--:"] * (len(columns) - 1)]]
-    lines += [[cell(row) for _, cell in columns] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def number(name: str, digits: int = 0) -> Column:
     return name, lambda row: interval(row.get(name), 1, digits)
 
@@ -41,16 +33,6 @@ def percent(name: str) -> Column:
 
 def titled(title: str, column: Column) -> Column:
     return title, column[1]
-
-
-def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> str:
-    """An estimate such as `89.0 [87.1, 90.6]`, or a dash without a number."""
-    if estimate is None or estimate["mean"] is None:
-        return "–"
-    mean = f"{factor * estimate['mean']:.{digits}f}"
-    if estimate["low"] is None or estimate["high"] is None:
-        return mean
-    return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
 
 
 def circumstances(facts: Mapping[str, Any]) -> str:

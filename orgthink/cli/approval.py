@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
+from orgthink.grammar.strict_json import parse
 from orgthink.people.inbox import Declined, Inbox, OpenQuestion
 from orgthink.runtime import Allow, Approve, Deny, Edit, PendingCall
 
@@ -51,8 +52,8 @@ def _edited(text: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     if (name := _only_text(arguments)) is not None:
         return {name: text}
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse(text)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

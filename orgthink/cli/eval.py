@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.notes import all_problems, ignored_server, note, pools, unlike_its_style
+from orgthink.cli.notes import all_problems, by_convention, ignored_server, note, pools, unlike_its_style
 from orgthink.cli.options import Options, pair
 from orgthink.cli.prices import read_prices, unpriced
 from orgthink.cli.progress import progress
@@ -24,14 +25,17 @@ from orgthink.episode import Episode
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import (
     Evaluation,
+    OrganizationSpec,
     Resolved,
     engine_failed,
     evaluate,
     failed_agents,
     failure_message,
+    require_places,
     require_planned,
     resolve,
 )
+from orgthink.presets import Attempts, attempts
 from orgthink.registry import default
 from orgthink.spending import Bounds
 from orgthink.store import RunFolder, dated, require_vacant
@@ -48,17 +52,21 @@ class Eval(Traced, Options):
 
     task: str | None = None
     """Which problems; `math:FILE` takes those of a file of rows with `problem` and `answer`: .jsonl, .json or
-    .parquet; `verl:FILE` those of a parquet file of verl's."""
+    .parquet; `verl:FILE` those of a parquet file of verl's; `bench:NAME` is a named benchmark."""
     organizations: tuple[str, ...] = ("sequential", "parallel", "asyncthink")
     """Who solves them: names, or label=name to have one of them twice, with settings of its own (--set)."""
     models: Annotated[tuple[str, ...], arg(metavar="LABEL=MODEL[@URL]")] = ()
     """Models of their own for some organizations, by label: to compare models in one table."""
-    n: int = 100
-    """How many different problems; all if the task has fewer."""
+    widths: tuple[int, ...] = ()
+    """Capacities in place of --capacity, such as 2 4 8 16: each organization runs at each of them, as NAME-c2, NAME-c4
+    and so on, on the same problems."""
+    n: int | None = None
+    """How many different problems, all if the task has fewer; without it 100, or by a benchmark's convention."""
     split: Split = "test"
     """`test` problems are held out from training."""
-    samples: int = 1
-    """Attempts of each organization at each problem."""
+    samples: int | None = None
+    """k: attempts of each organization at each problem; without it 1, or by a benchmark's
+    convention."""
     concurrency: int = 64
     """Episodes alive at once."""
     prices: Path | None = None
@@ -78,9 +86,13 @@ class Eval(Traced, Options):
         if self.resume is None:
             resolved = resolve(self.plan())
             note(
+                by_convention(resolved.plan, self.n, self.samples, self.temperature),
                 all_problems(resolved.plan),
                 ignored_server(resolved.plan.engine, self.model),
-                *pools(resolved.organizations.values(), resolved.plan.limits.capacity),
+                *chain.from_iterable(
+                    pools([one], resolved.plan.limits_of(label).capacity)
+                    for label, one in resolved.organizations.items()
+                ),
             )
             return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task), traced=traced))
         folder = resumed(self, prices=self.prices, **self._bounds(), **self.destination)
@@ -94,23 +106,38 @@ class Eval(Traced, Options):
 
     def plan(self) -> Evaluation:
         """UserError for anything that cannot be."""
+        found = attempts(self.named_task, self.split, self.seed, self.n, self.samples, self.temperature)
+        return replace(self, **asdict(found))._plan(found)
+
+    def _plan(self, attempts: Attempts) -> Evaluation:
         with user_input():
-            organizations = self.organize(self.organizations, self.own())
+            organizations = self.widened(self.organize(self.organizations, self.own()))
             return Evaluation(
                 task=self.named_task,
                 organizations=organizations,
-                n=self.n,
+                n=attempts.n,
                 engine=self.spec(),
                 sampling=self.sampling(organizations),
                 roles=self.backed(organizations),
                 limits=self.limits(organizations),
                 split=self.split,
                 seed=self.seed,
-                samples=self.samples,
+                samples=attempts.samples,
                 concurrency=self.concurrency,
                 prices=read_prices(self.prices),
                 bounds=Bounds(self.max_dollars, self.max_tokens_total),
             )
+
+    def widened(self, organizations: dict[str, OrganizationSpec]) -> dict[str, OrganizationSpec]:
+        """Each organization at each of the widths, one width after the other."""
+        if self.widths and self.capacity is not None:
+            raise UserError("--capacity is one width and --widths several: give one of the two")
+        if len(set(self.widths)) < len(self.widths) or min(self.widths, default=1) < 1:
+            raise UserError("--widths are capacities from 1 on, each once")
+        for c in self.widths:
+            require_places((how.named(label) for label, how in organizations.items()), c)
+        wide = {f"{label}-c{c}": replace(how, capacity=c) for c in self.widths for label, how in organizations.items()}
+        return wide or organizations
 
     def _bounds(self) -> dict[str, float | None]:
         """These options, by name."""

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from orgthink.cli.table import conditions
@@ -55,46 +56,59 @@ class Following(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
 
+class _Reply(NamedTuple):
+    """What a browser gets."""
+
+    status: HTTPStatus
+    text: str = ""
+    kind: str = "text/plain"
+    """The media type."""
+    policy: str = FRAMES
+
+
 class _Requests(BaseHTTPRequestHandler):
     timeout = WAIT
 
     def do_GET(self) -> None:
         assert isinstance(self.server, Following)
         if self.headers.get("host") not in self.server.hosts:
-            return self._send(HTTPStatus.FORBIDDEN)
-        address = urlsplit(self.path)
+            return self._send(_Reply(HTTPStatus.FORBIDDEN))
+        try:
+            address = urlsplit(self.path)
+        except ValueError:
+            return self._send(_Reply(HTTPStatus.BAD_REQUEST))
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         try:
             with self.server.one_at_a_time, registered_only():  # whoever made the folder, none of their code is run
-                self._answer(self.server, address.path, query)
+                reply = self._reply(self.server, address.path, query)
         except UserError as error:
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), "text/plain")
+            reply = _Reply(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+        self._send(reply)  # a reader may be slow
 
-    def _answer(self, server: Following, path: str, query: dict[str, str]) -> None:
+    def _reply(self, server: Following, path: str, query: dict[str, str]) -> _Reply:
         if path == "/":
-            self._send(HTTPStatus.OK, server.page.text, "text/html", server.page.policy)
-        elif path == "/look":
+            return _Reply(HTTPStatus.OK, server.page.text, "text/html", server.page.policy)
+        if path == "/look":
             state = server.growing.look(query.get("known", ""))
-            self._send(HTTPStatus.OK, json.dumps(state, allow_nan=False), "application/json")
-        elif path == "/all":
-            self._send(HTTPStatus.OK, server.everything(), "text/html", FRAMES)
-        elif path == "/favicon.ico":
-            self._send(HTTPStatus.NO_CONTENT)
-        elif path == "/episode" and query.get("number", "").isdecimal():
+            return _Reply(HTTPStatus.OK, json.dumps(state, allow_nan=False), "application/json")
+        if path == "/all":
+            return _Reply(HTTPStatus.OK, server.everything(), "text/html")
+        if path == "/favicon.ico":
+            return _Reply(HTTPStatus.NO_CONTENT)
+        if path == "/episode" and query.get("number", "").isdecimal():
             episode = server.growing.episode(int(query["number"][:18]))
             if episode is None:
-                return self._send(HTTPStatus.NOT_FOUND, "not one of the newest episodes any more", "text/plain")
-            self._send(HTTPStatus.OK, render([episode], title=episode.id), "text/html", FRAMES)
-        else:
-            self._send(HTTPStatus.NOT_FOUND)
+                return _Reply(HTTPStatus.NOT_FOUND, "not one of the newest episodes any more")
+            return _Reply(HTTPStatus.OK, render([episode], title=episode.id), "text/html")
+        return _Reply(HTTPStatus.NOT_FOUND)
 
-    def _send(self, status: HTTPStatus, text: str = "", kind: str = "text/plain", policy: str = FRAMES) -> None:
-        body = text.encode("utf-8", "replace")
-        self.send_response(status)
+    def _send(self, reply: _Reply) -> None:
+        body = reply.text.encode("utf-8", "replace")
+        self.send_response(reply.status)
         for name, value in {
-            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Type": f"{reply.kind}; charset=utf-8",
             "Content-Length": str(len(body)),
-            "Content-Security-Policy": policy,
+            "Content-Security-Policy": reply.policy,
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",

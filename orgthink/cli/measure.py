@@ -18,6 +18,7 @@ from orgthink.cli.table import conditions, print_comparison, print_table
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, recorded
+from orgthink.files import read_whole
 from orgthink.measure.billing import Price
 from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
@@ -83,8 +84,10 @@ class Measure:
 
         name = "standard input" if str(self.file) == "-" else str(self.file)
         try:
-            text = sys.stdin.read() if str(self.file) == "-" else self.file.read_text(encoding="utf-8-sig")
+            text = sys.stdin.read() if str(self.file) == "-" else read_whole(self.file).decode("utf-8-sig")
             measures = measure_text(json.loads(text))
+        except UserError:
+            raise
         except RecursionError as error:
             raise UserError(f"{name}: nested too deeply") from error
         except ValueError as error:

@@ -17,12 +17,15 @@ from tyro.conf import Positional, arg
 
 from orgthink.errors import UserError, pick
 from orgthink.registry import Registry
+from orgthink.tasks import TASK_FAMILIES
 from orgthink.terminal import show
 
 KINDS = {
     "organizations": "orgthink.organizations:ORGANIZATIONS",
     "tasks": "orgthink.tasks:TASKS",
     "file-tasks": "orgthink.tasks:FILE_TASKS",
+    "benchmarks": "orgthink.tasks.bench:BENCHMARKS",
+    "task-families": "orgthink.tasks:TASK_FAMILIES",
     "graders": "orgthink.tasks:GRADERS",
     "models": "orgthink.engines:MODELS",
     "engines": "orgthink.engines:ENGINES",
@@ -47,9 +50,15 @@ class List:
     `file.py:Name` are taken as well."""
 
     kind: Annotated[Positional[str | None], arg(metavar="[KIND]")] = None
-    """Which kind, such as organizations; without it all."""
+    """Which kind, such as organizations; without it all. A family of tasks, such as gym, lists its tasks, and
+    `gym:NAME` the settings of one."""
 
     def __call__(self) -> int:
+        family, _, member = (self.kind or "").partition(":")
+        if family in TASK_FAMILIES:
+            for line in TASK_FAMILIES[family].lines(member):
+                show(line)
+            return 0
         kinds = KINDS if self.kind is None else {self.kind: pick("kind", self.kind, KINDS)}
         columns = shutil.get_terminal_size((80, 24)).columns
         for kind, where in kinds.items():

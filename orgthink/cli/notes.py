@@ -9,6 +9,8 @@ from orgthink.engines import EngineSpec
 from orgthink.evaluation import Evaluation, pool_warning
 from orgthink.presets import preset_of, style_here
 from orgthink.runtime.attempt import Organization
+from orgthink.tasks import task_named
+from orgthink.tasks.task import convention_of
 from orgthink.terminal import show
 
 
@@ -23,6 +25,23 @@ def all_problems(plan: Evaluation) -> str | None:
     if plan.wanted is None:
         return None
     return f"{plan.task} has {plan.n} different {plan.split} problems, not {plan.wanted}: all of them"
+
+
+def by_convention(plan: Evaluation, n: int | None, samples: int | None, temperature: float | None) -> str | None:
+    """What a benchmark's convention decides, because the user gave nothing, and that rows are missing."""
+    convention = convention_of(task_named(plan.task))
+    if convention is None:
+        return None
+    usual = [
+        f"{plan.n} problems (--n)" if n is None else "",
+        f"avg@{plan.samples} (--samples)" if samples is None else "",
+        f"temperature {plan.sampling.temperature:g} (--temperature)" if temperature is None else "",
+    ]
+    found = [f"by convention {', '.join(filter(None, usual))}"] if any(usual) else []
+    expected = convention.problems or convention.published
+    if n is None and expected not in (None, plan.n):
+        found.append(f"the published set has {expected} problems, and {plan.n} are here")
+    return f"{plan.task}: {'; '.join(found)}" if found else None
 
 
 def pools(organizations: Iterable[Organization], capacity: int) -> list[str | None]:

@@ -16,7 +16,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import OrganizationSpec, RoleSpec, require_depth, require_roles, require_sampling
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.presets import Allowance, allowance, organization_settings, partner_models
+from orgthink.presets import Allowance, Attempts, allowance, organization_settings, partner_models
 from orgthink.recipes.adjust import put
 from orgthink.runtime.budget import Budget, Limits
 from orgthink.store import plain, typed
@@ -53,8 +53,8 @@ class Options:
     renew: bool = False
     """The budget is renewed at each Join, as in the paper; an episode then ends after 1,000 turns. Without
     `--max-tokens` it also is if the model was trained so."""
-    temperature: float = 1.0
-    """0 is greedy."""
+    temperature: float | None = None
+    """0 is greedy; without it 1, and of `eval` what is a benchmark's convention."""
     seed: int = 0
     """Of the problems and of the sampling."""
     prompts: str | None = None
@@ -95,7 +95,8 @@ class Options:
         return allowance(organizations, self.spec(), **given)
 
     def sampling(self, organizations: Mapping[str, OrganizationSpec]) -> Sampling:
-        sampling = Sampling(self.allowance(organizations).max_tokens, self.temperature, seed=self.seed)
+        temperature = Attempts.temperature if self.temperature is None else self.temperature
+        sampling = Sampling(self.allowance(organizations).max_tokens, temperature, seed=self.seed)
         with user_input():
             require_sampling(sampling)
         return sampling

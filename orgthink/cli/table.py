@@ -103,9 +103,11 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         "model": str(plan.engine.model),
         "temperature": f"{plan.sampling.temperature:g}" if plan.sampling.temperature else "0 (greedy)",
         "budget": f"{plan.sampling.max_tokens} tokens {budget}",
-        "capacity": str(plan.limits.capacity),
+        "capacity": ", ".join(dict.fromkeys(str(plan.limits_of(label).capacity) for label in plan.organizations)),
         "concurrency": f"{plan.concurrency} episodes at once",
     }
+    if plan.template is not None:
+        found |= {"score": f"avg@{plan.samples}", "template": plan.template}
     roles = {f"model of {name}": str(role.engine.model) for name, role in plan.roles.items()}
     own = {f"{label}'s model": str(spec.engine.model) for label, spec in plan.organizations.items() if spec.engine}
     return found | roles | own | made

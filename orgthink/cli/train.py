@@ -96,7 +96,8 @@ class Train(Traced):
             return 0
         settings = recipes.training_of(folder).job.settings
         with user_input(), written(folder), traced(folder), _progress(folder, settings) as report:
-            show(f"the model is in {recipes.go_on(folder, report)}")
+            made = recipes.go_on(folder, report)
+            show(f"the {'model' if made.name == 'model' else 'result'} is in {made}")
         return 0
 
     @property

@@ -55,7 +55,7 @@ class Column:
 def columns(summary: Mapping[str, Row]) -> list[Column]:
     """The columns that a summary has values for, in the order of the table."""
     rows = list(summary.values())
-    return [*_shares(rows), *_quantities(rows), *_own(rows), *_errors(rows)]
+    return [*_shares(rows), *_tasks(rows), *_quantities(rows), *_own(rows), *_errors(rows)]
 
 
 def _share(key: str, name: str, meaning: str, better: Better, value: Callable[[Row], Any] | None = None) -> Column:
@@ -78,6 +78,23 @@ def _shares(rows: Sequence[Row]) -> Iterator[Column]:
     for a in range(1, max((len(row.get("at_least", ())) for row in rows), default=1)):
         meaning = f"Episodes with at least {a} different correct solution{'s' if a > 1 else ''}."
         yield _share(f"at_least_{a}", f"≥ {a}", meaning, Better.HIGHER, partial(_at_least, a=a))
+
+
+def _tasks(rows: Sequence[Row]) -> Iterator[Column]:
+    """What differs between the tasks of a mixture."""
+    for task in dict.fromkeys(task for row in rows for task in row.get("by_task", {})):
+        meaning = f"Episodes on {task} with all the solutions that were asked for."
+        correct = partial(_of_task, task=task, key="all_correct")
+        yield Column(f"by_task.{task}.all_correct", f"all correct, {task}", "%", meaning, correct, Better.HIGHER)
+        if any((row.get("forked") or NONE)["mean"] for row in rows):
+            meaning = f"Episodes on {task} in which a model forked."
+            yield Column(
+                f"by_task.{task}.forked", f"forks, {task}", "%", meaning, partial(_of_task, task=task, key="forked")
+            )
+
+
+def _of_task(row: Row, task: str, key: str) -> Mapping[str, Any]:
+    return row.get("by_task", {}).get(task, {}).get(key) or NONE
 
 
 def _quantities(rows: Sequence[Row]) -> Iterator[Column]:

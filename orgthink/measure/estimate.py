@@ -17,7 +17,9 @@ CONFIDENCE = 0.95
 """Of every interval."""
 
 _RESAMPLES = 5000
-_Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+"""Quantile of the normal distribution for `CONFIDENCE`."""
+
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
 """97.5 % quantiles of Student's t with 1 … 13 degrees of freedom."""
 
@@ -59,9 +61,14 @@ def proportion(values: Values) -> Estimate:
     effective = float(problems)
     if 0 < p < 1 and problems > 1:
         variance = max(stdev(means.values()) ** 2 / problems, p * (1 - p) / n)
-        effective = max(effective, p * (1 - p) / variance * (_Z / _student(problems - 1)) ** 2)
-    centre = (p + _Z**2 / (2 * effective)) / (1 + _Z**2 / effective)
-    half = _Z * sqrt(p * (1 - p) / effective + (_Z / (2 * effective)) ** 2) / (1 + _Z**2 / effective)
+        effective = max(effective, p * (1 - p) / variance * (Z / student(problems - 1)) ** 2)
+    return wilson(p, effective, n)
+
+
+def wilson(p: float, effective: float, n: int) -> Estimate:
+    """Wilson's interval of a share p that is worth an effective number of independent samples; n are behind it."""
+    centre = (p + Z**2 / (2 * effective)) / (1 + Z**2 / effective)
+    half = Z * sqrt(p * (1 - p) / effective + (Z / (2 * effective)) ** 2) / (1 + Z**2 / effective)
     return Estimate(p, max(0.0, min(p, centre - half)), min(1.0, max(p, centre + half)), n)
 
 
@@ -77,7 +84,7 @@ def average(values: Values) -> Estimate:
     mean, problems = fmean(means.values()), len(means)
     if problems == 1:
         return Estimate(mean, None, None, n)
-    half = _student(problems - 1) * stdev(means.values()) / sqrt(problems)
+    half = student(problems - 1) * stdev(means.values()) / sqrt(problems)
     low = mean - half
     return Estimate(mean, max(0.0, low) if min(means.values()) >= 0 else low, mean + half, n)
 
@@ -107,8 +114,8 @@ def _means(values: Values) -> tuple[Mapping[str, float], int]:
     return {problem: fmean(of_one) for problem, of_one in samples.items()}, sum(map(len, samples.values()))
 
 
-def _student(freedom: int) -> float:
+def student(freedom: int) -> float:
     """97.5 % quantile of Student's t: from the table, then by its expansion around the normal one (error < 0.001)."""
     if freedom <= len(_T):
         return _T[freedom - 1]
-    return _Z + (_Z**3 + _Z) / (4 * freedom) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * freedom**2)
+    return Z + (Z**3 + Z) / (4 * freedom) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * freedom**2)

@@ -15,6 +15,7 @@ from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.errors import error_kinds
 from orgthink.measure.estimate import Estimate, Values, average, difference, proportion
+from orgthink.measure.forking import forked, forks_before_thought
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import (
     calls,
@@ -67,6 +68,8 @@ def summarise(
       of error, `ungraded` the number of episodes without a grade, and `usage` the consumption of each role.
     - With k > 1 samples per problem: `k`, `avg_at_k` (equal to `all_correct`) and `pass_at_k`, whose n counts problems.
     - With a solver: `solver_correct`. With a known cost: `cost_units`.
+    - `forked` is the share of episodes in which a model forked. With several tasks: `by_task` has accuracy, critical
+      path and forks of each, by its name.
     - With people: `people_seconds`, which `seconds` leaves out.
     - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status.
     - `own` has further measures by the label of the organization; their means are in `measures`.
@@ -128,6 +131,8 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Pr
         **({"people_seconds": _mean(episodes, people_seconds)} if any(map(with_people, episodes)) else {}),
         **(_orchestration(episodes) if any(map(managed, episodes)) else {}),
         **({"measures": {name: _mean(episodes, measure) for name, measure in own.items()}} if own else {}),
+        "forked": share(forked),
+        **_by_task(episodes),
         "format_error_rate": share(has_format_error),
         "format_errors": {kind.value: share(lambda episode, kind=kind: _made(episode, kind)) for kind in FormatError},
         "truncated_rate": share(was_truncated),
@@ -150,6 +155,24 @@ def _of_several(episodes: Sequence[Episode]) -> dict[str, Any]:
     passed = ((problem, pass_at_k(attempts, k)) for problem, attempts in samples.items())
     averaged = _values(episodes, all_correct)
     return {"k": k, "avg_at_k": asdict(proportion(averaged)), "pass_at_k": asdict(proportion(passed))}
+
+
+def _by_task(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """What differs between the tasks of a mixture; nothing for one task."""
+    tasks: defaultdict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        tasks[episode.problem.task].append(episode)
+    found = {
+        task: {
+            "n": len(own),
+            "all_correct": asdict(proportion(_values(own, all_correct))),
+            "critical_path_steps": _mean(own, critical_path),
+            "forked": asdict(proportion(_values(own, forked))),
+            "forks_before_thought": _mean(own, forks_before_thought),
+        }
+        for task, own in tasks.items()
+    }
+    return {"by_task": found} if len(found) > 1 else {}
 
 
 def _paid(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:

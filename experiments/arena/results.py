@@ -1,0 +1,104 @@
+"""All systems of ParaManager's tables on the pocket pool, at matched budgets: `make results-arena`.
+
+    python -m experiments.arena.results
+
+The command runs `orgthink arena` on arena.toml under runs/arena, then writes results.json, the plots and the tables of
+README.md. If it is stopped, the same command continues. A trial: `--n 8 --seeds 0 --runs build/arena --out build/out`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.shared.readme import fill
+from orgthink.arena.config import Arena, read_arena
+from orgthink.arena.tables import blocks
+from orgthink.cli.arena import conduct, require_same
+from orgthink.errors import UserError
+from orgthink.files import write_whole
+from orgthink.store import RunFolder
+from orgthink.threads import set_threads
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run the arena of the pocket pool, and write its tables and plots."""
+
+    config: Path = HERE / "arena.toml"
+    """What is compared."""
+    n: int | None = None
+    """Number of held-out problems, instead of that of the file."""
+    seeds: tuple[int, ...] = ()
+    """Seeds, instead of those of the file."""
+    only: tuple[str, ...] = ()
+    """Methods to run now; the rows of others stay empty."""
+    runs: Path = Path("runs/arena")
+    """Folder of the arena's runs."""
+    out: Path = HERE
+    """Folder for results.json, the plots and README.md."""
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Values that replace those of the file."""
+        given = {"n": self.n, "seeds": list(self.seeds) or None}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def make(options: Options) -> int:
+    """Run what is missing, then write results.json, the plots and the tables; the exit code of the arena.
+
+    UserError if the folder of runs holds another arena, or if results of a trial would replace the published ones.
+    """
+    if options != Options(runs=options.runs) and options.out.resolve() == HERE:
+        raise UserError("results of a trial must not replace the published ones: give another --out")
+    arena = read_arena(options.config, options.changes)
+    folder = _folder(options.runs, arena)
+    code = conduct(folder, arena, frozenset(options.only), command="make results-arena")
+    if (folder.path / "results.json").is_file() and code < 2:
+        write(folder.path, options.out)
+    return code
+
+
+def _folder(path: Path, arena: Arena) -> RunFolder:
+    if not (path / "config.json").is_file():
+        return RunFolder.create(path, "arena", arena)
+    folder = RunFolder.open(path)
+    require_same(folder, arena)
+    return folder
+
+
+def write(runs: Path, out: Path) -> None:
+    """Copy the results and the plots, and fill the tables of README.md, which is copied first if it is missing."""
+    out.mkdir(parents=True, exist_ok=True)
+    for file in (runs / "results.json", *sorted(runs.glob("frontier-*.svg"))):
+        shutil.copy(file, out / file.name)
+    page = out / "README.md"
+    if not page.exists():
+        shutil.copy(HERE / "README.md", page)
+    tables = blocks(json.loads((runs / "results.json").read_text()))
+    wanted = {name: block for name, block in tables.items() if f"<!-- {name} -->" in page.read_text()}
+    write_whole(page, fill(page.read_text(), wanted).encode())
+    print(f"{out / 'results.json'}, the plots and the tables of README.md are written")
+
+
+def main() -> int:
+    """Run the script. Returns the exit code: that of the arena, 2 for an error of the user, or 130 after Ctrl-C."""
+    import tyro
+
+    set_threads(spare=1)
+    try:
+        return make(tyro.cli(Options, description=__doc__))
+    except UserError as error:
+        print(f"results: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The script behind `make results-arena`: what its arena has, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.arena import results
+from experiments.arena.results import HERE, Options
+from orgthink.arena.config import read_arena
+from orgthink.arena.plans import UNCAPPED, Cap, development_work, evaluation, table_work
+from orgthink.arena.preparing import training
+from orgthink.errors import UserError
+from orgthink.evaluation import resolve
+
+NAMES = (
+    *("paramanager", "serial", "mono", "sft-only", "base", "base+tool", "majority-vote", "self-refine", "router"),
+    *("meta-agent-search", "evoflow", "puppeteer", "toolorchestra", "static-workflow", "asyncthink"),
+)
+"""Every system of ParaManager's tables."""
+TINY = """
+task = "arithmetic-mini"
+n = 2
+seeds = [0]
+reference = "base"
+pool.pocket-mars.description = "arithmetic"
+pool.pocket-roles.description = "countdown"
+max_tokens = 64
+[methods.base]
+organization = "sequential"
+[methods.vote]
+organization = "majority-vote"
+settings = { samples = 2 }
+"""
+
+
+@pytest.fixture(autouse=True)
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `make` runs."""
+    monkeypatch.chdir(HERE.parent.parent)
+
+
+def test_every_system_of_the_tables_has_its_row() -> None:
+    arena = read_arena(HERE / "arena.toml")
+    assert set(NAMES) <= set(arena.methods)
+    assert arena.reference == "paramanager" and arena.factors == (1.0, 2.0) and len(arena.seeds) >= 3
+
+
+def test_every_evaluation_and_every_preparation_can_be_planned() -> None:
+    arena = read_arena(HERE / "arena.toml")
+    for preparation in arena.preparations.values():
+        assert training(preparation, 2).job.settings.seed == 2
+    for name, method in arena.methods.items():
+        for cap in (UNCAPPED, Cap("1x", 100, 4)):
+            for variant in method.variants if not method.prepared else ():
+                work = development_work(arena) if method.grid else table_work(arena)
+                plan = evaluation(arena, name, cap, 1, work, variant, {})
+                assert plan.limits.budget.tokens == cap.tokens
+                resolve(plan)
+
+
+def test_the_problems_of_choices_and_searches_are_neither_of_the_table_nor_of_the_managers_training() -> None:
+    arena = read_arena(HERE / "arena.toml")
+    assert arena.development is not None
+    assert arena.split == "test" and arena.development.split == "train" and arena.development.task.endswith("@0/2")
+    for name, preparation in arena.preparations.items():
+        settings = training(preparation, 0).job.settings
+        task = getattr(settings, "task", None) or settings.rollout.task
+        manager = name in ("paramanager", "serial", "mono", "toolorchestra")
+        assert task.endswith("@1/2" if manager else "@0/2"), name
+
+
+def test_a_small_arena_writes_results_plots_and_tables(tmp_path: Path) -> None:
+    config = tmp_path / "tiny.toml"
+    config.write_text(TINY)
+    options = Options(config, runs=tmp_path / "runs", out=tmp_path / "out")
+    assert results.make(options) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [row["method"] for row in found["table1"]] == ["base", "vote"]
+    assert found["conditions"]["command"] == "make results-arena"
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert "| vote |" in page and "No results yet" not in page
+    assert (tmp_path / "out" / "frontier-1x.svg").is_file()
+    before = (tmp_path / "out" / "results.json").read_bytes()
+    assert results.make(options) == 0, "a second time nothing is run"
+    assert (tmp_path / "out" / "results.json").read_bytes() == before
+    with pytest.raises(UserError, match="other settings"):
+        results.make(Options(config, n=1, runs=tmp_path / "runs", out=tmp_path / "out"))
+
+
+def test_a_trial_does_not_replace_the_published_results() -> None:
+    with pytest.raises(UserError, match="give another --out"):
+        results.make(Options(n=4))

@@ -1,0 +1,85 @@
+"""Evaluations on demand: each is a run folder, made when it is first needed and gone on with until it is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from orgthink.engines.opening import Engines
+from orgthink.episode import Episode
+from orgthink.errors import UserError
+from orgthink.evaluation import Evaluation, engine_failed, evaluate, failure_message, resolve
+from orgthink.registry import absolute
+from orgthink.store import RunFolder, plain
+from orgthink.terminal import show
+
+Progress = Callable[[Episode, int], None]
+"""Called with every episode that ends, and how many then have."""
+
+
+class Stopped(Exception):
+    """Nothing new begins any more, and an evaluation is not whole."""
+
+
+class OnDemand:
+    """Runs missing evaluations. As a context manager it closes the engines that it opened."""
+
+    def __init__(self, stop: asyncio.Event | None = None) -> None:
+        """Once `stop` is set, no more episodes begin."""
+        self._stop = stop
+        self._engines = Engines(threaded=True)
+        """Engines that decode in a thread."""
+        self._timed = Engines(threaded=False)
+        """Engines that decode on the event loop, to time single episodes. With two threads, the waits for the
+        interpreter would be measured as well."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._engines.__aexit__()
+        await self._timed.__aexit__()
+
+    async def episodes(self, path: Path, plan: Evaluation, name: str = "") -> list[Episode]:
+        """The episodes of a plan, in its order; missing ones are run. `name` is for the line of progress.
+
+        UserError if the folder holds another evaluation, or if an episode failed with an engine error. Stopped if some
+        are missing because `stop` is set.
+        """
+        begun = (path / "config.json").is_file()  # a kill may have left a folder without it
+        folder = RunFolder.open(path) if begun else RunFolder.create(path, "eval", plan)
+        require_same(folder, plan)
+        found = list(folder.episodes())
+        resolved = resolve(plan)
+        if len(found) < len(resolved.planned) or any(map(engine_failed, found)):
+            missing = len(resolved.planned) - sum(not engine_failed(episode) for episode in found)
+            show(f"{name or path.name}: {missing} episodes …", end=" ")
+            engines = self._engines if plan.concurrency > 1 else self._timed
+            resolved, began = await resolved.opened(engines), time.perf_counter()
+            found = await evaluate(resolved, engines, folder, stop=self._stop)
+            show(f"{time.perf_counter() - began:.0f} s")
+        failed = [episode for episode in found if engine_failed(episode)]
+        if failed:
+            raise UserError(
+                f"{len(failed)} episodes of {path} failed ({failure_message(failed[0])}): run the command again"
+            )
+        if len(found) < len(resolved.planned):
+            raise Stopped
+        return resolved.in_order(found)
+
+
+def require_same(folder: RunFolder, plan: Evaluation) -> None:
+    """UserError if a folder holds the evaluation of another plan; the name of a server's only model may be new."""
+    found, wanted = folder.settings("eval", Evaluation), absolute(plain(plan))
+    if plan.engine.model is None:
+        wanted["engine"]["model"] = found.engine.model
+    if _decisive(plain(found)) != _decisive(wanted):
+        raise UserError(f"{folder.path} holds an evaluation of other settings: move it away, or choose another folder")
+
+
+def _decisive(plan: dict[str, Any]) -> dict[str, Any]:
+    """The values that decide the result: how many episodes run at once does not, unless it is one."""
+    return {**plan, "concurrency": plan["concurrency"] > 1, "n": plan["wanted"] or plan["n"], "wanted": None}

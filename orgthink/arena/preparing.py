@@ -1,0 +1,169 @@
+"""What comes before the table: searches and trainings, each a run folder that is gone on with until it is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orgthink.arena.config import MODEL, Arena, Method, Preparation
+from orgthink.baselines import spent as ledger
+from orgthink.baselines.spent import Spent
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+from orgthink.tabular import json_object
+from orgthink.terminal import reason, show
+
+if TYPE_CHECKING:  # else an arena of models behind a URL would need torch
+    from orgthink.recipes.registry import Training
+
+DONE = "prepared.json"
+"""File of a run folder whose job is done: where its result is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A preparation that is done."""
+
+    folder: Path
+    """Its run folder."""
+    result: Path
+    """What it made: a model folder of a training, else what its job returned."""
+    spent: Spent
+    """What it used."""
+
+
+def folder_of(out: Path, arena: Arena, name: str, seed: int) -> Path:
+    """The run folder of a preparation."""
+    return out / "preparations" / (f"{name}-seed{seed}" if arena.preparations[name].seeded else name)
+
+
+def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
+    """Run a preparation unless it is done. At Ctrl-C its job saves what it has, and KeyboardInterrupt is raised.
+
+    UserError if the folder holds a run of another recipe or of other settings, and the errors of the job.
+    """
+    from orgthink.recipes.registry import start, training_of
+
+    path, wanted = folder_of(out, arena, name, seed), training(arena.preparations[name], seed)
+    folder = RunFolder.open(path) if (path / "config.json").is_file() else start(wanted, path)
+    if training_of(folder) != wanted:
+        raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
+    if not (path / DONE).is_file():
+        show(f"{path.name}: {wanted.recipe} …")
+        result = wanted.job.run(folder, _reporter(path.name, wanted))
+        model = result / "model"
+        made = model if model.is_dir() else result
+        folder.write_json(DONE, {"result": str(made.resolve().relative_to(path.resolve()))})
+    return done(path)
+
+
+def prepare_all(out: Path, arena: Arena, methods: Iterable[str]) -> dict[tuple[str, int], Prepared | str]:
+    """Every preparation that the methods need, by name and seed: what it made, or why it failed.
+
+    KeyboardInterrupt at Ctrl-C.
+    """
+    found: dict[tuple[str, int], Prepared | str] = {}
+    for name in dict.fromkeys(each for method in methods for each in arena.methods[method].preparations):
+        for seed in arena.seeds:
+            try:
+                found[name, seed] = prepare(out, arena, name, seed)
+            except Exception as error:  # a job of somebody's may raise anything; the others go on
+                show(f"orgthink: the preparation {name} with seed {seed} failed: {reason(error)}", error=True)
+                found[name, seed] = reason(error)
+    return found
+
+
+def done(path: Path) -> Prepared:
+    """A preparation that is done, from its folder."""
+    return Prepared(path, path / str(json_object(path / DONE)["result"]), spent_in(path))
+
+
+def training(preparation: Preparation, seed: int) -> Training:
+    """The recipe with the preparation's settings and seed. UserError for what it does not have."""
+    from orgthink.recipes.registry import RECIPES, Training, adjusted
+
+    settings = [f"{place}={_text(value)}" for place, value in preparation.settings.items()]
+    options = {} if preparation.model is None else {"model": preparation.model}
+    seeded = [f"seed={seed}"] if preparation.seeded else []
+    return Training(preparation.recipe, adjusted(RECIPES.named(preparation.recipe), options, [*seeded, *settings]))
+
+
+def _text(value: Any) -> str:
+    """A value as `--set` takes it."""
+    return value if isinstance(value, str) else "none" if value is None else json.dumps(value)
+
+
+def given_settings(method: Method, prepared: dict[str, Prepared]) -> dict[str, str]:
+    """Setting → path of the result, of the preparations by name. UserError for a file that none has made."""
+    found: dict[str, str] = {}
+    for place, source in method.prepared.items():
+        name, _, file = source.partition("/")
+        path = prepared[name].folder / file if file else prepared[name].result
+        if not path.exists():
+            raise UserError(f"{prepared[name].folder} has made no {path.name}, which {place} needs")
+        if place == MODEL and not (path / "config.json").is_file():
+            raise UserError(f"{path} is not a model folder: it has no config.json")
+        found[place] = str(path.resolve())
+    return found
+
+
+def spent_in(path: Path) -> Spent:
+    """What a run folder has spent: by its own account, or by the metrics of a training, which do not count replies."""
+    if (path / ledger.FILE).is_file():
+        return ledger.read(path)
+    from orgthink.recipes.registry import training_of
+
+    folder = RunFolder.open(path)
+    rollout = getattr(training_of(folder).job.settings, "rollout", None)
+    return sum_of(_spent_in_step(line, getattr(rollout, "group", 0)) for line in folder.metrics())
+
+
+def sum_of(parts: Iterable[Spent]) -> Spent:
+    """What all of them used together."""
+    return reduce(Spent.plus, parts, Spent())
+
+
+def _spent_in_step(line: Mapping[str, Any], group: int) -> Spent:
+    """What a step of a training used. With `drawn_groups`, groups of so many episodes, tokens are those of an episode
+    on average; otherwise they are those of the whole step."""
+    seconds, tokens, units = line.get("seconds", 0.0), line.get("sampled_tokens") or 0.0, line.get("cost_units")
+    episodes = int(line.get("drawn_groups", 0)) * group
+    return Spent(
+        episodes,
+        round(tokens * (episodes or 1)),
+        0,
+        None if units is None else units * episodes,
+        sum(seconds.values()) if isinstance(seconds, dict) else float(seconds),
+    )
+
+
+def _reporter(name: str, wanted: Training) -> Callable[[dict[str, Any]], None]:
+    """Prints a line of progress now and then."""
+    settings, steps = wanted.job.settings, wanted.job.steps
+
+    def report(line: dict[str, Any]) -> None:
+        step = int(line["step"])
+        every = getattr(settings, "report_every", 1)
+        if step % every == 0 or step == steps:
+            text = settings.progress_text(line) if hasattr(settings, "progress_text") else ""
+            show(f"  {name}: {step}/{steps}  {text}".rstrip())
+
+    return report
+
+
+def described(prepared: Prepared) -> dict[str, Any]:
+    """A preparation for results.json: its recipe, how long it is, and what it used."""
+    from orgthink.recipes.registry import training_of
+
+    run = training_of(RunFolder.open(prepared.folder))
+    return {
+        "run": prepared.folder.name,
+        "recipe": run.recipe,
+        "steps": run.job.steps,
+        **asdict(prepared.spent),
+        **({} if (prepared.folder / ledger.FILE).is_file() else {"replies": None}),
+    }

@@ -1,0 +1,143 @@
+"""`orgthink arena`: organizations side by side at matched budgets, from one file of settings to one table."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from orgthink.cli.resuming import INTERRUPTED, again, interruptible, settings_of, written
+from orgthink.errors import UserError, pick
+from orgthink.store import RunFolder, dated, plain, require_vacant
+from orgthink.terminal import show
+
+if TYPE_CHECKING:
+    from orgthink.arena.config import Arena
+    from orgthink.arena.contest import Contest
+    from orgthink.arena.plans import Cap
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArenaCommand:
+    """Compare organizations at matched budgets: one pool, one account, caps from a reference, paired intervals.
+
+    Searches and trainings come first, then the reference without a cap, then everybody at the caps. Everything goes to
+    a folder as it happens; after Ctrl-C, a crash or `kill -9`, `--resume DIR` goes on. docs/arena.md has the file.
+    """
+
+    config: Annotated[Positional[Path | None], arg(metavar="CONFIG")] = None
+    """TOML file that says what is compared."""
+    out: Path | None = None
+    """New folder; without it one under runs/, named after the file and the time."""
+    resume: Path | None = None
+    """Folder to go on with; it knows everything else. With CONFIG too, the folder must hold the same."""
+    n: int | None = None
+    """Number of problems, instead of that of the file."""
+    only: tuple[str, ...] = ()
+    """Methods to run now, and the reference; the rows of others stay empty."""
+
+    def __call__(self) -> int:
+        try:
+            from orgthink.arena.config import Arena, read_arena
+        except ModuleNotFoundError as error:
+            raise UserError(f"an arena needs {error.name}: pip install 'orgthink[local]'") from error
+        given = None if self.config is None else read_arena(self.config, {} if self.n is None else {"n": self.n})
+        if self.resume is None:
+            if given is None or self.config is None:
+                raise UserError("name the file that says what is compared, or --resume DIR")
+            path = self.out or dated(self.config.stem)
+            require_vacant(path)
+            self._require_methods(given)
+            folder, arena = RunFolder.create(path, "arena", given), given
+        else:
+            if self.out is not None:
+                raise UserError("--resume goes on in its own folder: leave out --out")
+            folder = RunFolder.open(self.resume)
+            arena = settings_of(folder, "arena", Arena)
+            if given is not None:
+                require_same(folder, given)
+            self._require_methods(arena)
+        with written(folder):
+            return conduct(folder, arena, frozenset(self.only))
+
+    def _require_methods(self, arena: Arena) -> None:
+        for name in self.only:
+            pick("method", name, arena.methods)
+
+
+def require_same(folder: RunFolder, given: Any) -> None:
+    """UserError if a folder holds an arena of other settings."""
+    from orgthink.registry import absolute
+
+    if folder.config["settings"] != absolute(plain(given)):
+        raise UserError(f"{folder.path} holds an arena of other settings: choose another folder")
+
+
+def conduct(folder: RunFolder, arena: Arena, only: frozenset[str] = frozenset(), command: str | None = None) -> int:
+    """Run what is missing, write the results and print the table; the exit code.
+
+    `command` is what the conditions name; without it that of this folder.
+    """
+    from orgthink.arena.preparing import prepare_all
+
+    try:
+        prepared = prepare_all(
+            folder.path, arena, [name for name in arena.methods if not only or name in {*only, arena.reference}]
+        )
+    except KeyboardInterrupt:
+        show(f"orgthink: stopped; {again(folder)}", error=True)
+        return INTERRUPTED
+    found = asyncio.run(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
+    if found is None:
+        show(f"orgthink: stopped; {again(folder)}", error=True)
+        return INTERRUPTED
+    failed = [row for rows in found["tables"].values() for row in rows if row["status"].startswith("failed")]
+    failed_methods = dict.fromkeys(row["method"] for row in failed)
+    if failed_methods:
+        show(f"orgthink: {', '.join(failed_methods)} failed; {again(folder)}", error=True)
+    return int(bool(failed_methods))
+
+
+async def _contest(
+    folder: RunFolder,
+    arena: Arena,
+    prepared: dict[tuple[str, int], Any],
+    only: frozenset[str],
+    stop: asyncio.Event,
+    command: str | None,
+) -> dict[str, Any] | None:
+    """The results, which are written too; `None` if Ctrl-C stopped them."""
+    from orgthink.arena.contest import Contest
+    from orgthink.arena.on_demand import OnDemand, Stopped
+    from orgthink.arena.report import results_of
+
+    async with OnDemand(stop) as lab:
+        contest = Contest(folder.path, arena, lab, prepared, only)
+        try:
+            mean, outcomes = await contest.outcomes()
+        except Stopped:
+            return None
+    results = results_of(contest, mean, outcomes, folder, command or again(folder).partition(": ")[2])
+    _write(folder, contest, mean.of(arena.factors[0]), results)
+    return results
+
+
+def _write(folder: RunFolder, contest: Contest, first: Cap, results: dict[str, Any]) -> None:
+    """results.json, table.md, the plots and the page; print the first table."""
+    from orgthink.arena.report import render_page
+    from orgthink.arena.tables import blocks, document
+
+    folder.write_json("results.json", results)
+    folder.write("table.md", document(results))
+    folder.write("view.html", render_page(contest, first, results, folder.path.resolve().name))
+    try:
+        from orgthink.arena.plots import draw
+
+        draw(results, folder.path)
+    except ModuleNotFoundError as error:
+        show(f"orgthink: no plots without {error.name}: pip install 'orgthink[plots]'", error=True)
+    show(blocks(results)[f"at-{first.name}"], "", blocks(results)["conditions"], "")
+    show(f"results.json, table.md, plots and view.html are in {folder.path}")

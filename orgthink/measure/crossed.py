@@ -1,0 +1,127 @@
+"""Means over problems and training seeds: every training attempts every problem, so both are drawn at random.
+
+With a value x for each problem p and seed s, x = mean + problem + seed + rest. The variance of the mean is estimated
+from the mean squares of the two-way table, and the quantile is Student's with Satterthwaite's degrees of freedom: three
+trainings tell little of how much trainings differ, and the interval says so. Where seeds differ no more than chance,
+it is the interval over problems.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import floor, sqrt
+from statistics import fmean
+from typing import NamedTuple
+
+from orgthink.measure.estimate import Estimate, Z, average, difference, proportion, student, wilson
+
+Cells = Iterable[tuple[str, int, float | None]]
+"""Id of a problem, seed of a training, and the value of one sample. Values that are `None` are left out."""
+
+Table = Mapping[str, Mapping[int, float]]
+"""Problem → seed → mean of the samples."""
+
+
+class _Spread(NamedTuple):
+    """How sure a mean over problems and seeds is."""
+
+    mean: float
+    variance: float
+    """Of the mean."""
+    freedom: float
+    """Degrees of freedom of that variance."""
+
+
+def crossed_proportion(cells: Cells) -> Estimate:
+    """Share of samples that are true, with Wilson's interval at the effective number of samples; n counts samples.
+
+    Problems that some seed lacks are left out. With one seed it is `proportion`.
+    """
+    values = list(cells)
+    table, n = _table(values)
+    if _seeds(table) < 2 or len(table) < 2:
+        return proportion((problem, value) for problem, _, value in values)
+    spread = _spread(table)
+    p, effective = spread.mean, float(len(table))
+    if 0 < p < 1 and spread.variance > 0:
+        effective = p * (1 - p) / spread.variance * (Z / _quantile(spread)) ** 2
+    return wilson(p, max(1.0, min(n, effective)), n)
+
+
+def crossed_average(cells: Cells) -> Estimate:
+    """Mean of a quantity; where no value is negative, neither is the interval. With one seed it is `average`."""
+    values = list(cells)
+    table, n = _table(values)
+    if _seeds(table) < 2 or len(table) < 2:
+        return average((problem, value) for problem, _, value in values)
+    spread = _spread(table)
+    half = _quantile(spread) * sqrt(spread.variance)
+    low = spread.mean - half
+    least = min(value for seeds in table.values() for value in seeds.values())
+    return Estimate(spread.mean, max(0.0, low) if least >= 0 else low, spread.mean + half, n)
+
+
+def crossed_difference(first: Cells, second: Cells) -> Estimate:
+    """Mean of first - second, paired by problem and by seed; n counts problems. With one seed it is `difference`.
+
+    What makes a problem hard for both cancels. Seeds are paired as they are numbered: trainings have nothing in common,
+    so any pairing is as good, and the spread of the gaps is that of both.
+    """
+    ours, theirs = list(first), list(second)
+    a, b = _table(ours)[0], _table(theirs)[0]
+    seeds = {seed for table in (a, b) for each in table.values() for seed in each}
+    shared = [problem for problem in a if problem in b and a[problem].keys() == b[problem].keys() == seeds]
+    if len(seeds) < 2 or len(shared) < 2:
+        before, after = ([(problem, value) for problem, _, value in side] for side in (ours, theirs))
+        return difference(before, after)
+    spread = _spread({problem: {seed: a[problem][seed] - b[problem][seed] for seed in seeds} for problem in shared})
+    half = _quantile(spread) * sqrt(spread.variance)
+    return Estimate(spread.mean, spread.mean - half, spread.mean + half, len(shared))
+
+
+def _table(cells: Cells) -> tuple[Table, int]:
+    """The means of the problems that every seed has, and the number of samples behind them."""
+    samples: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for problem, seed, value in cells:
+        if value is not None:
+            samples[problem][seed].append(float(value))
+    seeds = {seed for of_one in samples.values() for seed in of_one}
+    whole = {problem: of_one for problem, of_one in samples.items() if of_one.keys() == seeds}
+    n = sum(len(values) for of_one in whole.values() for values in of_one.values())
+    return {problem: {seed: fmean(of_one[seed]) for seed in sorted(seeds)} for problem, of_one in whole.items()}, n
+
+
+def _seeds(table: Table) -> int:
+    return len(next(iter(table.values()), {}))
+
+
+def _spread(table: Table) -> _Spread:
+    """Mean squares of problems, seeds and rest; the variance is never below that of either alone."""
+    problems, seeds = len(table), _seeds(table)
+    rows = {problem: fmean(values.values()) for problem, values in table.items()}
+    columns = {seed: fmean(values[seed] for values in table.values()) for seed in next(iter(table.values()))}
+    mean = fmean(rows.values())
+    free = (problems - 1, seeds - 1, (problems - 1) * (seeds - 1))
+    squares = (
+        seeds * sum((row - mean) ** 2 for row in rows.values()),
+        problems * sum((column - mean) ** 2 for column in columns.values()),
+        sum((x - rows[p] - columns[s] + mean) ** 2 for p, values in table.items() for s, x in values.items()),
+    )
+    of_problems, of_seeds, rest = (square / freedom for square, freedom in zip(squares, free, strict=True))
+    both = of_problems + of_seeds - rest
+    largest = max(both, of_problems, of_seeds)
+    if largest <= 0:
+        return _Spread(mean, 0.0, free[0])
+    parts = zip((of_problems, of_seeds, rest), free, strict=True)
+    if largest == of_problems > both:
+        freedom = float(free[0])
+    elif largest == of_seeds > both:
+        freedom = float(free[1])
+    else:
+        freedom = both**2 / sum(square**2 / each for square, each in parts)
+    return _Spread(mean, largest / (problems * seeds), freedom)
+
+
+def _quantile(spread: _Spread) -> float:
+    return student(max(1, floor(spread.freedom)))

@@ -1,0 +1,296 @@
+"""`orgthink arena`: caps that hold, results that no interruption changes, and failures that cost a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contestants import HERE, arena_file
+from interruption import LEFT
+
+from orgthink.arena.config import read_arena
+from orgthink.arena.plans import UNCAPPED, Cap, evaluation, put, table_work
+from orgthink.cli import main
+from orgthink.errors import UserError
+from orgthink.store import RunFolder
+
+DOCS = Path(HERE).parents[2] / "docs"
+
+
+def run(config: Path, out: Path, *options: str) -> dict[str, Any]:
+    """The results of a whole arena."""
+    assert main(["arena", str(config), "--out", str(out), *options]) == 0
+    return json.loads((out / "results.json").read_text())
+
+
+def lasting(results: dict[str, Any]) -> dict[str, Any]:
+    """Results without the folder's name."""
+    return {**results, "conditions": {**results["conditions"], "command": ""}}
+
+
+def rows(results: dict[str, Any], cap: str) -> dict[str, dict[str, Any]]:
+    return {row["method"]: row for row in results["tables"][cap]}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """An arena that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("arena")
+    return folder / "out", run(arena_file(folder), folder / "out")
+
+
+@pytest.fixture(autouse=True)
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only `whole`, which is made before, has plots: they take seconds."""
+    monkeypatch.setattr("orgthink.arena.plots.draw", lambda results, folder: None)
+
+
+def test_every_method_has_a_row_at_every_cap(whole: tuple[Path, dict[str, Any]]) -> None:
+    out, results = whole
+    assert [list(rows(results, cap)) for cap in ("1x", "2x")] == [["asking", "wide", "base", "vote"]] * 2
+    assert list(rows(results, "uncapped")) == ["asking"]
+    assert results["table1"] == results["tables"]["1x"]
+    for row in results["table1"]:
+        assert row["status"] == "ok"
+        for name in ("accuracy", "tokens", "cost", "critical_path_steps", "seconds", "search_tokens"):
+            assert row[name].keys() == {"mean", "low", "high", "n"}
+    assert {"models", "n"} - results["conditions"].keys() == {"models"}
+    assert {file.name for file in out.iterdir()} >= {"results.json", "table.md", "view.html", "frontier-1x.svg"}
+    assert "asking" in (out / "view.html").read_text()
+
+
+def test_the_cap_is_the_mean_of_the_reference_and_no_episode_goes_beyond(whole: tuple[Path, dict[str, Any]]) -> None:
+    out, results = whole
+    free = rows(results, "uncapped")["asking"]
+    mean = results["conditions"]["mean_budget"]
+    assert free["tokens"]["mean"] <= mean["tokens"] < free["tokens"]["mean"] + 1
+    assert free["cost"]["mean"] == mean["replies"] == 12
+    cut = set[str]()
+    for name, cap in results["conditions"]["caps"].items():
+        for seed in (0, 1):
+            for method in ("asking", "wide", "base", "vote"):
+                for episode in RunFolder.open(out / "evaluations" / method / f"{name}-seed{seed}").episodes():
+                    tokens = sum(trace.steps for trace in episode.traces)
+                    agents = sum(trace.model is not None for trace in episode.traces)
+                    assert tokens <= cap["tokens"] + agents, "a chunk is a token here"
+                    replies = sum(trace.turns for trace in episode.traces)
+                    assert replies <= cap["replies"]
+                    cut |= (
+                        {"tokens"} if tokens >= cap["tokens"] else {"replies"} if replies == cap["replies"] else set()
+                    )
+    assert cut == {"tokens", "replies"}, "each of the two ends somebody who would go on"
+    assert rows(results, "1x")["asking"]["cut"]["mean"] > rows(results, "2x")["asking"]["cut"]["mean"]
+
+
+def test_a_grid_chooses_the_best_on_development_problems_and_pays_for_what_it_tried(
+    whole: tuple[Path, dict[str, Any]],
+) -> None:
+    _, results = whole
+    choices = {(choice["method"], choice["cap"]): choice for choice in results["choices"]}
+    assert {method for method, _ in choices} == {"base", "vote"}
+    base = choices["base", "1x"]
+    best = max(base["tried"], key=lambda trial: (trial["accuracy"], -trial["tokens"]))
+    assert base["variant"] == best["variant"] and len(base["tried"]) == 2
+    row = rows(results, "1x")["base"]
+    assert row["model"] == best["variant"]["model"]
+    assert row["search_tokens"]["mean"] == sum(trial["tokens"] for trial in base["tried"]) > 0
+
+
+def test_what_a_preparation_spent_is_in_the_row_and_each_seed_has_its_own(whole: tuple[Path, dict[str, Any]]) -> None:
+    out, results = whole
+    assert [(each["run"], each["sampled_tokens"]) for each in results["preparations"]] == [
+        ("guess-seed0", 200),
+        ("guess-seed1", 400),
+    ]
+    row = rows(results, "1x")["asking"]
+    assert row["search_tokens"]["mean"] == 300 and row["trainings"] == 2
+    for seed in (0, 1):
+        settings = RunFolder.open(out / "evaluations" / "asking" / f"1x-seed{seed}").config["settings"]
+        memory = Path(settings["organizations"]["asking"]["settings"]["memory"])
+        assert json.loads(memory.read_text()) == [seed, seed]
+
+
+def test_equal_seeds_give_equal_results(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    again = run(arena_file(tmp_path), tmp_path / "again")
+    assert lasting(again) == lasting(whole[1])
+    texts = [
+        [episode.root.text or episode.traces[1].text for episode in RunFolder.open(folder).episodes()]
+        for folder in sorted((whole[0] / "evaluations" / "vote").glob("1x-seed*"))
+    ]
+    assert len(texts) == 2 and texts[0] != texts[1], "another seed is another attempt"
+
+
+@pytest.mark.parametrize("requests", [3, 150])
+def test_after_ctrl_c_the_results_are_the_same(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LEFT, "requests", requests)
+    out = tmp_path / "out"
+    assert main(["arena", str(arena_file(tmp_path)), "--out", str(out)]) == 130
+    assert not (out / "results.json").exists()
+    assert main(["arena", "--resume", str(out)]) == 0
+    assert lasting(json.loads((out / "results.json").read_text())) == lasting(whole[1])
+
+
+def test_ctrl_c_in_a_preparation_stops_all_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr("orgthink.arena.preparing.prepare", interrupted)
+        assert main(["arena", str(arena_file(tmp_path)), "--out", str(out)]) == 130
+    assert f"go on with: orgthink arena --resume {out}" in capsys.readouterr().err
+    assert not (out / "evaluations").exists()
+
+
+def test_after_a_kill_the_results_are_the_same(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out, config = tmp_path / "out", arena_file(tmp_path)
+    paths = os.pathsep.join([str(Path(HERE).parent), str(Path(HERE).parent.parent), *sys.path])
+    command = [sys.executable, "-m", "orgthink", "arena", str(config), "--out", str(out)]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL)
+    while process.poll() is None and not (out / "evaluations" / "base").is_dir():
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = sorted(out.glob("evaluations/*/*"))
+    assert done and not (out / "results.json").exists()
+    assert main(["arena", "--resume", str(out)]) == 0
+    assert lasting(json.loads((out / "results.json").read_text())) == lasting(whole[1])
+
+
+def test_a_method_that_fails_costs_only_its_own_row(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = {
+        "asking": {"organization": f"{HERE}:Asking", "prepared": {"memory": "guess/memory.json"}},
+        "faulty": {"organization": f"{HERE}:Faulty"},
+        "lost": {"organization": f"{HERE}:Asking", "prepared": {"memory": "hopeless"}},
+        "base": {"organization": "sequential", "group": "one", "grid": {"model": ["poor", "good"]}},
+    }
+    preparations = {
+        "guess": {"recipe": f"{HERE}:GUESS"},
+        "hopeless": {"recipe": f"{HERE}:GUESS", "settings": {"fails": True}},
+    }
+    config, out = arena_file(tmp_path, methods=methods, preparations=preparations), tmp_path / "out"
+    assert main(["arena", str(config), "--out", str(out)]) == 1
+    results = json.loads((out / "results.json").read_text())
+    found, fine = rows(results, "1x"), rows(whole[1], "1x")
+    assert found["asking"] == fine["asking"] and found["base"] == fine["base"]
+    assert "RuntimeError" in found["faulty"]["status"] and found["faulty"]["accuracy"]["mean"] is None
+    assert "nothing to be found" in found["lost"]["status"]
+    assert [gap["method"] for gap in results["differences"]["1x"]] == ["base"]
+    assert "faulty, lost failed" in capsys.readouterr().err
+
+
+def test_a_folder_of_another_arena_is_refused(whole: tuple[Path, dict[str, Any]], tmp_path: Path, capsys) -> None:
+    out, before = whole[0], (whole[0] / "results.json").read_bytes()
+    other = arena_file(tmp_path, n=5)
+    assert main(["arena", str(other), "--resume", str(out)]) == 2
+    assert "other settings" in capsys.readouterr().err
+    assert main(["arena", str(other), "--out", str(out)]) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    assert (out / "results.json").read_bytes() == before
+
+
+def test_only_some_methods_run_and_the_others_can_follow(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results = run(arena_file(tmp_path), out, "--only", "base")
+    assert {name: row["status"] for name, row in rows(results, "1x").items()} == {
+        "asking": "ok",
+        "wide": "not run",
+        "base": "ok",
+        "vote": "not run",
+    }
+    assert main(["arena", "--resume", str(out)]) == 0
+    assert lasting(json.loads((out / "results.json").read_text())) == lasting(whole[1])
+
+
+def test_seconds_are_of_episodes_that_run_alone(tmp_path: Path) -> None:
+    results = run(arena_file(tmp_path, timed=2, uncapped=True, factors=[1], seeds=[0]), tmp_path / "out", "--n", "3")
+    assert [row["seconds"]["n"] for row in results["table1"]] == [2, 2, 2, 2]
+    plan = RunFolder.open(tmp_path / "out" / "evaluations" / "vote" / "1x-alone").config["settings"]
+    assert plan["concurrency"] == 1 and results["conditions"]["n"] == 3
+    assert list(rows(results, "uncapped")) == ["asking", "wide", "base", "vote"]
+
+
+def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = arena_file(tmp_path, methods={"faulty": {"organization": f"{HERE}:Faulty"}}, reference="faulty")
+    assert main(["arena", str(config), "--out", str(tmp_path / "out")]) == 2
+    assert "the reference faulty failed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"reference": "askin"}, "did you mean asking?"),
+        ({"factors": []}, "factors"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"development": {"task": "sums", "n": 0}}, "n is 0"),
+        ({"methods": {"asking": {"organization": "sequentia"}}}, "did you mean sequential?"),
+        ({"methods": {"asking": {"organization": "sequential", "settings": {"rounds": 3}}}}, "'rounds'"),
+        ({"methods": {"asking": {"organization": "sequential", "prepared": {"model": "x"}}}}, "preparation 'x'"),
+        ({"methods": {"asking": {"organization": "sequential", "pool": ["x"]}}}, "member of the pool 'x'"),
+        ({"methods": {"asking": {"organization": "sequential", "grid": {"model": []}}}}, "no values"),
+        ({"methods": {"../x": {"organization": "sequential"}}}, "names a folder"),
+        ({"mehtods": {}}, "did you mean methods?"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_a_line(tmp_path: Path, changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint.replace("?", r"\?")) as error:
+        read_arena(arena_file(tmp_path, **changes))
+    assert "\n" not in str(error.value)
+
+
+def test_settings_come_from_the_pool_the_shared_ones_the_method_and_the_grid(tmp_path: Path) -> None:
+    method = {
+        "organization": "paramanager",
+        "pool": ["poor"],
+        "settings": {"rounds": 3},
+        "roles": {"summarizer": "good"},
+        "grid": {"suite.topk": [2, 3]},
+    }
+    shared = {"suite.corpus": str(tmp_path), "rounds": 5, "calls": 2, "synthesis": "summarizer", "samples": 9}
+    arena = read_arena(arena_file(tmp_path, methods={"asking": method}, preparations={}, shared=shared))
+    plan = evaluation(arena, "asking", Cap("1x", 50, 6), 7, table_work(arena), {"suite.topk": 3}, {})
+    found = plan.organizations["asking"].settings
+    assert (found["rounds"], found["calls"], list(found["pool"])) == (3, 2, ["poor"])
+    assert found["suite"] == {**found["suite"], "corpus": str(tmp_path), "topk": 3}
+    assert plan.roles.keys() == {"poor", "summarizer"} and plan.roles["summarizer"].engine.model.endswith("0.8")
+    assert (plan.limits.budget.tokens, plan.limits.budget.turns, plan.sampling.seed) == (50, 6, 7)
+    free = evaluation(arena, "asking", UNCAPPED, 7, table_work(arena), {}, {})
+    assert free.limits.budget.tokens is None and free.limits.budget.turns is None
+
+
+def test_the_baseline_and_the_benchmark_of_the_docs_are_in_the_table(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```(?:python|toml)\n# (\S+)\n(.*?)^```", (DOCS / "arena.md").read_text(), re.DOTALL | re.M)
+    lengths = {name: sum(bool(line.strip()) for line in text.splitlines()) for name, text in blocks}
+    assert lengths["tie_break.py"] <= 120 and lengths["sums.py"] <= 40
+    for name, text in blocks:
+        for member, skill in {"SMALL": 0.5, "MIDDLE": 0.6, "LARGE": 0.9}.items():
+            text = text.replace(f"{member}.desc", f'{member}.model = "{HERE}:adder:{skill}"\n{member}.desc')
+        Path(name).write_text(text)  # the server that it names is for models that are not here
+    results = run(Path("arena.toml"), Path("out"), "--n", "6")
+    assert {row["method"]: row["status"] for row in results["table1"]} == dict.fromkeys(
+        ("vote", "base", "tie-break"), "ok"
+    )
+    assert results["conditions"]["mean_budget"]["replies"] == 3
+    assert 2 <= rows(results, "1x")["tie-break"]["cost"]["mean"] <= 3
+
+
+def test_a_value_at_a_path_leaves_its_neighbours() -> None:
+    settings: dict[str, Any] = {"suite": {"corpus": "x"}, "n": 1}
+    before = settings["suite"]
+    put(settings, "suite.topk", 2)
+    assert settings == {"suite": {"corpus": "x", "topk": 2}, "n": 1} and before == {"corpus": "x"}

@@ -1,0 +1,100 @@
+"""Preparations of an arena: done once, gone on with where they stopped, and counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from contestants import HERE, arena_file
+
+from orgthink.arena.config import Arena, Method, Preparation, read_arena
+from orgthink.arena.preparing import given_settings, prepare, prepare_all, spent_in, sum_of
+from orgthink.baselines.spent import Spent
+from orgthink.errors import UserError
+from orgthink.recipes.registry import RECIPES, Training, start
+
+
+def guesses(folder: Path, **settings: object) -> Arena:
+    return replace(
+        read_arena(arena_file(folder)), preparations={"guess": Preparation(f"{HERE}:GUESS", settings=dict(settings))}
+    )
+
+
+def test_what_was_stopped_goes_on_and_what_is_done_is_left_alone(tmp_path: Path) -> None:
+    arena = guesses(tmp_path, steps=3)
+    folder = tmp_path / "preparations" / "guess-seed1"
+    first = prepare(tmp_path, arena, "guess", 1)
+    assert json.loads((folder / "memory.json").read_text()) == [1, 1, 1] and first.spent.sampled_tokens == 600
+    before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    assert prepare(tmp_path, arena, "guess", 1) == first
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before, "nothing was done again"
+    (folder / "prepared.json").unlink()  # as if it had been killed in its last step
+    (folder / "memory.json").write_text("[1, 1]")
+    assert prepare(tmp_path, arena, "guess", 1).spent.sampled_tokens == 800, "only the missing step, and it is counted"
+
+
+def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
+    prepare(tmp_path, guesses(tmp_path, steps=1), "guess", 0)
+    with pytest.raises(UserError, match="other settings"):
+        prepare(tmp_path, guesses(tmp_path, steps=2), "guess", 0)
+
+
+def test_one_that_draws_nothing_at_random_is_run_once_for_all_seeds(tmp_path: Path) -> None:
+    arena = guesses(tmp_path)
+    arena = replace(arena, preparations={"guess": replace(arena.preparations["guess"], seeded=False)})
+    found = prepare_all(tmp_path, arena, arena.methods)
+    assert found["guess", 0] == found["guess", 1]
+    assert [each.name for each in (tmp_path / "preparations").iterdir()] == ["guess"]
+
+
+def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    arena = guesses(tmp_path)
+    methods = arena.methods | {"lost": Method("sequential", prepared={"prompts": "hopeless"})}
+    preparations = {"hopeless": Preparation(f"{HERE}:GUESS", {"fails": True}), **arena.preparations}
+    found = prepare_all(tmp_path, replace(arena, methods=methods, preparations=preparations), methods)
+    assert found["hopeless", 0] == found["hopeless", 1] == "nothing to be found"
+    assert not isinstance(found["guess", 0], str)
+
+
+def test_a_result_is_passed_by_its_path_and_must_be_there(tmp_path: Path) -> None:
+    made = prepare(tmp_path, guesses(tmp_path), "guess", 0)
+    whole = Method("sequential", prepared={"prompts": "guess/memory.json"})
+    assert given_settings(whole, {"guess": made}) == {"prompts": str((made.folder / "memory.json").resolve())}
+    for place, source, complaint in (
+        ("prompts", "guess/other.json", "has made no other.json"),
+        ("model", "guess/memory.json", "not a model folder"),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            given_settings(replace(whole, prepared={place: source}), {"guess": made})
+
+
+def test_what_a_training_sampled_is_in_its_metrics(tmp_path: Path) -> None:
+    """Of groups of so many episodes each, `sampled_tokens` is the mean of an episode."""
+    recipe = "asyncthink-qwen3-countdown"
+    job = RECIPES[recipe]
+    job = replace(job, model="x", settings=replace(job.settings, rollout=replace(job.settings.rollout, group=8)))
+    folder = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(job), "require", lambda self: None)
+        start(Training(recipe, job), folder)
+    lines = [
+        {
+            "step": 1,
+            "sampled_tokens": 10.5,
+            "drawn_groups": 2,
+            "cost_units": 1.5,
+            "seconds": {"rollout": 2, "train": 1},
+        },
+        {"step": 2, "sampled_tokens": 20.0, "drawn_groups": 1, "cost_units": 1.0, "seconds": {"rollout": 4}},
+    ]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert spent_in(folder) == Spent(24, 168 + 160, 0, 32.0, 7.0)
+    (folder / "metrics.jsonl").write_text('{"step": 1, "sampled_tokens": 900, "seconds": 2.5}\n')
+    assert spent_in(folder).sampled_tokens == 900, "without groups it is that of the whole step"
+
+
+def test_a_sum_of_nothing_is_nothing() -> None:
+    assert sum_of([]) == Spent()
+    assert sum_of([Spent(1, 2, 3, None, 4.0), Spent(1, 1, 1, 1.0, 1.0)]).cost_units is None

@@ -1,0 +1,117 @@
+"""Means over problems and trainings: the intervals hold the truth as often as they say, and agree with simpler ones."""
+
+from __future__ import annotations
+
+import random
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
+from orgthink.measure.estimate import average, difference, proportion
+
+TABLES = st.integers(2, 6).flatmap(
+    lambda seeds: st.lists(
+        st.lists(st.floats(-100, 100, width=32), min_size=seeds, max_size=seeds), min_size=2, max_size=12
+    )
+)
+"""Rows of problems, columns of seeds."""
+
+
+def cells(table: list[list[float]]) -> list[tuple[str, int, float | None]]:
+    return [(f"p{p}", s, value) for p, row in enumerate(table) for s, value in enumerate(row)]
+
+
+def without_seeds(some: Cells) -> list[tuple[str, float | None]]:
+    return [(problem, value) for problem, _, value in some]
+
+
+@given(TABLES)
+def test_the_mean_is_that_of_all_cells_and_lies_in_its_interval(table: list[list[float]]) -> None:
+    found = crossed_average(cells(table))
+    assert found.mean == pytest.approx(fmean(value for row in table for value in row), abs=1e-4)
+    assert found.low - 1e-6 <= found.mean <= found.high + 1e-6
+    assert found.n == sum(map(len, table))
+
+
+@given(TABLES, st.randoms())
+def test_neither_the_order_of_problems_nor_that_of_seeds_matters(table: list[list[float]], rng: random.Random) -> None:
+    mixed = [list(row) for row in table]
+    rng.shuffle(mixed)
+    order = list(range(len(table[0])))
+    rng.shuffle(order)
+    mixed = [[row[s] for s in order] for row in mixed]
+    first, second = crossed_average(cells(table)), crossed_average(cells(mixed))
+    assert (first.mean, first.low, first.high) == pytest.approx((second.mean, second.low, second.high), abs=1e-3)
+
+
+@given(TABLES, st.sampled_from([0.25, 2.0, 16.0]))
+def test_an_interval_stretches_with_its_values(table: list[list[float]], scale: float) -> None:
+    """By powers of two, which round nothing."""
+    before = crossed_average(cells([[value - 200 for value in row] for row in table]))
+    after = crossed_average(cells([[scale * (value - 200) for value in row] for row in table]))
+    wanted = [scale * value for value in (before.mean, before.low, before.high)]
+    assert [after.mean, after.low, after.high] == pytest.approx(wanted)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=2, max_size=9))
+def test_one_training_is_the_estimate_over_problems(pairs: list[tuple[float, float]]) -> None:
+    ours, theirs = (cells([[pair[i]] for pair in pairs]) for i in (0, 1))
+    assert crossed_average(ours) == average(without_seeds(ours))
+    assert crossed_difference(ours, theirs) == difference(without_seeds(ours), without_seeds(theirs))
+    right = cells([[float(a > b)] for a, b in pairs])
+    assert crossed_proportion(right) == proportion(without_seeds(right))
+
+
+@given(TABLES)
+def test_a_difference_to_itself_is_nothing_and_has_a_sign(table: list[list[float]]) -> None:
+    own, other = cells(table), cells([[value + 1 for value in row] for row in table])
+    assert crossed_difference(own, own).mean == 0
+    found, back = crossed_difference(other, own), crossed_difference(own, other)
+    assert found.mean == pytest.approx(1, abs=1e-4)
+    assert (found.low, found.high) == pytest.approx((-back.high, -back.low), abs=1e-6)
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=2, max_size=12))
+def test_a_share_stays_between_0_and_1_and_is_never_certain(table: list[list[bool]]) -> None:
+    found = crossed_proportion(cells([[float(value) for value in row] for row in table]))
+    assert 0 <= found.low <= found.mean <= found.high <= 1
+    assert found.low < found.high
+
+
+def test_trainings_that_differ_make_an_interval_wider() -> None:
+    alike = cells([[p + 0.1 * ((p + s) % 3) for s in range(3)] for p in range(20)])
+    apart = cells([[p + 0.1 * ((p + s) % 3) + 20 * s for s in range(3)] for p in range(20)])
+    narrow, wide = crossed_average(alike), crossed_average(apart)
+    assert wide.high - wide.low > 5 * (narrow.high - narrow.low)
+
+
+def test_what_is_not_known_is_left_out_with_its_problem() -> None:
+    table = [*cells([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), ("p9", 0, 100.0), ("p9", 1, None)]
+    assert crossed_average(table).mean == 3.5
+
+
+@pytest.mark.parametrize(
+    ("of_problems", "of_seeds"), [(1.0, 0.0), (1.0, 0.1), (1.0, 0.5), (0.0, 0.0), (0.3, 1.0)], ids=str
+)
+def test_the_interval_covers_the_truth_as_often_as_it_says(of_problems: float, of_seeds: float) -> None:
+    rng, covered, rounds = random.Random(2), 0, 250
+    for _ in range(rounds):
+        hard = [rng.gauss(0, of_problems) for _ in range(30)]
+        good = [rng.gauss(0, of_seeds) for _ in range(3)]
+        found = crossed_average(cells([[h + g + rng.gauss(0, 1) - 50 for g in good] for h in hard]))
+        covered += found.low <= -50 <= found.high
+    assert covered >= 0.89 * rounds  # of 95 % expected; fewer have a chance below 0.1 %
+
+
+@pytest.mark.parametrize(("share", "of_seeds"), [(0.5, 0.0), (0.8, 0.1), (0.95, 0.0)])
+def test_the_interval_of_a_share_covers_the_truth_as_often_as_it_says(share: float, of_seeds: float) -> None:
+    rng, covered, rounds = random.Random(3), 0, 250
+    for _ in range(rounds):
+        good = [rng.uniform(-of_seeds, of_seeds) for _ in range(3)]
+        found = crossed_proportion(cells([[float(rng.random() < share + g) for g in good] for _ in range(40)]))
+        covered += found.low <= share <= found.high
+    assert covered >= 0.89 * rounds
