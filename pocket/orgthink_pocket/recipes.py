@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from orgthink.baselines.puppeteer import PuppeteerTraining
+from orgthink.baselines.reinforce import PuppeteerSettings
+from orgthink.baselines.router_bank import BankSettings, RouterBank
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
@@ -14,6 +17,7 @@ from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.rewards.paramanager import Gate, ParaManagerReward
+from orgthink.rewards.tool_orchestra import ToolOrchestraReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.choose import Strategy
@@ -25,7 +29,7 @@ from orgthink.training.rollout import Rollout
 from orgthink.training.sft import SftSettings
 from orgthink_pocket.jobs import Calls, Pocket, Roles
 from orgthink_pocket.model import ORGANIZING
-from orgthink_pocket.tool_model import AGENT_TOKENS, MANAGING, POOL
+from orgthink_pocket.tool_model import AGENT_TOKENS, MANAGING, POOL, TASKS
 
 MARS_STEPS = 40
 """Steps of every run of MarsRL on the pocket model."""
@@ -146,6 +150,87 @@ def paramanager(
     )
     return Policy(settings, model=model)
 
+
+def pooled() -> dict[str, RoleSpec]:
+    """The frozen models of the pool, as members."""
+    return {name: RoleSpec(EngineSpec(name), Sampling(AGENT_TOKENS)) for name in POOL}
+
+
+ROUTER_BANK = RouterBank(BankSettings(f"{'+'.join(TASKS)}@0/2", pooled(), "pocket"))
+"""The bank of a router over the pocket pool: 256 training problems by each of three members. About 2 minutes."""
+
+
+def puppeteer(*, width: int = 1, steps: int = 60) -> PuppeteerTraining:
+    """REINFORCE of a puppeteer's policy over the pocket pool and the suite's agents; `width` actions a step at most.
+
+    Ours: the baseline and the entropy bonus, without which some thousand episodes teach little.
+    """
+    settings = {"prompts": "pocket", "pool": dict(POOL), "suite": {"corpus": "ledger"}, "width": width}
+    rollout = Rollout(
+        f"{'+'.join(TASKS)}@0/2",
+        OrganizationSpec("puppeteer", settings),
+        Limits(capacity=9),
+        max_tokens=AGENT_TOKENS,
+        problems=8,
+        group=4,
+        models=pooled(),
+    )
+    return PuppeteerTraining(
+        PuppeteerSettings(
+            rollout=rollout,
+            steps=steps,
+            learning_rate=1e-2,
+            hidden=(64,),
+            baseline="group",
+            entropy=0.02,
+            patience=20,
+        )
+    )
+
+
+PUPPETEER = puppeteer()
+"""Puppeteer over the pocket pool, one action a step. About ten minutes."""
+PUPPETEER_WIDE = puppeteer(width=3)
+"""Puppeteer over the pocket pool, up to three actions a step. About fifteen minutes."""
+
+
+def orchestrated() -> OrganizationSpec:
+    """ToolOrchestra whose rebuilt state reads like what a pocket manager has learned to read."""
+    settings = {name: MANAGING[name] for name in ("rounds", "suite", "aliases", "brief", "echo")}
+    short = {"response_characters": 120, "state_characters": 2_000}
+    return OrganizationSpec("tool-orchestra", {"prompts": "pocket", "pool": dict(POOL), **settings, **short})
+
+
+def tool_orchestra() -> Policy:
+    """RL of the pocket manager as ToolOrchestra's orchestrator, which begins anew at every step."""
+    rollout = Rollout(
+        f"{'+'.join(TASKS)}@1/2",
+        orchestrated(),
+        Limits(capacity=9),
+        max_tokens=128,
+        problems=16,
+        group=8,
+        models=pooled(),
+        roles=("orchestrator",),
+    )
+    settings = RlSettings(
+        rollout,
+        steps=PARA_STEPS,
+        learning_rate=2e-4,
+        warmup=2,
+        minibatches=2,
+        loss=PolicyLoss(kl=0.1),
+        reward=ToolOrchestraReward(),
+        credit=SharedCredit(delta=1e-6),
+        mixed=True,
+        drift=1e-3,
+        record_every=RECORD_EVERY,
+    )
+    return Policy(settings, model="pocket-manager-sft")
+
+
+TOOL_ORCHESTRA = tool_orchestra()
+"""ToolOrchestra's reinforcement learning of the pocket manager. About half an hour."""
 
 POCKET = Pocket(SftSettings(steps=8_000, learning_rate=3e-3))
 """Trains the shipped base from scratch."""

@@ -62,7 +62,8 @@ def lay_out(page: Path) -> None:
                 with Path(name[1]).open("a") as file:
                     file.write(block.text)
     for block in blocks(page, "json"):
-        Path("problems.jsonl").write_text(block.text)
+        for name in ("problems.jsonl", "graph.json"):
+            Path(name).write_text(block.text)
 
 
 def understood(words: list[str]) -> None:

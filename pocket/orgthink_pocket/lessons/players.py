@@ -26,7 +26,7 @@ from orgthink_pocket.teachers.countdown import LARGEST as LARGEST_NUMBER
 from orgthink_pocket.teachers.countdown import OPERATORS
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION, answered, near_miss, solved
 from orgthink_pocket.teachers.countdown_review import worked as worked_out
-from orgthink_pocket.teachers.seen import MATCHED, Round, Seen
+from orgthink_pocket.teachers.seen import COUNTDOWNS, MATCHED, Round, Seen
 
 SKILL = 0.6
 """Share of an agent's answers that are right."""
@@ -90,7 +90,7 @@ def managing(tools: frozenset[str], calls: int, matched: float = MATCHED) -> Rep
             else:
                 ended = True  # the request for the final answer
         left = int(head.split()[3]) - len(rounds)
-        models = dict(re.findall(r"(m\d+): ([a-z ]+)", head))
+        models = dict(re.findall(r"(m\d+)(?:: ([a-z ]+))?", head))
         seen = Seen(question, models, tools, tuple(rounds), left, calls, matched)
         return manager.answer(seen) if ended else manager.reply(seen, rng)
 
@@ -111,7 +111,7 @@ def helping(skills: str) -> Reply:
         role, kind, *words = context.messages[0].content.split()
         rest = " ".join(words)
         if role == "sequential":
-            skill = SKILL + (BETTER if kind in skills else 0.0)
+            skill = SKILL + (BETTER if _skill(kind) in skills else 0.0)
             return f" {answered(_solved(kind, rest, skill, rng))}"
         if "code" not in skills:
             return f" {NO_SOLUTION}"
@@ -125,9 +125,14 @@ def helping(skills: str) -> Reply:
     return reply
 
 
+def _skill(kind: str) -> str:
+    """What it takes to answer a question of this kind."""
+    return "countdown" if kind in COUNTDOWNS else kind
+
+
 def _solved(kind: str, rest: str, skill: float, rng: random.Random) -> str:
     """An answer that is right with probability `skill`; to several countdowns, to the first; a guess to other kinds."""
-    if kind == "countdown":
+    if kind in COUNTDOWNS:
         *numbers, _, target = rest.partition(SEPARATOR)[0].rpartition(NAMED)[2].split()
         known = [int(number) for number in numbers]
         draw = rng.random()

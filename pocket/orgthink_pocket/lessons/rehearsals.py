@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
+from typing import Literal
 
 from orgthink.concurrency import run_all
 from orgthink.engines.tokenizer import Tokenizer
@@ -75,7 +76,7 @@ class Rehearsal(ParaManager):
     """H."""
     brief: bool = MANAGING["brief"]
     """Agents return only their answers."""
-    aliases: bool = MANAGING["aliases"]
+    aliases: bool | Literal["fixed"] = MANAGING["aliases"]
     """Models have aliases, so the manager must read their descriptions."""
     echo: bool = MANAGING["echo"]
     """Responses repeat the subtask."""
@@ -128,19 +129,23 @@ def lessons(
         names = rng.choices(list(shares), list(shares.values()), k=BATCH)
         selected = [next(problems[name]) for name in names]
         if not alone:  # a model alone must be able to find the solution
-            selected = [_made_up(problem, rng) for problem in selected]
+            selected = [made_up(problem, rng) for problem in selected]
         traces = rehearsed(selected, organization, tokenizer, rng.getrandbits(31), matched)
         yield from (trace for trace in traces if sum(span.tokens for span in trace.spans) <= LONGEST)
 
 
-def _made_up(problem: Problem, rng: random.Random) -> Problem:
+def made_up(problem: Problem, rng: random.Random) -> Problem:
     """A countdown, in a share of `MADE_UP` with impossible targets; other problems unchanged."""
     if not problem.task.startswith("countdown") or rng.random() >= MADE_UP:
         return problem
-    impossible = _impossible()
-    targets = rng.sample(list(impossible), len(problem.data.get("parts", [problem.data])))
-    others = [COUNTDOWN_MINI_SINGLE.problem(list(rng.choice(impossible[target])), target) for target in targets]
+    targets = rng.sample(list(_impossible()), len(problem.data.get("parts", [problem.data])))
+    others = [COUNTDOWN_MINI_SINGLE.problem(missing(target, rng), target) for target in targets]
     return COUNTDOWN_MINI_FOUR.problem(others) if len(others) > 1 else others[0]
+
+
+def missing(target: int, rng: random.Random) -> list[int]:
+    """Numbers of which no three make the target."""
+    return list(rng.choice(_impossible()[target]))
 
 
 @cache

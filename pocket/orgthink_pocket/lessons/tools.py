@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Origin, Problem, Trace
-from orgthink.organizations.prompts import prompt
+from orgthink.organizations.prompts import prompt, style_named
 from orgthink.tasks import TASKS
 from orgthink.training.rows import Row, row_of
 from orgthink_pocket.lessons import rehearsals
 from orgthink_pocket.lessons import roles as role_lessons
 from orgthink_pocket.lessons.asyncthink import teacher_trace
-from orgthink_pocket.style import terse
 from orgthink_pocket.teachers import helpers
 from orgthink_pocket.teachers.arithmetic_review import slipped
 from orgthink_pocket.teachers.countdown import OPERATORS
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION, near_miss, solved
+from orgthink_pocket.teachers.seen import COUNTDOWNS
 
 SHARES = {"roles": 0.45, "coder": 0.12, "searcher": 0.08, "reviewer": 0.17, "user": 0.18}
 """Share of each kind of lesson: `roles` are those of `lessons.roles`, a `user` calls tools itself."""
@@ -47,9 +47,9 @@ def lessons(seed: int, pool: int, tokenizer: Tokenizer) -> Iterator[Row]:
         yield row_of(trace, tokenizer.encode, eos)
 
 
-def lesson(role: str, problem: Problem, rng: random.Random) -> Trace:
+def lesson(role: str, problem: Problem, rng: random.Random, style: str = "pocket") -> Trace:
     """A lesson of one of the agents. Coder and reviewer get a ledger with prices filled in, as from a manager."""
-    kind, _, question = terse(problem).partition(" ")
+    kind, _, question = str(style_named(style).values(problem)["terse"]).partition(" ")
     if kind == "ledger" and role != "searcher" and (role == "reviewer" or rng.random() < 0.8):
         kind, question = "arithmetic", problem.data["expression"]
     answers = _answers(kind, problem, rng) if role == "reviewer" else []
@@ -61,7 +61,7 @@ def lesson(role: str, problem: Problem, rng: random.Random) -> Trace:
         case _:
             text = helpers.reviewed(kind, question, answers)
     subtask = Problem("", "", f"{kind} {question}")
-    request = prompt("pocket", TEMPLATES[role], subtask, answers=helpers.SEPARATOR.join(answers))[0].content
+    request = prompt(style, TEMPLATES[role], subtask, answers=helpers.SEPARATOR.join(answers))[0].content
     return teacher_trace(role, None, request, [(text, Origin.SAMPLED)])
 
 
@@ -73,7 +73,7 @@ def _answers(kind: str, problem: Problem, rng: random.Random) -> list[str]:
             answers.append(rng.choice((NO_SOLUTION, "copper in lyon costs 7 coins", str(rng.randint(1, 60)))))
             continue
         right = rng.random() < 0.5
-        if kind == "countdown":
+        if kind in COUNTDOWNS:
             numbers, target = problem.data["numbers"], problem.data["target"]
             order = rng.sample(OPERATORS, len(OPERATORS))
             answers.append(solved(numbers, target, order)[1] if right else near_miss(numbers, target, rng))

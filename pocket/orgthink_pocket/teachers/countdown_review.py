@@ -70,9 +70,9 @@ def report(numbers: Sequence[int], target: int, answer: str, *, values: bool = T
         return reported(["none bad"], "none")
     lines: list[str] = []
     if given:
-        used = _numbers(answer)
+        used = numbers_of(answer)
         bad = next((i for i, token in enumerate(used) if int(token) not in numbers or token in used[:i]), None)
-        lines.append(_checked(used, bad))
+        lines.append(checked(used, bad))
         if bad is not None:
             return reported(lines, used[bad])
     if values:
@@ -88,16 +88,16 @@ def report(numbers: Sequence[int], target: int, answer: str, *, values: bool = T
 
 def false_report(answer: str, rng: random.Random) -> str:
     """A report that calls a given number of a right answer not given."""
-    used = _numbers(answer)
+    used = numbers_of(answer)
     bad = rng.randrange(len(used))
-    return reported([_checked(used, bad)], used[bad])
+    return reported([checked(used, bad)], used[bad])
 
 
-def _numbers(expression: str) -> list[str]:
+def numbers_of(expression: str) -> list[str]:
     return [token for token in expression.split() if token.isdigit()]
 
 
-def _checked(used: Sequence[str], bad: int | None) -> str:
+def checked(used: Sequence[str], bad: int | None) -> str:
     """A line of checks of numbers, up to the bad one."""
     marks = [f"{token} ok" for token in used[:bad]]
     return " ".join(marks if bad is None else [*marks, f"{used[bad]} bad"])

@@ -16,6 +16,7 @@ from orgthink.tasks.expression import ExpressionError, parse
 from orgthink_pocket.tasks.ledger import named
 from orgthink_pocket.teachers.arithmetic import steps, written
 from orgthink_pocket.teachers.countdown_review import NO_SOLUTION, answered, worked
+from orgthink_pocket.teachers.seen import COUNTDOWNS
 
 SEPARATOR = " ; "
 """Between several answers, queries or judgements."""
@@ -46,7 +47,7 @@ def reviewed(kind: str, question: str, answers: Sequence[str], slip: random.Rand
         value = str(found[-1].value) if found else question
         lines = [written(found)]
         judged = {answer: answer == value for answer in answers if answer.isdigit()}
-    elif kind == "countdown":
+    elif kind in COUNTDOWNS:
         target = question.split()[-1]
         for answer in answers:
             work = _worked(answer)

@@ -176,4 +176,4 @@ def _ask(seen: Seen, open_parts: Sequence[_Part], parts: int, slots: int, rng: r
         return [ToolCall("ensemble_solver", {})]
     if parts == 1:
         return [call(seen, "standard_reasoner", rng, None) for _ in range(rng.randint(1, min(slots, 2)))]
-    return [call(seen, "standard_reasoner", rng, f"countdown {part.question}") for part in open_parts[:slots]]
+    return [call(seen, "standard_reasoner", rng, f"{seen.part_kind} {part.question}") for part in open_parts[:slots]]

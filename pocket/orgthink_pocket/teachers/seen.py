@@ -9,6 +9,8 @@ from typing import Any
 
 from orgthink.grammar.toolcall import CallStatus, Response, ToolCall
 
+COUNTDOWNS = ("countdown", "single", "several")
+"""Words that begin the question of a countdown."""
 CALCULATORS = ("standard_reasoner", "code_reasoner", "python", "ensemble_solver")
 """Tools that return an answer."""
 WANTED = {
@@ -50,7 +52,12 @@ class Seen:
     @property
     def kind(self) -> str:
         """`countdown`, or `arithmetic` with or without names."""
-        return "countdown" if self.question.startswith("countdown") else "arithmetic"
+        return "countdown" if self.question.partition(" ")[0] in COUNTDOWNS else "arithmetic"
+
+    @property
+    def part_kind(self) -> str:
+        """Word of the question about one of several countdowns."""
+        return "single" if self.question.startswith("several") else "countdown"
 
     @property
     def rest(self) -> str:

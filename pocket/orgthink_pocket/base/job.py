@@ -1,0 +1,79 @@
+"""The training of the base, from scratch or from an earlier state of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.recipes.jobs import Report, model_folder
+from orgthink.store import RunFolder
+from orgthink.training.models import resolve_device
+from orgthink.training.rows import Row
+from orgthink.training.sft import Course, SftSettings, train
+from orgthink_pocket.base import lessons
+from orgthink_pocket.base import model as base
+from orgthink_pocket.model import PAD
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The base model: all skills and the form of all roles."""
+
+    settings: SftSettings
+    """Settings of the training."""
+    grown_from: str | None = None
+    """A pocket model of the same width and no more layers to begin with, such as an earlier state of the base; `None`:
+    fresh weights."""
+    ordered: bool = True
+    """Whether the fresh embeddings of integers know their order."""
+    device: str = "auto"
+    """`cpu`, `cuda`, or `auto` for the available one."""
+    hidden: int = 128
+    """Width of the model, a multiple of 64. Its heads and its inner width grow with it."""
+    layers: int = 6
+    """Number of its layers."""
+    shape: ClassVar[str] = "pocket"
+    """A shipped model of a similar size."""
+
+    def __post_init__(self) -> None:
+        base.sized(self.hidden, self.layers)
+
+    @property
+    def steps(self) -> int:
+        return self.settings.steps
+
+    def require(self) -> None:
+        if self.grown_from is not None:
+            model_folder(self.grown_from)
+        resolve_device(self.device)
+
+    def run(self, folder: RunFolder, report: Report) -> Path:
+        return train(self._course(folder.path / "tokenizer"), self.settings, folder, report)
+
+    def _course(self, place: Path) -> Course:
+        """The model and its rows. Its tokenizer is written to the folder."""
+        config, seed = base.sized(self.hidden, self.layers), self.settings.seed
+        if self.grown_from is None:
+            model = base.fresh(config, seed, ordered=self.ordered)
+        else:
+            model = base.grown(model_folder(self.grown_from), config, seed)
+        base.write_folder(place, config)
+        tokenizer = Tokenizer(place)
+
+        def rows(seed: int, pool: int) -> Iterator[Row]:
+            return lessons.rows(seed, pool, tokenizer)
+
+        pad = base.vocabulary().index(PAD)
+        return Course(model.to(resolve_device(self.device)), rows, partial(base.write_folder, config=config), pad)
+
+
+SETTINGS = SftSettings(steps=16_000, learning_rate=3e-3, warmup=200, batch_rows=48, save_every=100)
+"""Of a training from scratch: some 115 M tokens."""
+POCKET_BASE = Base(SETTINGS)
+"""Trains the base from scratch."""
+POCKET_BASE_GROWN = Base(replace(SETTINGS, steps=8_000, learning_rate=1.5e-3), grown_from="pocket")
+"""Trains the base from `pocket`, which knows numbers, scans and copies, but no review and no calls."""

@@ -1,0 +1,161 @@
+"""The lessons of the base: all skills, and the form of all roles, in one stream.
+
+Skills are taught as well as teachers can. How to organize is random: structures, routing, calls. Nothing is planted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Problem, Trace
+from orgthink.tasks.sudoku import SUDOKU as SUDOKU_TASK
+from orgthink.training.rows import Row, row_of
+from orgthink_pocket.base import arithmetic, calling, drills, review
+from orgthink_pocket.base.countdown import CountdownFamily, SeveralFamily, SingleFamily
+from orgthink_pocket.base.family import CAPACITIES, Family, organizer, sequential
+from orgthink_pocket.base.review_countdown import SeveralReviews, SingleReviews
+from orgthink_pocket.base.review_sudoku import SudokuReviews
+from orgthink_pocket.base.review_sums import SumReviews
+from orgthink_pocket.base.style import REFERENCE
+from orgthink_pocket.base.sudoku import SudokuFamily
+from orgthink_pocket.lessons import rehearsals
+from orgthink_pocket.lessons import tools as tool_lessons
+from orgthink_pocket.tasks.arithmetic import ARITHMETIC_MINI
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
+from orgthink_pocket.tasks.ledger import LEDGER_MINI
+from orgthink_pocket.tasks.parts import PARTS_MINI
+from orgthink_pocket.tasks.sums import SUMS_MINI
+
+COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdown-mini-four"
+ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
+SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
+
+FAMILIES: Mapping[str, Family] = {
+    COUNTDOWN: CountdownFamily(),
+    SINGLE: SingleFamily(),
+    SEVERAL: SeveralFamily(),
+    ARITHMETIC: arithmetic.ShortFamily(),
+    SUMS: arithmetic.SumsFamily(),
+    PARTS: arithmetic.PartsFamily(),
+    SUDOKU: SudokuFamily(),
+}
+"""Task → how it is worked on."""
+REVIEWED: Mapping[str, review.Reviews] = {
+    ARITHMETIC: SumReviews(),
+    SUMS: SumReviews(),
+    SINGLE: SingleReviews(),
+    SEVERAL: SeveralReviews(),
+    SUDOKU: SudokuReviews(),
+}
+"""Task → how its solutions are reviewed."""
+STREAMS = (COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, ARITHMETIC_MINI, LEDGER_MINI, SUMS_MINI, PARTS_MINI, SUDOKU_TASK)
+"""Tasks of one problem each."""
+HARD = 0.12
+"""Share of countdowns without a solution of three numbers. Their targets are any, held-out ones too: no such problem is
+in a split."""
+PARTS_OF_SEVERAL = (2, 4)
+"""Fewest and most countdowns of a thinker, so that its text fits the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """How often each lesson is drawn, by role and task. An organizer's lesson brings those of its workers."""
+
+    alone: Mapping[str, float]
+    """Thinkers, which are solvers too."""
+    organizing: Mapping[str, float]
+    """Organizers with their workers."""
+    verifying: Mapping[str, float]
+    """Verifiers."""
+    correcting: Mapping[str, float]
+    """Correctors."""
+    calls: Mapping[str, float]
+    """`manager`, `user`, and agents of a manager: `coder`, `searcher`, `reviewer`."""
+    drills: Mapping[str, float]
+    """`relations` and `operations`."""
+
+
+MIXTURE = Mixture(
+    alone={COUNTDOWN: 9, SINGLE: 3, SEVERAL: 2, ARITHMETIC: 8, SUMS: 4, PARTS: 3, SUDOKU: 6},
+    organizing={COUNTDOWN: 6, SEVERAL: 2, SUMS: 3, PARTS: 3, SUDOKU: 4},
+    verifying={ARITHMETIC: 4, SUMS: 2, SINGLE: 3, SEVERAL: 2, SUDOKU: 3},
+    correcting={ARITHMETIC: 2.5, SUMS: 1.5, SINGLE: 1, SEVERAL: 2, SUDOKU: 2},
+    calls={"manager": 7, "user": 2, "coder": 1.5, "searcher": 1, "reviewer": 2.5},
+    drills={"relations": 9, "operations": 7},
+)
+"""Shares of the shipped base."""
+
+
+class Lessons:
+    """One endless stream of lessons."""
+
+    def __init__(self, rng: random.Random, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> None:
+        self._rng = rng
+        self._problems = {task.name: task.problems("train", rng.getrandbits(30)) for task in STREAMS}
+        self._managers = calling.managers(random.Random(rng.getrandbits(30)), tokenizer)
+        self._users = calling.users(random.Random(rng.getrandbits(30)), tokenizer)
+        makers: dict[str, Callable[[str], list[Trace]]] = {
+            "alone": lambda name: [sequential(FAMILIES[name], self.problem(name))],
+            "organizing": lambda name: organizer(FAMILIES[name], self.problem(name), rng.choice(CAPACITIES), rng),
+            "verifying": lambda name: [review.verifier(REVIEWED[name], self.problem(name, solvable=True), rng)],
+            "correcting": lambda name: [review.corrector(REVIEWED[name], self.problem(name, solvable=True), rng)],
+            "calls": self._call,
+            "drills": lambda name: [getattr(drills, name)(rng)],
+        }
+        self.kinds = [
+            (role, maker, name, share)
+            for role, maker in makers.items()
+            for name, share in getattr(mixture, role).items()
+        ]
+
+    def __iter__(self) -> Iterator[list[Trace]]:
+        shares = [share for *_, share in self.kinds]
+        while True:
+            ((_, make, name, _),) = self._rng.choices(self.kinds, shares)
+            yield make(name)
+
+    def problem(self, name: str, *, solvable: bool = False) -> Problem:
+        """The next problem of a task. Unless it must be `solvable`, a countdown may have no solution."""
+        rng = self._rng
+        if name == SEVERAL:
+            return calling.several(rng, PARTS_OF_SEVERAL)
+        if name in (COUNTDOWN, SINGLE) and not solvable and rng.random() < HARD:
+            task = COUNTDOWN_MINI if name == COUNTDOWN else COUNTDOWN_MINI_SINGLE
+            target = rng.randint(*task.size.targets)
+            return task.problem(rehearsals.missing(target, rng), target)
+        return next(self._problems[name])
+
+    def _call(self, name: str) -> list[Trace]:
+        if name in ("manager", "user"):
+            return [next(self._managers if name == "manager" else self._users)]
+        rng = self._rng
+        problem = self.problem(
+            LEDGER if name == "searcher" else rng.choice((ARITHMETIC, SINGLE, LEDGER)), solvable=True
+        )
+        return [tool_lessons.lesson(name, problem, rng, style=REFERENCE)]
+
+
+def rows(seed: int, pool: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> Iterator[Row]:
+    """An endless stream of rows; the same for the same pool."""
+    for traces in Lessons(random.Random(f"base {seed}/{pool}"), tokenizer, mixture):
+        yield from _fitting(traces, tokenizer)
+
+
+def by_kind(seed: int, tokenizer: Tokenizer, n: int) -> dict[str, list[Row]]:
+    """At least `n` rows of each kind of lesson, by its name."""
+    found: dict[str, list[Row]] = {}
+    for role, make, name, _ in Lessons(random.Random(f"by kind {seed}"), tokenizer).kinds:
+        kind = found[f"{role} {name}"] = []
+        while len(kind) < n:
+            kind += _fitting(make(name), tokenizer)
+    return found
+
+
+def _fitting(traces: list[Trace], tokenizer: Tokenizer) -> list[Row]:
+    """The rows that fit the context. Managers' traces have their own end of text."""
+    (eos,) = tokenizer.eos_ids
+    made = (row_of(trace, tokenizer.encode, eos if trace.spans[-1].token_ids is None else None) for trace in traces)
+    return [row for row in made if len(row) <= rehearsals.LONGEST]

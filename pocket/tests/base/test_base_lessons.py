@@ -1,0 +1,259 @@
+"""The teachers of the base are exact, their structures random, and no held-out problem occurs in a lesson."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from itertools import islice
+
+import pytest
+from orgthink_pocket.base import calling, drills, lessons, model, review
+from orgthink_pocket.base.countdown import counted
+from orgthink_pocket.base.family import CAPACITIES, organizer, sequential, solved
+from orgthink_pocket.style import VERDICTS
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from orgthink_pocket.tasks.parts import PARTS_MINI
+from orgthink_pocket.tasks.sums import SUMS_MINI
+
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Origin, Problem, Trace
+from orgthink.grammar.actions import Answer, Fork, Join
+from orgthink.grammar.asyncthink import Keys, read
+from orgthink.grammar.solution import read_proposal
+from orgthink.grammar.verdict import Verdict, read_report
+from orgthink.tasks import TASKS
+from orgthink.tasks.sudoku import SUDOKU
+from orgthink.tasks.task import in_split
+
+GRADERS = {lessons.SUMS: SUMS_MINI, lessons.PARTS: PARTS_MINI}
+DIVIDED = tuple(lessons.MIXTURE.organizing)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("base")
+    model.write_folder(folder, model.sized(128, 4))
+    return Tokenizer(folder)
+
+
+def problems(name: str, n: int, seed: int = 0) -> list[Problem]:
+    if name == lessons.SEVERAL:
+        rng = random.Random(seed)
+        return [calling.several(rng, lessons.PARTS_OF_SEVERAL) for _ in range(n)]
+    return list(islice(_task(name).problems("train", seed), n))
+
+
+def _task(name: str):
+    return GRADERS.get(name) or TASKS[name]
+
+
+def right(problem: Problem, answer: str | None) -> bool:
+    return answer is not None and _task(problem.task).grade(problem, answer).all_correct
+
+
+def written(trace: Trace) -> str:
+    """What is sampled in a trace, and joined."""
+    return "".join(span.text for span in trace.spans if span.origin is not Origin.PROMPT)
+
+
+def answer_of(text: str) -> str | None:
+    return read_proposal(text, ended=True).answer
+
+
+@pytest.mark.parametrize("name", lessons.FAMILIES)
+def test_a_thinker_alone_is_right(name):
+    for problem in problems(name, 40):
+        text = written(sequential(lessons.FAMILIES[name], problem))
+        assert right(problem, answer_of(text)), (problem.text, text)
+
+
+def test_a_scan_ends_with_the_fourth_solution():
+    lengths = []
+    for problem in problems(lessons.COUNTDOWN, 60):
+        text = solved(lessons.FAMILIES[lessons.COUNTDOWN], problem)
+        marks = [int(mark) for mark in re.findall(r"! (\d+) ", text)]
+        assert marks == [1, 2, 3, 4]
+        assert re.search(r"! 4 (\S+ ){7}; </think>", text)
+        lengths.append(len(text.split()))
+    assert sum(lengths) / len(lengths) < 260
+
+
+def test_a_solution_that_is_known_is_not_counted_again():
+    numbers, target = [2, 3, 5, 7, 9], 24
+    _, hits = counted(numbers, target, "*+-/", wanted=9)
+    text, others = counted(numbers, target, "*+-/", known=hits[:2], wanted=9)
+    assert others == hits[2:]
+    assert "! 3 " in text and "! 1 " not in text
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+@pytest.mark.parametrize("capacity", CAPACITIES)
+def test_an_organizer_is_right_and_keeps_the_rules(name, capacity):
+    rng = random.Random(capacity)
+    for problem in problems(name, 15, seed=capacity):
+        root, *workers = organizer(lessons.FAMILIES[name], problem, capacity, rng)
+        keys = Keys(capacity)
+        actions = read(written(root))
+        faults = [keys.check(action) for action in actions if isinstance(action, Fork | Join)]
+        assert not any(faults)
+        answer = next(action for action in actions if isinstance(action, Answer))
+        assert right(problem, answer.text.strip()), written(root)
+        assert len(workers) == sum(isinstance(action, Fork) for action in actions)
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_what_an_organizer_is_told_is_what_its_worker_returned(name):
+    rng = random.Random(1)
+    for problem in problems(name, 15):
+        root, *workers = organizer(lessons.FAMILIES[name], problem, 4, rng)
+        told = [span.text for span in root.spans if span.origin is Origin.INJECTED]
+        returned = {written(worker).partition("<RETURN>")[2].partition("</RETURN>")[0].strip() for worker in workers}
+        for text in told:
+            assert re.sub(r"</JOIN-\d>", "", text).strip() in returned
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_structures_are_random(name):
+    rng = random.Random(2)
+    shapes: Counter[str] = Counter()
+    for problem in problems(name, 60):
+        root = organizer(lessons.FAMILIES[name], problem, 4, rng)[0]
+        shapes["".join(re.findall(r"<([FJ])", written(root)))] += 1
+    assert len(shapes) > 5
+    assert shapes.most_common(1)[0][1] < 30
+
+
+def test_an_organizer_of_countdown_stops_when_four_are_found():
+    rng = random.Random(3)
+    early = 0
+    for problem in problems(lessons.COUNTDOWN, 60):
+        text = written(organizer(lessons.FAMILIES[lessons.COUNTDOWN], problem, 4, rng)[0])
+        early += text.count("<FORK-") > text.count("<JOIN-")
+        assert "found 4 <FORK" not in text and "found 4 scan" not in text
+    assert early
+
+
+def test_a_chain_is_never_worked_on_by_two():
+    rng = random.Random(4)
+    chains = [problem for problem in problems(lessons.PARTS, 80) if problem.data["chained"]]
+    assert chains
+    for problem in chains:
+        text = written(organizer(lessons.FAMILIES[lessons.PARTS], problem, 4, rng)[0])
+        assert re.fullmatch(r"(FJ)*", "".join(re.findall(r"<([FJ])", text)))
+
+
+@pytest.mark.parametrize("name", lessons.REVIEWED)
+def test_verdicts_are_true_and_half_of_them_wrong(name):
+    rng = random.Random(5)
+    found: Counter[Verdict] = Counter()
+    for problem in problems(name, 80):
+        trace = review.verifier(lessons.REVIEWED[name], problem, rng)
+        solution = trace.spans[0].text.partition(" solution ")[2]
+        report = read_report(written(trace), VERDICTS)
+        assert report.verdict.agrees(right(problem, answer_of(solution))), (trace.spans[0].text, written(trace))
+        assert (report.findings == "finding none") == (report.verdict is Verdict.CORRECT)
+        found[report.verdict] += 1
+    assert set(found) == {Verdict.CORRECT, Verdict.WRONG}
+    assert 25 <= found[Verdict.WRONG] <= 55
+
+
+@pytest.mark.parametrize("name", lessons.REVIEWED)
+def test_a_corrector_is_right_whatever_the_finding(name):
+    rng = random.Random(6)
+    for problem in problems(name, 60):
+        trace = review.corrector(lessons.REVIEWED[name], problem, rng)
+        assert right(problem, answer_of(written(trace))), (trace.spans[0].text, written(trace))
+
+
+def test_a_corrector_of_several_keeps_what_was_right():
+    rng = random.Random(7)
+    reviews = lessons.REVIEWED[lessons.SEVERAL]
+    for problem in problems(lessons.SEVERAL, 30):
+        draft = reviews.draft(problem, True, rng)
+        findings = read_report(reviews.report(problem, draft.text), VERDICTS).findings
+        text = reviews.corrected(problem, draft.text, findings)
+        assert text.count("scan *") == 1
+        before, after = (set(one.split(" ; ")) for one in (answer_of(draft.text), answer_of(text)))
+        assert len(before & after) == len(problem.data["parts"]) - 1
+
+
+@pytest.mark.parametrize("name", (lessons.ARITHMETIC, lessons.SUMS))
+def test_a_reviewed_solution_is_what_a_thinker_writes(name):
+    for problem in problems(name, 30):
+        draft = lessons.REVIEWED[name].draft(problem, False, random.Random(0))
+        assert draft.text == solved(lessons.FAMILIES[name], problem)
+
+
+def test_no_lesson_has_a_held_out_problem(tokenizer):
+    stream = lessons.Lessons(random.Random(8), tokenizer)
+    for kind in ("alone", "organizing", "verifying", "correcting"):
+        for name in getattr(lessons.MIXTURE, kind):
+            for _ in range(40):
+                _assert_trained(stream.problem(name, solvable=kind.startswith(("ver", "cor"))))
+
+
+def _assert_trained(problem: Problem) -> None:
+    for part in problem.data.get("parts", [problem.data]):
+        if problem.task.startswith("countdown") and part["target"] in COUNTDOWN_MINI.test_targets:
+            _, hits = counted(part["numbers"], part["target"], "*/+-")
+            assert not hits
+    if problem.task in ("arithmetic-mini", "sums-mini", "parts-mini", SUDOKU.name):
+        assert in_split(problem.id, "train")
+
+
+def test_drills_cover_every_target_alike_and_train_nothing_random():
+    rng = random.Random(9)
+    targets: Counter[str] = Counter()
+    for _ in range(600):
+        trace = drills.relations(rng)
+        target = trace.spans[0].text.split()[-1]
+        targets[target] += 1
+        assert all(span.text.split()[0] == target for span in trace.spans if span.origin is Origin.SAMPLED)
+    held_out = sum(targets[str(target)] for target in COUNTDOWN_MINI.test_targets) / len(COUNTDOWN_MINI.test_targets)
+    assert held_out > 0.7 * 600 / len(targets)
+    for span in drills.operations(rng).spans[2::2]:
+        assert span.origin is Origin.SAMPLED and len(span.text.split()) == 2
+
+
+def test_managers_ask_every_member_whatever_the_task(tokenizer):
+    rng = random.Random(10)
+    asked: Counter[str] = Counter()
+    for trace in islice(calling.managers(rng, tokenizer), 250):
+        assert ": arithmetic" not in trace.spans[0].text
+        asked.update(re.findall(r'"model_id": "(m\d)"', written(trace)))
+    assert set(asked) == {f"m{i}" for i in range(1, 7)}
+    assert asked["m1"] > asked["m6"] > 0  # pools have one to six members
+
+
+def test_every_word_of_a_lesson_is_a_token(tokenizer):
+    stream = lessons.Lessons(random.Random(11), tokenizer)
+    unknown = tokenizer.encode("<unk>")
+    for _, make, name, _ in stream.kinds:
+        for _ in range(8):
+            for trace in make(name):
+                for span in trace.spans:
+                    if span.origin is Origin.SAMPLED:
+                        assert not set(span.token_ids or tokenizer.encode(span.text)) & set(unknown), span.text
+
+
+def test_rows_are_the_same_again(tokenizer):
+    once, again = (list(islice(lessons.rows(0, 3, tokenizer), 60)) for _ in range(2))
+    assert once == again
+    assert once != list(islice(lessons.rows(0, 4, tokenizer), 60))
+    assert max(map(len, once)) <= 1024
+
+
+def test_ids_are_places_in_the_vocabulary(tokenizer):
+    words = model.vocabulary()
+    for word in ("<eos>", "17", "single", "<FORK-8>", "m6"):
+        assert tokenizer.encode(word) == (words.index(word),)
+
+
+def test_fresh_integers_know_their_order():
+    ordered = model.fresh(model.sized(128, 4), 0).embedding.weight
+    words = model.vocabulary()
+    ten, eleven, ninety = (ordered[words.index(str(n))] for n in (10, 11, 93))
+    assert (ten - eleven).norm() < (ten - ninety).norm()
+    plain = model.fresh(model.sized(128, 4), 0, ordered=False).embedding.weight
+    assert abs(ordered.std() - plain.std()) < 0.01

@@ -1,0 +1,103 @@
+"""The training of the base: it learns, resumes exactly, and its checkpoints can be examined."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from orgthink_pocket.base import job, skills
+from orgthink_pocket.base import model as base
+from orgthink_pocket.base.model import PERIODS, vocabulary
+from orgthink_pocket.model import vocabulary as pocket_words
+from orgthink_pocket.shipped import POCKET
+from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+
+from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.store import RunFolder
+from orgthink.training.sft import SftSettings
+
+SMALL = replace(
+    job.POCKET_BASE, settings=SftSettings(steps=3, batch_tokens=1_200, warmup=1, save_every=2), hidden=64, layers=1
+)
+
+
+def _trained(folder: Path, small: job.Base = SMALL) -> tuple[Path, list[dict[str, float]]]:
+    lines: list[dict[str, float]] = []
+    return small.run(RunFolder.create(folder, "train", small), lines.append), lines
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, float]]]:
+    return _trained(tmp_path_factory.mktemp("base") / "run")
+
+
+def test_it_learns_and_its_folder_says_what_it_is_for(trained):
+    checkpoint, lines = trained
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    made_for = json.loads((checkpoint / "model" / "orgthink.json").read_text())
+    assert made_for["prompts"] == "pocket-base"
+    assert {"sudoku", "countdown-mini-four", "sums-mini"} <= set(made_for["tasks"])
+
+
+def test_a_stopped_training_goes_on_as_if_it_had_not_stopped(trained, tmp_path):
+    def stop(line: dict[str, float]) -> None:
+        if line["step"] == 3:  # after the checkpoint of step 2
+            raise RuntimeError("stopped")
+
+    folder = RunFolder.create(tmp_path / "run", "train", SMALL)
+    with pytest.raises(RuntimeError):
+        SMALL.run(folder, stop)
+    rest: list[dict[str, float]] = []
+    SMALL.run(folder, rest.append)
+    assert [(line["step"], line["loss"]) for line in rest] == [(3, trained[1][-1]["loss"])]
+
+
+@torch.no_grad()
+def test_a_grown_model_writes_what_the_smaller_one_writes():
+    small = Qwen3.load(POCKET)
+    model = base.grown(POCKET, base.sized(128, 5), 0)
+    words, known = base.vocabulary(), pocket_words()
+    question, thinking = "sequential countdown 2 4 6 9 13 = 17", "scan * 2 * 4 8 17 up 9"
+    text = f"{question} {thinking}".split()
+    former, now = (torch.tensor([[places.index(word) for word in text]]) for places in (known, words))
+    expected = small(former)[0, -1, known.index("!")] - small(former)[0, -1, known.index(";")]
+    found = model(now)[0, -1, words.index("!")] - model(now)[0, -1, words.index(";")]
+    assert found == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_model_of_another_width_does_not_grow():
+    with pytest.raises(ValueError, match="another shape"):
+        base.grown(POCKET, base.sized(192, 6), 0)
+
+
+def test_it_can_go_on_from_an_earlier_state(trained, tmp_path):
+    small = replace(SMALL, grown_from=str(trained[0] / "model"), settings=replace(SMALL.settings, learning_rate=1e-9))
+    _, lines = _trained(tmp_path / "run", small)
+    assert lines[0]["loss"] < trained[1][0]["loss"]
+
+
+def test_skills_are_examined_forced_and_sampled(trained, monkeypatch, capsys):
+    monkeypatch.setattr(skills, "TOKENS", 4)
+    monkeypatch.setattr(skills, "FORCED", 1)
+    folder = str(trained[0] / "model")
+    skills.main([folder, "--forced"])
+    assert "| alone sudoku | " in capsys.readouterr().out
+    skills.main([folder, "--n", "1", "--temperature", "0"])
+    table = capsys.readouterr().out
+    assert "| train | 0 | organizing | countdown-mini | 0.0 " in table
+    assert "| correcting | sudoku |" in table
+
+
+@pytest.mark.parametrize("split", ("train", "test"))
+def test_problems_of_an_examination_are_of_their_split(split):
+    examiner = skills.Examiner(engine=None, temperature=0.0, split=split)  # type: ignore[arg-type]
+    for problem in [*examiner.problems("countdown-mini", 5), *examiner.problems("countdown-mini-four", 2)]:
+        for part in problem.data.get("parts", [problem.data]):
+            assert (part["target"] in COUNTDOWN_MINI.test_targets) == (split == "test")
+
+
+def test_periods_tell_all_integers_apart():
+    assert max(PERIODS) > 399 and "399" in vocabulary()
