@@ -10,7 +10,7 @@ Each has an asynchronous twin (`asolve`, `aevaluate`, `atrain`). Reading order i
 actions → episode → numbers → credit → weights*.
 
 7  cli · api
-6  recipes · scale
+6  recipes · scale · baselines
 5  training · coldstart · interchange · export · evaluation
 4  organizations · credit
 3  tools · rewards · view

@@ -30,7 +30,7 @@ from orgthink.evaluation import (
 )
 from orgthink.evaluation import evaluate as evaluate_plan
 from orgthink.measure.billing import Price
-from orgthink.presets import allowance, organization_settings, partner_models
+from orgthink.presets import allowance, attempts, organization_settings, partner_models
 from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
@@ -146,12 +146,12 @@ async def aevaluate(
     roles: Roles | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     prompts: str | None = None,
-    n: int = 100,
-    samples: int = 1,
+    n: int | None = None,
+    samples: int | None = None,
     split: Split = "test",
     capacity: int | None = None,
     max_tokens: int | None = None,
-    temperature: float = 1.0,
+    temperature: float | None = None,
     seed: int = 0,
     limits: Limits | None = None,
     concurrency: int = 64,
@@ -162,6 +162,7 @@ async def aevaluate(
 ) -> Run:
     """Evaluate organizations on `n` problems of a task, `samples` times each, and store a run folder.
 
+    Without `n`, `samples` and `temperature` they are 100, 1 and 1.0, or what is the convention of a benchmark.
     `settings` are fields of the organizations, by name. `prices` of the models, by name, put dollars into the summary;
     `bounds` are what all episodes together may cost. `out` is a new folder, by default one under runs/. `progress`
     gets every episode that ends and the number of ended ones. UserError for bad input.
@@ -171,18 +172,19 @@ async def aevaluate(
     named = [OrganizationSpec(one, organization_settings(one, spec, given.get(one), prompts)) for one in organizations]
     specs = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
     found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
-    sampling = Sampling(found.max_tokens, temperature, seed=seed)
+    tried = attempts(name, split, seed, n, samples, temperature)
+    sampling = Sampling(found.max_tokens, tried.temperature, seed=seed)
     plan = Evaluation(
         task=name,
         organizations=specs,
-        n=n,
+        n=tried.n,
         engine=spec,
         sampling=sampling,
         roles=_roles(specs, spec, roles, sampling),
         limits=limits or Limits(found.capacity, Budget(), found.agent_tokens),
         split=split,
         seed=seed,
-        samples=samples,
+        samples=tried.samples,
         concurrency=concurrency,
         prices=dict(prices or {}),
         bounds=bounds or Bounds(),

@@ -7,13 +7,15 @@ more. That time says nothing about the work, so no deadline counts it: see `plac
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 J = TypeVar("J")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -41,6 +43,30 @@ async def run_all(
             for _ in range(len(waiting) if limit is None else min(limit, len(waiting))):
                 workers.create_task(worker())
     return [results[i] for i in sorted(results)]
+
+
+_given_up: ContextVar[threading.Event | None] = ContextVar("given up", default=None)
+"""Of the work of this thread."""
+
+
+async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What blocking work returns, in a thread beside the event loop.
+
+    Once nobody waits for it any more, `given_up` tells the work: the end of the program waits for its thread.
+    """
+    over = threading.Event()
+    token = _given_up.set(over)
+    try:
+        return await asyncio.to_thread(work, *arguments, **named)
+    finally:
+        over.set()
+        _given_up.reset(token)
+
+
+def given_up() -> bool:
+    """Whether nobody waits any more for the work of this thread."""
+    over = _given_up.get()
+    return over is not None and over.is_set()
 
 
 @contextmanager

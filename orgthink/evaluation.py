@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from orgthink.concurrency import run_all
+from orgthink.concurrency import in_thread, run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
@@ -28,7 +28,7 @@ from orgthink.settings import require_known
 from orgthink.spending import Bounds, Spending
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
-from orgthink.tasks.task import Split, Task
+from orgthink.tasks.task import Split, Task, convention_of
 
 MOST_REPEATS = 10_000
 """A task that repeats known problems this often in a row has no others."""
@@ -44,6 +44,8 @@ class OrganizationSpec:
     """Its fields. A missing field has its default."""
     engine: EngineSpec | None = None
     """Engine of its agents; `None`: the evaluation's."""
+    capacity: int | None = None
+    """c: its agents that may be at work at once; `None`: the evaluation's."""
 
     @property
     def label(self) -> str:
@@ -105,6 +107,8 @@ class Evaluation:
     """Prices of models, by name."""
     bounds: Bounds = field(default_factory=Bounds)
     """What all episodes together may cost."""
+    template: str | None = None
+    """What a benchmark asks for its answers with; `None` where no others measure the task."""
 
     def __post_init__(self) -> None:
         if self.bounds.dollars is not None and not self.prices:
@@ -114,6 +118,11 @@ class Evaluation:
         require_at_least(1, self, "n", "samples", "concurrency")
         for sampling in (self.sampling, *(role.sampling for role in self.roles.values())):
             require_sampling(sampling)
+
+    def limits_of(self, label: str) -> Limits:
+        """Limits of an organization's episodes."""
+        capacity = self.organizations[label].capacity
+        return self.limits if capacity is None else replace(self.limits, capacity=capacity)
 
 
 @runtime_checkable
@@ -309,8 +318,8 @@ def resolve(plan: Evaluation) -> Resolved:
     """
     organizations = {label: spec.named(label) for label, spec in plan.organizations.items()}
     require_roles(organizations.values(), plan.roles)
-    for organization in organizations.values():
-        require_sampling_noise(organization, plan.sampling, plan.limits.capacity, plan.roles)
+    for label, organization in organizations.items():
+        require_sampling_noise(organization, plan.sampling, plan.limits_of(label).capacity, plan.roles)
     problems = up_to(plan.task, plan.split, plan.seed, plan.n)
     if len(problems) < plan.n:
         plan = replace(plan, n=len(problems), wanted=plan.n)
@@ -320,7 +329,10 @@ def resolve(plan: Evaluation) -> Resolved:
         for organization in organizations.values()
         for sample in range(plan.samples)
     ]
-    return Resolved(plan, task_named(plan.task), organizations, {each.id: each for each in planned})
+    task = task_named(plan.task)
+    if (convention := convention_of(task)) is not None:
+        plan = replace(plan, template=convention.template)
+    return Resolved(plan, task, organizations, {each.id: each for each in planned})
 
 
 def recorded(folder: RunFolder) -> Resolved:
@@ -365,7 +377,7 @@ def grade(episode: Episode, task: Task) -> Episode:
 
 async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
     """The same `beside` the event loop: an answer may take its grader seconds. Else all others wait."""
-    return await asyncio.to_thread(grade, episode, task) if beside else grade(episode, task)
+    return await in_thread(grade, episode, task) if beside else grade(episode, task)
 
 
 def engine_failed(episode: Episode) -> bool:
@@ -417,15 +429,15 @@ async def evaluate(
 
         async def work(planned: PlannedEpisode) -> None:
             organization, problem, sample = planned
-            backing = own[organization.name]
+            backing, limits = own[organization.name], plan.limits_of(organization.name)
 
             async def attempted() -> Episode:
-                found = await attempt(organization, problem, backing, roles=roles, limits=plan.limits, sample=sample)
+                found = await attempt(organization, problem, backing, roles=roles, limits=limits, sample=sample)
                 return await graded(found, resolved.task)
 
             if not await spending.admits(stop):
                 return
-            guard = Guard(problem, organization.name, sample, plan.limits.capacity, journal.crash)
+            guard = Guard(problem, organization.name, sample, limits.capacity, journal.crash)
             episode = guard.store(journal, await guard.run(attempted()))
             done[episode.id] = episode
             await spending.ended(episode)

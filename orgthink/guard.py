@@ -43,12 +43,16 @@ class Guard:
             return self.crashed(bug)
 
     def store(self, journal: Journal, episode: Episode) -> Episode:
-        """Append an episode and return it; what is left of it in its place if it cannot be stored. OSError as such."""
+        """Append an episode and return it; what is left of it in its place if it cannot be stored. OSError as such;
+        UserError if nothing of it can be stored."""
         try:
             journal.append(episode)
         except ValueError as bug:
             episode = self.crashed(bug)
-            journal.append(episode)
+            try:
+                journal.append(episode)
+            except ValueError as error:  # it is the problem, or a setting
+                raise UserError(str(error)) from error
         return episode
 
     def crashed(self, bug: Exception) -> Episode:

@@ -36,7 +36,8 @@ def _wrong(episode: Episode) -> Iterator[str]:
     if episode.capacity < 1 or not all(-LONGEST <= count <= LONGEST for count in _counts(episode)):
         yield f"a count is none, or more than {LONGEST:g}"
     if any(number is not None and not -LONGEST <= number <= LONGEST for number in _numbers(episode)):
-        yield f"a time or a cost is not a number from {-LONGEST:g} to {LONGEST:g}"
+        kinds = "a time, a cost, a log-probability or a setting of the sampling"
+        yield f"{kinds} is not a number from {-LONGEST:g} to {LONGEST:g}"
     demands = [episode.problem.required, *([episode.grade.required] if episode.grade else [])]
     if not all(1 <= required <= MOST_REQUIRED for required in demands):
         yield f"required: a problem asks for 1 to {MOST_REQUIRED} solutions"
@@ -95,3 +96,6 @@ def _numbers_of(trace: Trace) -> Iterator[float | None]:
         yield from (trace.approval.start, trace.approval.end)
     for span in trace.spans:
         yield from (span.start, span.end)
+        if span.sampling is not None:
+            yield from (span.sampling.temperature, span.sampling.top_p)
+        yield from span.logprobs or ()

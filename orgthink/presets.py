@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from orgthink.engines import MODELS, EngineSpec
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
-from orgthink.evaluation import OrganizationSpec, require_places, require_sampling
+from orgthink.evaluation import OrganizationSpec, require_places, require_sampling, up_to
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.organizations.prompts import style_named
 from orgthink.runtime.budget import Limits
 from orgthink.settings import require_known
 from orgthink.store import typed
+from orgthink.tasks import task_named
+from orgthink.tasks.task import Split, convention_of
 
+EVERY = 1_000_000
+"""More problems than any benchmark has."""
 CAPACITY, MAX_TOKENS = 2, 512
 """Of a run whose models do not say what they were trained with."""
 
@@ -50,6 +54,35 @@ class Preset:
     """Models of other roles, for organizations with these roles."""
 
 
+@dataclass(frozen=True)
+class Attempts:
+    """How often what is attempted, and how the tokens are drawn."""
+
+    n: int = 100
+    """Different problems."""
+    samples: int = 1
+    """Attempts at each."""
+    temperature: float = 1.0
+    """0 is greedy."""
+
+
+def attempts(
+    task: str, split: Split, seed: int, n: int | None, samples: int | None, temperature: float | None
+) -> Attempts:
+    """The given values, else those by which others measure the task, else those of `Attempts`. UserError without such a
+    task."""
+    convention = convention_of(task_named(task))
+    usual = Attempts()
+    if convention is not None:
+        every = len(up_to(task, split, seed, convention.problems or EVERY)) if n is None else n
+        usual = Attempts(every, convention.samples, convention.temperature)
+    return Attempts(
+        usual.n if n is None else n,
+        usual.samples if samples is None else samples,
+        usual.temperature if temperature is None else temperature,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """How many agents may decode at once, and how many tokens each may sample."""
@@ -76,12 +109,24 @@ def preset_of(spec: EngineSpec) -> Preset:
         require_sampling(Sampling(MAX_TOKENS if preset.max_tokens is None else preset.max_tokens))
         style_named(preset.prompts)
         for name, settings in preset.organizations.items():
-            for one in fields(OrganizationSpec(name, settings).named(name)):  # type: ignore[arg-type]  # a dataclass
+            organization = OrganizationSpec(name, settings).named(name)
+            for one in fields(organization):  # type: ignore[arg-type]  # a dataclass
                 if one.name in settings and "runs commands" in one.metadata:
                     raise UserError(f"{one.name} of {name} runs commands: only who starts a run may name them")
+            _require_installed(organization, name)
     except ValueError as error:
         raise UserError(f"orgthink.json of {spec.model}: {error}") from error
     return preset
+
+
+def _require_installed(settings: Any, name: str) -> None:
+    """UserError for a setting that sends questions to a server, or reads a folder of this machine for a model."""
+    for one in fields(settings):
+        value, installed = getattr(settings, one.name), one.metadata.get("installed")
+        if installed is not None and not installed(value):
+            raise UserError(f"{one.name} of {name} is {value!r}: a model may name what is installed, and nothing else")
+        if is_dataclass(value):
+            _require_installed(value, name)
 
 
 def allowance(

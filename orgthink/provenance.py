@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,8 +23,12 @@ def provenance() -> dict[str, object]:
     }
 
 
+@cache
 def commit() -> str | None:
-    """Commit of the checkout this package runs from, `-dirty` if it has changes; `None` outside a checkout."""
+    """Commit of the checkout this package runs from, `-dirty` if it has changes; `None` outside a checkout.
+
+    It is that of the code that this process has loaded, so it is looked up once.
+    """
     root = Path(__file__).parent.parent
     if not (root / ".git").exists():
         return None
@@ -32,6 +38,20 @@ def commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
+
+
+def hardware() -> dict[str, object]:
+    """Name of the processor, and number of cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": _cpu(), "cores": cores}
+
+
+def _cpu() -> str:
+    """Name of the processor, as far as the system reports it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _installed() -> dict[str, str]:

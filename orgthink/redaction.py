@@ -23,6 +23,9 @@ _LOGIN = re.compile(r"://([^\s/?#]*)@")
 _SECRET = re.compile(r"key|token|secret|passw|auth|bearer|cookie|cred|login|sig", re.IGNORECASE)
 _QUERY = re.compile(r"\?([^\s#]+)")
 
+_WORD = re.compile(r"[a-z_]+|[0-9]+")
+"""A name that may be one of ours, such as `settings`, or a number."""
+
 _forms: tuple[str, ...] = ()
 """What is hidden, the longest first: one form may hold another."""
 
@@ -68,20 +71,25 @@ def redact(text: str) -> str:
 
 
 def redact_json(text: str) -> str:
-    """JSON text without secrets in its strings. Names and numbers stay, whatever the secret is."""
+    """JSON text without secrets in its strings and in the names that are no words of ours. Numbers stay."""
     return text if redact(text) == text else json.dumps(redact_values(json.loads(text)), ensure_ascii=False)
 
 
 def redact_values(value: Any) -> Any:
-    """JSON values without secrets in their strings."""
+    """JSON values without secrets in their strings, and in the names that are no words of ours."""
     match value:
         case str():
             return redact(value)
         case Mapping():
-            return {name: redact_values(each) for name, each in value.items()}
+            return {_name(name): redact_values(each) for name, each in value.items()}
         case list() | tuple():
             return [redact_values(each) for each in value]
     return value
+
+
+def _name(name: Any) -> Any:
+    """A name without secrets, unless it is a word."""
+    return name if not isinstance(name, str) or _WORD.fullmatch(name) else redact(name)
 
 
 def _written(secret: str) -> set[str]:

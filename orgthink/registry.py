@@ -37,6 +37,9 @@ T = TypeVar("T")
 _REFERENCE = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):(?P<name>[A-Za-z_]\w*)")
 """`file.py:Name` or `package.module:Name`. A module without a dot would look like the file of a task."""
 
+_FAMILY = re.compile(r"[a-z][a-z-]*:(?=(?:.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):[A-Za-z_])")
+"""What stands before a reference in the name of a task of a kind, such as `bench:`."""
+
 _PARTS = re.compile(r"[^+#]+")
 """Parts of a task's name, which may combine several tasks and a grader."""
 
@@ -60,7 +63,7 @@ def references(value: Any) -> Iterator[str]:
     """All references in JSON values, also within the names of tasks and engines."""
     match value:
         case str():
-            yield from (part for part in _PARTS.findall(value) if _REFERENCE.match(part))
+            yield from (part for part in _PARTS.findall(value) if _REFERENCE.match(_FAMILY.sub("", part, 1)))
         case Mapping():
             yield from (found for each in (*value, *value.values()) for found in references(each))
         case list() | tuple():
@@ -80,6 +83,8 @@ def absolute(value: Any) -> Any:
 
 
 def _absolute(name: str) -> str:
+    if family := _FAMILY.match(name):
+        return f"{family[0]}{_absolute(name[family.end() :])}"
     found = _REFERENCE.match(name)
     file = found["module"] if found is not None else name
     if file.endswith((".py", ".toml")) and os.path.isfile(file):  # False for an impossible path
@@ -88,8 +93,10 @@ def _absolute(name: str) -> str:
 
 
 def without_files(name: str) -> str:
-    """A task's name with the objects of its references and without the files of its problems: `countdown+Dice`."""
-    parts = (_REFERENCE.match(part) or part for part in name.partition("#")[0].split("+"))
+    """A task's name with the objects of its references and without the files of its problems: `countdown+Dice`; of a
+    named benchmark its name."""
+    named = (_FAMILY.sub("", part, 1).removeprefix("bench:") for part in name.partition("#")[0].split("+"))
+    parts = (_REFERENCE.match(part) or part for part in named)
     return "+".join(part.partition(":")[0] if isinstance(part, str) else part["name"] for part in parts)
 
 
@@ -256,6 +263,7 @@ COMMANDS: Registry[Any] = Registry(
         "eval": "orgthink.cli.eval:Eval",
         "synth": "orgthink.cli.synth:Synth",
         "train": "orgthink.cli.train:Train",
+        "arena": "orgthink.cli.arena:ArenaCommand",
         "size": "orgthink.scale.sizing.command:Size",
         "serve": "orgthink.cli.serve:Serve",
         "simulate": "orgthink.scale.simulation.command:Simulate",

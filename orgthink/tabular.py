@@ -1,7 +1,10 @@
-"""Files of rows: parquet, JSON lines, or a JSON list; and objects of JSON or TOML. Only parquet imports pyarrow."""
+"""Files of rows: parquet, Arrow, CSV, JSON lines, or a JSON list; and objects of JSON or TOML.
+
+Only parquet and Arrow import pyarrow."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import tomllib
@@ -20,12 +23,14 @@ def has_parquet() -> bool:
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
-    """The rows of a file: of `.parquet` those of these columns that it has, else all JSON values.
+    """The rows of a file: of `.parquet` those of these columns that it has, in capitals or not; of `.csv` and `.arrow`,
+    as `datasets` stores it, all columns; else all JSON values.
 
     UserError that names the file, and the row (the first is 1) that is not JSON.
     """
-    if file.suffix == ".parquet":
-        yield from _read_parquet(file, columns)
+    if file.suffix in (".parquet", ".arrow", ".csv"):
+        read = {".arrow": _read_arrow, ".csv": _read_csv}.get(file.suffix)
+        yield from _read_parquet(file, columns) if read is None else read(file)
         return
     with file.open("rb") as lines:
         number = 0
@@ -82,11 +87,31 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
     _, parquet = _pyarrow(file)
     try:
         with parquet.ParquetFile(file) as table:
-            known = [name for name in columns if name in table.schema_arrow.names]
+            wanted = {name.lower() for name in columns}
+            known = [name for name in table.schema_arrow.names if name.lower() in wanted]
             for batch in table.iter_batches(columns=known):
                 yield from batch.to_pylist()
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise UserError(f"{file} cannot be read as parquet: {error}") from error
+    except (ArithmeticError, LookupError, NotImplementedError, OSError, TypeError, ValueError) as error:
+        # Dates that Python does not have, time zones that nobody knows; what pyarrow itself raises is among them too.
+        raise UserError(f"{file} cannot be read as parquet: {type(error).__name__}: {error}") from error
+
+
+def _read_arrow(file: Path) -> Iterator[dict[str, Any]]:
+    arrow, _ = _pyarrow(file)
+    try:
+        with arrow.memory_map(str(file)) as source, arrow.ipc.open_stream(source) as table:
+            for batch in table:
+                yield from batch.to_pylist()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read as Arrow: {error}") from error
+
+
+def _read_csv(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            yield from csv.DictReader(lines)
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{file} cannot be read as CSV in UTF-8: {error}") from error
 
 
 def _json(text: bytes, place: str) -> Any:

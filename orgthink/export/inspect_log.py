@@ -6,6 +6,7 @@ An episode is a sample; its score bears the name of its organization. `inspect_e
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ _LIMITS = {"tokens": "token", "cost": "cost", "context": "context"}
 
 _LONGEST_NAME = 200
 """Characters of the id of a sample, which is the name of a file."""
+_ODD = re.compile(r"[\x00-\x1f\x7f\\]")
+"""Where a name ends for a ZIP, or begins anew for whoever unpacks it."""
 
 
 def eval_log(episodes: Iterable[tuple[Episode, float]], run: str) -> bytes:
@@ -44,6 +47,13 @@ def eval_log(episodes: Iterable[tuple[Episode, float]], run: str) -> bytes:
         archive.writestr("summaries.json", json.dumps(log.summaries))
         archive.writestr("header.json", json.dumps(header))
     return file.getvalue()
+
+
+def _member(name: str) -> str:
+    """The id of a sample, which is the name of a file: one that is too long, or leads out of its folder, is changed."""
+    parts = _ODD.sub("_", name).split("/")
+    safe = "/".join("_" if part in ("", ".", "..") else part for part in parts)
+    return name if safe == name and len(name) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}…{short(name)}"
 
 
 @dataclass(slots=True)
@@ -68,7 +78,7 @@ class _Log:
         """The sample of an episode."""
         organization, problem = episode.organization, episode.problem
         name = f"{problem.id}|{organization}" + ("" if episode.step is None else f"|{episode.step}")
-        name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…{short(name)}"
+        name = _member(name)
         sample = _sample(episode, began, name, self._epoch(name, episode.sample + 1), self.run)
         if episode.grade is not None:
             self.scores[organization].append(episode.grade.score)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from queue import Empty, Full, Queue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -45,6 +45,9 @@ GRACE = 5.0
 LAST = 1.0
 """Seconds that it then waits for what is being given up."""
 
+MOST_LATE = 4
+"""Requests that were given up and go on nevertheless, each with a thread and a connection; then no more are made."""
+
 MOST = 256
 """Episodes that wait to be sent; further ones are not sent."""
 
@@ -74,6 +77,8 @@ class Collector:
         self.name = str(place.copy_with(username=None, password=None, query=None))
         """Its URL without secrets."""
         self._content = content
+        self._late: list[Thread] = []
+        """Those that send what was given up."""
         self._exporter = OTLPSpanExporter(str(place), timeout=TIMEOUT, session=_session())
         service = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "orgthink"}
         self._resource = Resource.create({**service, "service.version": __version__})
@@ -81,12 +86,17 @@ class Collector:
 
     def send(self, episode: Episode, run: str, began: float) -> str | None:
         """Send the spans of an episode and wait for the answer. Returns why they did not arrive, in one line."""
+        self._late = [thread for thread in self._late if thread.is_alive()]
+        if len(self._late) >= MOST_LATE:
+            return f"{MOST_LATE} answers of it do not end"
         spans = [self._readable(span) for span in trace_spans(episode, run=run, began=began, content=self._content)]
         answer = Queue[str | None]()
-        Thread(target=lambda: answer.put(self._export(spans)), name="export", daemon=True).start()
+        thread = Thread(target=lambda: answer.put(self._export(spans)), name="export", daemon=True)
+        thread.start()
         try:
             return answer.get(timeout=TIMEOUT + SLACK)  # the SDK's time counts anew with every byte of an answer
         except Empty:
+            self._late.append(thread)
             return f"no answer in {TIMEOUT + SLACK:g} s"
 
     def _export(self, spans: list[ReadableSpan]) -> str | None:
@@ -236,26 +246,34 @@ def _conceal_headers() -> None:
 
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
-    """What the SDK logs within this, which is not printed."""
-    logger, found = logging.getLogger(_SDK), list[str]()
-    handler = _Collecting(found)
-    before = logger.propagate
+    """What the SDK logs in this thread meanwhile, which is not printed."""
+    handler = _Collecting()
+    logger = logging.getLogger(_SDK)
     logger.addHandler(handler)
-    logger.propagate = False
+    with _lock:
+        _listening.append(handler)
+        logger.propagate = False
     try:
-        yield found
+        yield handler.found
     finally:
-        logger.propagate = before
         logger.removeHandler(handler)
+        with _lock:
+            _listening.remove(handler)
+            logger.propagate = not _listening  # an export that was given up may outlast others
 
 
 class _Collecting(logging.Handler):
-    def __init__(self, found: list[str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._found = found
+        self.found: list[str] = []
+        self._thread = get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._found.append(record.getMessage())
+        if record.thread == self._thread:
+            self.found.append(record.getMessage())
+
+
+_lock, _listening = Lock(), list[_Collecting]()
 
 
 def _clean(value: Any) -> Any:

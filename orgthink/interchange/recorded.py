@@ -8,7 +8,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.evaluation import Evaluation, grade, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.store import RunFolder
-from orgthink.training.episodes import RlSettings, grouped, whole_groups
+from orgthink.training.episodes import RlSettings, credited, grouped, whole_groups
 from orgthink.training.rows import PolicyRow, policy_rows
 
 
@@ -42,7 +42,7 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
         episodes = [episode for episode in episodes if episode.problem.id in outcomes]
     rewards = {episode.id: settings.reward(episode) for episode in episodes}
     with user_input():
-        advantages = settings.credit(grouped(episodes, rewards))
+        advantages = credited(settings.credit, grouped(episodes, rewards), episodes, rewards)
         rewarded = [episode for episode in episodes if episode.id in advantages]
         rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], rollout.trains)]
     if not rows:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
+from orgthink.integrity import MOST_REQUIRED
+from orgthink.registry import references
 from orgthink.tabular import read_rows
 from orgthink.tasks import TASKS
 from orgthink.tasks.from_file import repeated, require_file
@@ -70,8 +72,15 @@ class VerlData:
         """Every problem of the file. UserError that names the file, and the bad row (the first is 1)."""
         problems = list(read(self._file))
         for number, problem in enumerate(problems, 1):
+            place, required = f"{self._file}, row {number}", problem.required
+            if next(references(problem.task), None) is not None:  # to look it up would run that code
+                raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
             if problem.task not in self.tasks:
-                raise UserError(f"{self._file}, row {number}: orgthink has no task {problem.task} to grade it")
+                raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
+            if problem.id.encode(errors="replace").decode() != problem.id:
+                raise UserError(f"{place}: its id has half of a surrogate pair, which no file can hold")
+            if not 1 <= required <= MOST_REQUIRED:
+                raise UserError(f"{place}: it asks for {required} solutions: 1 to {MOST_REQUIRED} can be asked for")
         if not problems:
             raise UserError(f"{self._file} holds no problems")
         return problems

@@ -14,10 +14,11 @@ import os
 import sys
 import termios
 from contextlib import suppress
+from unicodedata import east_asian_width
 
 from orgthink.errors import UserError
 from orgthink.people.inbox import INBOX, Inbox
-from orgthink.terminal import show
+from orgthink.terminal import clean, show
 
 MARK = '"""'
 """Alone on a line: begins and ends an answer of several lines."""
@@ -61,7 +62,8 @@ class PeopleTerminal:
         others = f" ({more} more wait)" if more else ""
         usual = f"a line, or several between two lines {MARK}; Ctrl-D declines"
         hint = "; ".join(filter(None, (usual, question.hint)))
-        lines = [f"│ {line}" for line in question.text.splitlines()]  # nothing in it can look like a line of ours
+        # Nothing in it can look like a line of ours, also where the terminal would break a long line.
+        lines = [f"│ {row}" for line in clean(question.text).splitlines() for row in rows(line, _columns() - 2)]
         show(f"\n[{self._current}]{others} {question.title}", *lines, f"({hint})", error=True)
         self._prompt(self._current)
 
@@ -104,6 +106,28 @@ class PeopleTerminal:
         self._inbox.write(self._current, line)
         if self._loop is not None:  # whoever reads it may want another one
             self._loop.call_later(_PAUSE, self._prompt, self._current)
+
+
+def rows(line: str, columns: int) -> list[str]:
+    """The parts of a line that each fit so many columns; a tab becomes four spaces. Whatever a terminal may show in two
+    columns is counted as two."""
+    found, used = [""], 0
+    for character in line.replace("\t", "    "):
+        cells = 2 if east_asian_width(character) in "WFA" else 1
+        if used + cells > columns and found[-1]:
+            found.append("")
+            used = 0
+        found[-1] += character
+        used += cells
+    return found
+
+
+def _columns() -> int:
+    """Of the terminal; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except OSError:  # it is none, or it is gone
+        return 80
 
 
 def ask_at_terminal(inbox: Inbox = INBOX) -> Inbox:

@@ -122,3 +122,13 @@ def test_a_redirect_is_no_arrival(attack: Attack, server: Collecting, monkeypatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=sk-collector-0123456789")
     found = sent(server, attack.given)
     assert "redirects" in (found or "") and "\n" not in (found or "") and server.stolen == []
+
+
+@each(
+    Attack("a collector whose headers drip for ever, for every episode of a run", ENDS,
+           "after four that go on, no further request is made", "drip_headers"),
+)  # fmt: skip
+def test_answers_without_an_end_do_not_pile_up(attack: Attack, server: Collecting) -> None:
+    collector = Collector(f"http://127.0.0.1:{server.server_port}/{attack.given}")
+    found = [within(20, lambda: collector.send(EPISODE, "run", 1.7e9)) for _ in range(8)]
+    assert all(found) and sum(thread.name == "export" for thread in threading.enumerate()) <= otlp.MOST_LATE

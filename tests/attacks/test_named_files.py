@@ -10,6 +10,7 @@ import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
 
+from orgthink.cli import main
 from orgthink.cli.prices import read_prices
 from orgthink.cli.serve import _tables
 from orgthink.errors import UserError
@@ -71,3 +72,18 @@ def test_a_table_of_somebody_else(attack: Attack, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"table\.toml") as caught:
         within(20, lambda: read(file))
     assert "\n" not in str(caught.value)
+
+
+@each(
+    Attack("a text to measure is a pipe", TABLES, "one line, exit code 2", os.mkfifo),
+    Attack("a text to measure is a link to /dev/zero", TABLES, "one line, exit code 2",
+           lambda file: file.symlink_to("/dev/zero")),
+    Attack("a text to measure has a gigabyte", TABLES, "one line, exit code 2",
+           lambda file: [file.touch(), os.truncate(file, 1 << 30)]),
+)  # fmt: skip
+def test_a_text_to_measure(attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "text.json"
+    attack.given(file)
+    assert within(20, lambda: main(["measure", str(file)])) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "text.json" in line

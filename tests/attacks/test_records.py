@@ -44,6 +44,11 @@ def changed(change: Callable[[dict[str, Any]], object]) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 
+def sampled(**values: Any) -> bytes:
+    """The line of a record whose first span has other values."""
+    return changed(lambda record: record["traces"][0]["spans"][0].update(values))
+
+
 UNSOUND: dict[str, Episode | bytes] = {
     "without traces": replace(EPISODE, traces=()),
     "with a format error of an unknown agent": fault("nobody"),
@@ -86,6 +91,10 @@ UNSOUND: dict[str, Episode | bytes] = {
     "of 100,000 levels": b"[" * 100_000 + b"\n",
     "that is not UTF-8": b'{"id": "\xff"}\n',
     "of a later version": changed(lambda record: record.update(schema_version=99)),
+    "with a log-probability of 10⁴⁰⁰": sampled(logprobs=[-1.0, 10**400]),
+    "with a log-probability that is the text nan": sampled(logprobs=[-1.0, "nan"]),
+    "sampled at a temperature of 10⁴⁰⁰": sampled(sampling={"max_tokens": 5, "temperature": 10**400}),
+    "sampled with a top_p that is the text inf": sampled(sampling={"max_tokens": 5, "top_p": "inf"}),
     "whose traces are texts": changed(lambda record: record.update(traces=["o"])),
     "with an origin that there is not": changed(lambda record: record["traces"][0]["spans"][0].update(origin="forged")),
     "with a number of 5,000 digits": dump(EPISODE).replace(b'"capacity":2', b'"capacity":' + b"9" * 5_000),

@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import struct
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -237,3 +238,16 @@ async def test_a_group_counts(attack):
     code = "import os, time\nfor _ in range(3): os.fork()\nx = bytearray(b'1') * (30 << 20)\ntime.sleep(60)"
     result = await Bubblewrap(seconds=30.0, memory_mb=64).run(code)
     assert result.error == "stopped: all its processes held more than 64 MiB", result
+
+
+@each(
+    Attack("the control group of orgthink is called by a command of the shell", GROUPS, "nothing of it is run"),
+)
+def test_the_name_of_a_group(attack, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / 'a"$(touch ran)`touch ran`"'
+    folder.mkdir()
+    command = cgroup.entered(cgroup.Cgroup(folder), ["/bin/echo", "a b", "c"])
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+    assert done.stdout == "a b c\n" and (folder / "cgroup.procs").read_text() == "0\n"
+    assert not (tmp_path / "ran").exists()

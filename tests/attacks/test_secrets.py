@@ -872,3 +872,23 @@ def test_a_lane_with_the_key(attack: Attack) -> None:
         picture.watch("text", SimpleNamespace(id="worker", steps=1), character)  # type: ignore[arg-type]
     Console(file=screen, width=300, color_system=None).print(picture)
     assert "it is … !" in screen.getvalue() and hides(screen.getvalue())
+
+
+@each(
+    Attack(
+        "a model calls a tool with an argument that is named by the key",
+        "A name in JSON holds no key, unless it is a word of small letters",
+        "… in its place",
+        {"arguments": {KEY: 1, "x": [{KEY: KEY}]}, "settings": 1},
+    ),
+    Attack(
+        "a table of models has one that is called by the key",
+        "A name in JSON holds no key, unless it is a word of small letters",
+        "… in its place",
+        {"model_shares": {f"models/{KEY}": 0.5}, "settings": 1},
+    ),
+)
+def test_a_name_with_the_key(attack: Attack) -> None:
+    redaction.conceal(KEY, "settings")
+    written = redaction.redact_json(json.dumps(attack.given))
+    assert hides(written) and "settings" in json.loads(written)

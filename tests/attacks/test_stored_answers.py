@@ -14,6 +14,7 @@ from loopback import Exchange
 
 from orgthink import redaction
 from orgthink.engines.cache import AnswerCache
+from orgthink.engines.engine import Chunk, FinishReason
 from orgthink.episode import Episode, Sampling, StopReason
 
 CHECKED = "A stored answer is checked as a server's is; one that does not fit is none."
@@ -78,3 +79,17 @@ async def test_a_key_in_pieces(attack: Attack, tmp_path: Path, monkeypatch: pyte
     await with_cache(tmp_path, AnswerCache(tmp_path / "cache"), (ATTACKED, play), *[FINE] * 2)
     stored = [file.read_text() for file in (tmp_path / "cache").rglob("*.json")]
     assert len(stored) == 2 and not any("et-of-m" in text for text in stored)
+
+
+@each(
+    Attack("a folder of answers holds a link to another folder", "Nothing is written through a link that somebody put "
+           "into a folder of answers.", "the answer is not stored, with a line", None),
+)  # fmt: skip
+def test_a_link_among_answers(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache, elsewhere = AnswerCache(tmp_path / "cache"), tmp_path / "elsewhere"
+    place = cache.place(["a request"])
+    elsewhere.mkdir()
+    place.parent.parent.mkdir()
+    place.parent.symlink_to(elsewhere)
+    cache.store(place, [Chunk(("a",), finish=FinishReason.EOS)])
+    assert list(elsewhere.iterdir()) == [] and "is not stored" in caplog.text

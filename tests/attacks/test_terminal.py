@@ -396,7 +396,7 @@ def test_a_long_complaint(attack: Attack, capfd: pytest.CaptureFixture[str]) -> 
         "a test that fails",
         {
             "orgthink/terminal.py",
-            "orgthink/tasks/math_verifier.py",
+            "orgthink/tools/harness.py",
             "orgthink/tools/line_limit.py",
             "orgthink/store.py",
         },

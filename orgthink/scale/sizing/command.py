@@ -45,7 +45,7 @@ class Size:
         except ModuleNotFoundError as error:
             raise UserError(f"sizes of recipes need {error.name}: pip install 'orgthink[local]'") from error
         from orgthink.scale.sizing.configs import config_of, known_models, require_known
-        from orgthink.scale.sizing.recipe import model_of
+        from orgthink.scale.sizing.recipe import model_of, require_training
         from orgthink.scale.sizing.sweep import plans
 
         if self.gpus < 1:
@@ -57,6 +57,7 @@ class Size:
                 raise UserError(f"{self.what} is a model: --model and --set belong to a recipe; use --assume")
         else:
             with user_input():
+                require_training(self.what, job)
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
         found = plans(job, config, self.gpus, self.gpu, self.assume)

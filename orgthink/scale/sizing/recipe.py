@@ -41,6 +41,12 @@ def model_of(recipe: str, job: Job) -> str:
     return own
 
 
+def require_training(recipe: str, job: Job) -> None:
+    """UserError for a job that trains no model, such as a search."""
+    if not hasattr(job, "model") and not hasattr(job, "shape"):
+        raise UserError(f"{recipe} trains no model whose size matters")
+
+
 def embedded_setup(job: Job | None) -> Setup:
     """One process on one GPU (orgthink/training/embedded.py): arithmetic in the format of the weights, or in mixed
     precision, no checkpoints, and five float32 arrays of logits, entropy included.

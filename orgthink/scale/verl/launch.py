@@ -195,7 +195,7 @@ def run(folder: RunFolder, placement: Placement) -> Path:
     if placement.address is not None and (shortage := missing(placement)):
         raise UserError(shortage)
     place = [f"hydra.run.dir={folder.path.resolve() / 'hydra'}", "hydra.output_subdir=null"]  # not ./outputs
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
+    command = [sys.executable, "-P", "-m", "verl.trainer.main_ppo", *settings(job, folder.path, placement), *place]
     environment = {"VERL_USE_EXTERNAL_MODULES": _modules(placement), "TOKENIZERS_PARALLELISM": "false"}
     fault = folder.path / FAULT
     fault.unlink(missing_ok=True)
