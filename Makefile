@@ -37,7 +37,7 @@ export HF_HUB_OFFLINE ?= 1
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager results-arena vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -132,6 +132,9 @@ results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
 results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
 	$(BIN)/python -m experiments.paramanager.results
 
+results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool, at matched budgets
+	$(BIN)/python -m experiments.arena.results
+
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
 $(VLLM)/.ready: pyproject.toml pocket/pyproject.toml requirements/vllm.lock requirements/torch.txt requirements/vllm-name/pyproject.toml | $(UV)
@@ -167,10 +170,11 @@ $(TRL)/.ready: pyproject.toml pocket/pyproject.toml requirements/trl.lock requir
 	$(call ours,$(TRL),-e . -e ./pocket)
 	touch $@
 
-clients: $(CLIENTS)/.ready  ## an environment with clients of OpenAI's interface: openai, litellm, Inspect, lm-eval
+clients: $(CLIENTS)/.ready  ## an environment with clients of OpenAI's interface: openai, litellm, Inspect, lm-eval; graders of others
 
-$(CLIENTS)/.ready: pyproject.toml pocket/pyproject.toml requirements/clients.lock requirements/torch.txt | $(UV)
+$(CLIENTS)/.ready: pyproject.toml pocket/pyproject.toml requirements/clients.lock requirements/lighteval.txt requirements/torch.txt | $(UV)
 	$(call locked,$(CLIENTS),clients)
+	$(INSTALL) --python $(CLIENTS)/bin/python --no-deps --require-hashes -r requirements/lighteval.txt
 	$(call torch,$(CLIENTS))
 	$(call ours,$(CLIENTS),-e . -e ./pocket)
 	touch $@
@@ -181,8 +185,8 @@ $(PROXY)/.ready: requirements/proxy.lock | $(UV)
 	$(call locked,$(PROXY),proxy)
 	touch $@
 
-test-clients: clients proxy  ## the published clients, unchanged, against `orgthink serve`; our client behind LiteLLM's proxy; our logs in Inspect's reader
-	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients pocket/tests/clients tests/export tests/engines/test_litellm_proxy.py
+test-clients: clients proxy sandbox  ## the published clients, unchanged, against `orgthink serve`; our client behind LiteLLM's proxy; our logs in Inspect's reader
+	OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -m clients pocket/tests/clients tests/export tests/tasks tests/engines/test_litellm_proxy.py
 
 gpu: $(GPU)/.ready  ## an environment with the real vLLM, on a GPU
 

@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-FOLDERS = (".", "view", "export", "measure", "engines", "training", "training/marsrl", "coldstart", "organizations")
+FOLDERS = (
+    ".",
+    "tasks",
+    "arena",
+    "view",
+    "export",
+    "measure",
+    "engines",
+    "training",
+    "training/marsrl",
+    "coldstart",
+    "organizations",
+    "baselines",
+)
 """Where the helpers lie."""
 
 sys.path += [str(Path(__file__).parent / folder) for folder in FOLDERS]

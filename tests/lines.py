@@ -2,6 +2,7 @@
 
 A line is a logical one: a statement, however long it is when it is written out. Blank lines, comments and docstrings do
 not count. What an extra is needed for, a cluster (`scale/`) and a server (`serve/`), is no part of the core.
+Neither are `baselines/` and `arena/`, what organizations are compared with and how.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "orgthink"
 
-APART = ("scale", "serve")
+APART = ("scale", "serve", "baselines", "arena")
 """Rooms of the package that are no part of the core."""
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -6,31 +6,19 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
-from orgthink.episode import Message, Origin, Sampling, Span
+from orgthink.engines.engine import Chunk, Context, Engine, EngineError, FinishReason
+from orgthink.episode import Sampling
 
 Rule = Callable[[str], str]
 """Text of a context → what is said next; raises EngineError to fail."""
 
 
-class RuleEngine:
+class RuleEngine(Engine):
     """Says `rule(context)`, word by word."""
-
-    native_calls = False
 
     def __init__(self, rule: Rule, *, seconds: float = 0.0, model: str = "rule") -> None:
         self.model, self.live, self.most_live, self.requests, self.closed = model, 0, 0, 0, False
         self._rule, self._seconds = rule, seconds
-
-    def prompt(self, messages: tuple[Message, ...]) -> Span:
-        text = "\n\n".join(message.content for message in messages)
-        return Span(Origin.PROMPT, text, len(text.split()))
-
-    def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, None]:
-        return text.join(around), None
-
-    def turn(self, context: Context, text: str) -> tuple[str, None]:
-        return text, None
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         self.requests += 1

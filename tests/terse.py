@@ -36,6 +36,10 @@ STYLE = Style(
         "critical_reviewer": "reviewer {question} answers {answers}",
         "knowledge_searcher": "finder {question}",
         "code_reasoner": "coder {question}",
+        "scorer": f"scorer {REVIEW}",
+        "synthesis": "synthesis {question} {messages}",
+        "orchestrator": "orchestrator left {left} {models} ; {question} {documents} {code} {attempts}",
+        "orchestrator_final": "orchestrator {question} {attempts} final",
     },
     VerdictForm("correctness", ("correct",), ("wrong",), lines=False),
 )

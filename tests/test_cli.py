@@ -42,10 +42,11 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, load
 from orgthink.tasks import TASKS
+from orgthink.tools.search import CORPORA
 
 HERE = Path(__file__).parent
 ROWS = HERE / "data" / "deepscaler.jsonl"
-PRICES = str(HERE / "data" / "prices")
+PRICES = HERE / "data" / "prices"
 SMALL = ["eval", "--n", "3", "--max-tokens", "64"]
 MODELS = ("toy", "toy-async", "toy-roles", "toy-mars", "toy-tools")
 MANAGER = {
@@ -55,7 +56,7 @@ MANAGER = {
             "pool": {"mars": "arithmetic", "tools": "code"},
             "rounds": 3,
             "calls": 2,
-            "suite": {"corpus": PRICES},
+            "suite": {"corpus": "prices"},
         }
     },
     "roles": {
@@ -67,7 +68,7 @@ MANAGER = {
 """What a manager is made for; none of its own organizations has a worker."""
 SHIPPED = {
     "prompts": "terse",
-    "organizations": {name: {"suite": {"corpus": PRICES}} for name in ("paramanager", "tool-use")},
+    "organizations": {name: {"suite": {"corpus": "prices"}} for name in ("paramanager", "tool-use")},
 }
 """What every model of these tests is made for that a package offers."""
 
@@ -82,6 +83,7 @@ def made_for(folder: Path, said: object) -> Path:
 def offer(patch: pytest.MonkeyPatch) -> None:
     register(patch, STYLES, terse=STYLE)
     register(patch, TASKS, **{task.name: task for task in (SMALL_TASK, ONE)})
+    register(patch, CORPORA, prices=PRICES)
 
 
 @pytest.fixture
@@ -200,7 +202,7 @@ def test_a_setting_below_a_setting_has_a_path(toy):
         set=("suite.topk=3", "b.faults.rate=0.5", "faults.seed=4"),
     ).plan()
     first, second = (how.named(label) for label, how in plan.organizations.items())
-    assert (first.suite.topk, first.suite.corpus) == (3, PRICES), "the rest is the model's preset"
+    assert (first.suite.topk, first.suite.corpus) == (3, "prices"), "the rest is the model's preset"
     assert [(one.faults.rate, one.faults.seed) for one in (first, second)] == [(0.0, 4), (0.5, 4)]
 
 

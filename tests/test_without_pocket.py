@@ -70,7 +70,7 @@ COMPLAINTS = [
     (["run", "What is 6 * 7?"], "no model is named: give --model MODEL, or a server's --url"),
     (["run"], "no model is named"),
     (["eval", "--task", "sudoku"], "no model is named"),
-    (["eval", "--model", "pocket"], "unknown model 'pocket'"),
+    (["eval", "--model", "pocket", "--task", "sudoku"], "unknown model 'pocket'"),
     (["run", "What is 6 * 7?", "--model", "pocket-async"], "unknown model 'pocket-async'"),
     (["eval", "--url", "http://127.0.0.1:9/v1"], "no task is named: give --task TASK"),
     (["train"], "no recipe is named: give RECIPE"),

@@ -10,8 +10,8 @@ from itertools import count
 from typing import ClassVar
 
 from orgthink.credit import EpisodeCredit
-from orgthink.engines.engine import Chunk, Context, FinishReason
-from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span
+from orgthink.engines.engine import Chunk, Context, Engine, FinishReason
+from orgthink.episode import Episode, Grade, Origin, Problem, Sampling
 from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations.prompts import Style, prompt
 from orgthink.recipes.jobs import Policy
@@ -114,23 +114,11 @@ async def throw(sides: int) -> str:
 STYLE = Style("dice", {"sequential": "{question} Say it with dots."})
 
 
-class Canned:
+class Canned(Engine):
     """Calls the tool `throw` if the prompt names it, and else says the same to everything."""
-
-    native_calls = False
 
     def __init__(self, says: str) -> None:
         self.model, self.says = "canned", says
-
-    def prompt(self, messages: tuple) -> Span:
-        text = messages[-1].content
-        return Span(Origin.PROMPT, text, len(text.split()))
-
-    def injection(self, text: str, around: tuple[str, str] = ("", "")) -> tuple[str, None]:
-        return text.join(around), None
-
-    def turn(self, context: Context, text: str) -> tuple[str, None]:
-        return text, None
 
     async def stream(self, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
         calls = [{"name": "throw", "arguments": {"sides": 6}}, {"name": "final_answer", "arguments": {}}]
@@ -139,9 +127,6 @@ class Canned:
         if '"throw"' in context.text and said < len(calls):
             says = f"<tool_call>\n{json.dumps(calls[said])}\n</tool_call>\n"
         yield Chunk((says,), finish=FinishReason.EOS)
-
-    async def aclose(self) -> None:
-        pass
 
 
 async def canned(rest: str, *, threaded: bool = True) -> Canned:

@@ -14,7 +14,7 @@ from orgthink.recipes.jobs import Reinforced
 from orgthink.scale.sizing.command import ROWS
 from orgthink.scale.sizing.configs import config_of
 from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
-from orgthink.scale.sizing.recipe import PAPERS, model_of
+from orgthink.scale.sizing.recipe import PAPERS, model_of, require_training
 from orgthink.scale.sizing.setup import Setup
 from orgthink.scale.sizing.sweep import assumptions, plans
 from orgthink.scale.sizing.work import Work
@@ -28,6 +28,11 @@ CHANGES = re.findall(r"^\| (?:–|`(.+?)`.*?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+
 
 def test_every_recipe_has_its_plans():
     for name, job in recipes.RECIPES.items():
+        if not (hasattr(job, "model") or hasattr(job, "shape")):
+            with pytest.raises(UserError, match="trains no model"):
+                require_training(name, job)
+            continue
+        require_training(name, job)
         model = None if getattr(job, "model", "its own") or name in PAPERS else "qwen3-0.6b"
         (first, *_) = found = plans(job, config_of(model or model_of(name, job)), 4, "h100")
         counts = [1, 1, 2, 4] if isinstance(job, Reinforced) else [1]

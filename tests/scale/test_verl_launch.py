@@ -187,7 +187,7 @@ def test_a_run_that_fails_says_why_and_how_to_go_on(said, tmp_path: Path, monkey
     folder.write(launch.FAULT, "of an earlier run")
 
     def failed(command: list[str], **options: Any) -> SimpleNamespace:
-        assert command[1:3] == ["-m", "verl.trainer.main_ppo"]
+        assert command[1:4] == ["-P", "-m", "verl.trainer.main_ppo"]
         if said is not None:
             folder.write(launch.FAULT, said)
         return SimpleNamespace(returncode=1)
