@@ -7,8 +7,10 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import sample
@@ -180,6 +182,21 @@ def test_a_bug_in_sending_ends_nothing(folder: RunFolder, receiver: Receiver, ca
     assert live.lost == 2
     (line,) = [record.getMessage() for record in caplog.records]
     assert "ZeroDivisionError" in line
+
+
+def test_exports_side_by_side_hear_only_their_own_complaints(caplog) -> None:
+    meet = Barrier(2, timeout=30)
+
+    def export(why: str) -> list[str]:
+        with otlp._complaints() as complaints:
+            meet.wait()
+            logging.getLogger(otlp._SDK).warning(why)
+            meet.wait()
+        return complaints
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(export, ("refused", "unreachable"))) == [["refused"], ["unreachable"]]
+    assert not caplog.records
 
 
 def test_an_export_that_does_not_arrive_says_why(receiver: Receiver, folder: RunFolder, capsys) -> None:

@@ -6,9 +6,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from registered import register
 
+from orgthink.baselines.router_bank import BankSettings, RouterBank
 from orgthink.cli import main
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
 from orgthink.errors import UserError
+from orgthink.evaluation import RoleSpec
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Reinforced
 from orgthink.scale.sizing.command import ROWS
@@ -39,6 +44,13 @@ def test_every_recipe_has_its_plans():
         assert [plan.cluster.gpus for plan in found] == counts
         assert first.name == "embedded"
         assert first.model.total > 0
+
+
+def test_a_job_that_trains_nothing_has_no_size(monkeypatch, capsys):
+    pool = {"member": RoleSpec(EngineSpec("random"), Sampling(9))}
+    register(monkeypatch, recipes.RECIPES, bank=RouterBank(BankSettings(task="countdown", pool=pool)))
+    assert main(["size", "bank"]) == 2
+    assert "bank trains no model" in capsys.readouterr().err
 
 
 def test_the_papers_models_are_of_recipes_that_have_none():

@@ -264,6 +264,7 @@ def test_seeds_and_settings_change_the_stream() -> None:
         "gym:mini_sudoku?min_empty=x": "valid integer",
         "gym:mini_sudoku?seed=3": "unknown setting",
         "gym:mini_sudoku?min_empty": "takes settings as SETTING=VALUE",
+        "gym:mini_sudoku?min_empty=8&min_empty=9": "each once",
         "gym:mini_sudoku?level=5": "has the levels 0 to 4, not 5",
         "gym:acre?level=0": "gym:acre has no levels",
         "gym:spell_backward?data_file=../../../secret": "may not name a file",

@@ -1,0 +1,88 @@
+"""Some tasks run programs to know the solutions in an answer: no vote may do that on the event loop."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+from managed import ask, reply
+from registered import register
+from rule_engine import RuleEngine
+from terse import TERSE
+
+from orgthink.episode import Grade, Problem, Sampling
+from orgthink.organizations.best_of_n import BestOfN
+from orgthink.organizations.pacore import Pacore
+from orgthink.organizations.parallel import Parallel
+from orgthink.organizations.puppeteer import Puppeteer
+from orgthink.organizations.router import Router
+from orgthink.organizations.tool_orchestra import ToolOrchestra
+from orgthink.organizations.verifier_corrector import VerifierCorrector
+from orgthink.organizations.workflow import Workflow
+from orgthink.organizations.workflow_json import read_graph
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.budget import Limits
+from orgthink.tasks import TASKS
+from orgthink.tasks.task import Solution
+
+BALLOT = {
+    "nodes": {
+        "draft": {"kind": "agent", "prompt": "draft", "samples": 3},
+        "ballot": {"kind": "vote", "of": ["draft"]},
+    },
+    "output": "ballot",
+}
+ORGANIZATIONS = [
+    Parallel(TERSE),
+    Router(TERSE, samples=3),
+    BestOfN(TERSE, samples=3),
+    Pacore(TERSE, widths=(3, 1)),
+    Puppeteer(TERSE, tools=("standard_reasoner",), steps=3, temperature=0.0),
+    ToolOrchestra(TERSE, rounds=3, tools=("standard_reasoner",)),
+    VerifierCorrector(TERSE, rounds=3, passes=1),
+    Workflow(TERSE, graph=read_graph(BALLOT)),
+]
+
+
+class Slow:
+    """A task that keeps the solutions in an answer, and where they were found."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.found_in: dict[str, int] = {}
+
+    def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+        self.found_in.setdefault(answer, threading.get_ident())
+        return [Solution(answer, answer)]
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        return Grade(1, 1)
+
+    def problems(self, split: str, n: int, seed: int = 0) -> list[Problem]:
+        return []
+
+
+def rule(numbers: Any, text: str) -> str:
+    """A new answer each time; an orchestrator asks for one, a verifier is never content."""
+    role = text.split(maxsplit=1)[0]
+    if text.startswith("orchestrator left"):
+        return reply(ask()).says
+    return "correctness : wrong" if role == "verifier" else f"so <ANSWER> {next(numbers)} </ANSWER>"
+
+
+@pytest.mark.parametrize("organization", ORGANIZATIONS, ids=lambda organization: organization.name)
+async def test_the_solutions_of_a_vote_are_found_beside_the_event_loop(
+    organization: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, numbers = Slow(), itertools.count()
+    register(monkeypatch, TASKS, slow=task)
+    engine = RuleEngine(lambda text: rule(numbers, text))
+    backing = Backing(engine, Sampling(50))
+    episode = await attempt(organization, Problem("p", "slow", "sum 3 + 4"), backing, limits=Limits(capacity=3))
+    assert episode.error is None and episode.answer is not None
+    assert len(task.found_in) >= 2, "there was something to vote on"
+    assert threading.get_ident() not in task.found_in.values()
