@@ -75,7 +75,7 @@ def make(options: Options) -> int:
     folder = _folder(options.folder, arena)
     code = conduct(folder, arena, frozenset(options.only), command="make results-arena")
     if (folder.path / "results.json").is_file() and code < 2:
-        write(folder.path, options.target)
+        write(folder.path, options.target, options.config.parent)
     return code
 
 
@@ -87,14 +87,16 @@ def _folder(path: Path, arena: Arena) -> RunFolder:
     return folder
 
 
-def write(runs: Path, out: Path) -> None:
-    """Copy the results and the plots, and fill the tables of README.md, which is copied first if it is missing."""
+def write(runs: Path, out: Path, published: Path) -> None:
+    """Copy the results and the plots, and fill the tables of README.md, which is first copied from the folder of the
+    published ones if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
     for file in (runs / "results.json", *sorted(runs.glob("frontier-*.svg"))):
         shutil.copy(file, out / file.name)
     page = out / "README.md"
     if not page.exists():
-        shutil.copy(HERE / "README.md", page)
+        own = published / "README.md"
+        shutil.copy(own if own.is_file() else HERE / "README.md", page)
     tables = blocks(json.loads((runs / "results.json").read_text()))
     wanted = {name: block for name, block in tables.items() if f"<!-- {name} -->" in page.read_text()}
     write_whole(page, fill(page.read_text(), wanted).encode())
