@@ -132,8 +132,10 @@ results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
 results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
 	$(BIN)/python -m experiments.paramanager.results
 
-results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool, at matched budgets
+results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool, and both other papers', at matched budgets
 	$(BIN)/python -m experiments.arena.results
+	$(BIN)/python -m experiments.arena.results --config experiments/asyncthink/arena/arena.toml
+	$(BIN)/python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 

@@ -1,9 +1,10 @@
-"""All systems of ParaManager's tables on the pocket pool, at matched budgets: `make results-arena`.
+"""Tables of an arena's file: `make results-arena` writes all of them.
 
-    python -m experiments.arena.results
+    python -m experiments.arena.results                                                   ParaManager's tables
+    python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml      another arena
 
-The command runs `orgthink arena` on arena.toml under runs/arena, then writes results.json, the plots and the tables of
-README.md. If it is stopped, the same command continues. A trial: `--n 8 --seeds 0 --runs build/arena --out build/out`.
+The command runs `orgthink arena` on the file under runs/, and writes results.json, plots and the tables of README.md
+beside it. If it is stopped, the same command continues. A trial: `--n 8 --seeds 0 --runs build/arena --out build/out`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Options:
-    """Run the arena of the pocket pool, and write its tables and plots."""
+    """Run an arena of pocket models, and write its tables and plots."""
 
     config: Path = HERE / "arena.toml"
     """What is compared."""
@@ -39,10 +40,21 @@ class Options:
     """Seeds, instead of those of the file."""
     only: tuple[str, ...] = ()
     """Methods to run now; the rows of others stay empty."""
-    runs: Path = Path("runs/arena")
-    """Folder of the arena's runs."""
-    out: Path = HERE
-    """Folder for results.json, the plots and README.md."""
+    runs: Path | None = None
+    """Folder of the arena's runs; without it runs/arena, or runs/arena-PAPER for that of a paper."""
+    out: Path | None = None
+    """Folder for results.json, the plots and README.md, instead of that of the file."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the arena's runs."""
+        own = "" if self.config.parent == HERE else f"-{self.config.parent.parent.name}"
+        return self.runs or Path(f"runs/arena{own}")
+
+    @property
+    def target(self) -> Path:
+        """Folder of what is written."""
+        return self.out or self.config.parent
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -56,13 +68,14 @@ def make(options: Options) -> int:
 
     UserError if the folder of runs holds another arena, or if results of a trial would replace the published ones.
     """
-    if options != Options(runs=options.runs) and options.out.resolve() == HERE:
+    trial = replace(options, runs=None, out=None) != Options(options.config)
+    if trial and options.target.resolve() == options.config.parent.resolve():
         raise UserError("results of a trial must not replace the published ones: give another --out")
     arena = read_arena(options.config, options.changes)
-    folder = _folder(options.runs, arena)
+    folder = _folder(options.folder, arena)
     code = conduct(folder, arena, frozenset(options.only), command="make results-arena")
     if (folder.path / "results.json").is_file() and code < 2:
-        write(folder.path, options.out)
+        write(folder.path, options.target, options.config.parent)
     return code
 
 
@@ -74,14 +87,16 @@ def _folder(path: Path, arena: Arena) -> RunFolder:
     return folder
 
 
-def write(runs: Path, out: Path) -> None:
-    """Copy the results and the plots, and fill the tables of README.md, which is copied first if it is missing."""
+def write(runs: Path, out: Path, published: Path) -> None:
+    """Copy the results and the plots, and fill the tables of README.md, which is first copied from the folder of the
+    published ones if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
     for file in (runs / "results.json", *sorted(runs.glob("frontier-*.svg"))):
         shutil.copy(file, out / file.name)
     page = out / "README.md"
     if not page.exists():
-        shutil.copy(HERE / "README.md", page)
+        own = published / "README.md"
+        shutil.copy(own if own.is_file() else HERE / "README.md", page)
     tables = blocks(json.loads((runs / "results.json").read_text()))
     wanted = {name: block for name, block in tables.items() if f"<!-- {name} -->" in page.read_text()}
     write_whole(page, fill(page.read_text(), wanted).encode())

@@ -21,6 +21,8 @@ MODEL = "model"
 """What a grid and `prepared` call the model of a method's own agents."""
 ROLES = "roles"
 """What they call the models of other roles: `roles.worker`."""
+NUMBERS = ("temperature", "max_tokens", "agent_tokens", "capacity")
+"""Numbers of a method that its grid may choose as well, unless its organization has a setting of that name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
@@ -72,7 +74,7 @@ class Method:
     prepared: dict[str, str] = field(default_factory=dict)
     """Setting, `model` or `roles.ROLE` → PREPARATION for its result, or PREPARATION/FILE for a file of its folder."""
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Setting, `model` or `roles.ROLE` → values to choose from on development problems, at each cap."""
+    """Setting, `model`, `roles.ROLE` or a number below → values to choose from on development problems, at each cap."""
     max_tokens: int | None = None
     """Tokens of a reply of its own agents; `None`: the arena's."""
     temperature: float | None = None
@@ -92,6 +94,10 @@ class Method:
         require_at_least(1, self, "max_tokens", "agent_tokens", "capacity", "depth")
         if any(not values for values in self.grid.values()):
             raise ValueError("a setting of a grid has no values")
+        for place in NUMBERS:
+            for value in self.grid.get(place, ()):
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    raise ValueError(f"{place} of a grid is {value!r}: it must be a number")
 
     @property
     def variants(self) -> list[dict[str, Any]]:
@@ -191,7 +197,8 @@ class Arena:
         pick("organization", method.organization, ORGANIZATIONS)
         known = dict.fromkeys(known_settings(method.organization))
         for place in (*method.settings, *method.prepared, *method.grid):
-            if place != MODEL and not place.startswith(f"{ROLES}."):
+            number = place in NUMBERS and place in method.grid
+            if place != MODEL and not place.startswith(f"{ROLES}.") and not number:
                 pick(f"setting of {name}", place.partition(".")[0], known)
         for preparation in method.preparations:
             pick("preparation", preparation, self.preparations)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from orgthink.arena.config import MODEL, ROLES, Arena, Method, known_settings
+from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Method, known_settings
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, require_depth, require_places
@@ -85,8 +85,8 @@ def evaluation(
 
     `variant` is a combination of its grid; `prepared` are the results of its preparations, by setting.
     """
-    method = arena.methods[name]
     given = {**variant, **prepared}
+    method = _with_numbers(arena.methods[name], given)
     named = {place: str(given.pop(place)) for place in list(given) if place.startswith(f"{ROLES}.")}
     roles = method.roles | {place.partition(".")[2]: model for place, model in named.items()}
     engine = arena.engine(str(given.pop(MODEL, method.model or arena.first)))
@@ -108,6 +108,12 @@ def evaluation(
         samples=work.samples,
         concurrency=work.concurrency,
     )
+
+
+def _with_numbers(method: Method, given: dict[str, Any]) -> Method:
+    """The method with the numbers that its grid gives, which are taken out."""
+    own = [place for place in NUMBERS if place in given and place not in known_settings(method.organization)]
+    return replace(method, **{place: given.pop(place) for place in own})
 
 
 def _organization(

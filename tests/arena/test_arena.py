@@ -242,6 +242,8 @@ def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.Cap
         ({"methods": {"asking": {"organization": "sequential", "prepared": {"model": "x"}}}}, "preparation 'x'"),
         ({"methods": {"asking": {"organization": "sequential", "pool": ["x"]}}}, "member of the pool 'x'"),
         ({"methods": {"asking": {"organization": "sequential", "grid": {"model": []}}}}, "no values"),
+        ({"methods": {"asking": {"organization": "sequential", "grid": {"temperature": ["hot"]}}}}, "must be a number"),
+        ({"methods": {"asking": {"organization": "sequential", "settings": {"temperature": 1}}}}, "'temperature'"),
         ({"methods": {"../x": {"organization": "sequential"}}}, "names a folder"),
         ({"mehtods": {}}, "did you mean methods?"),
     ],
@@ -270,6 +272,23 @@ def test_settings_come_from_the_pool_the_shared_ones_the_method_and_the_grid(tmp
     assert (plan.limits.budget.tokens, plan.limits.budget.turns, plan.sampling.seed) == (50, 6, 7)
     free = evaluation(arena, "asking", UNCAPPED, 7, table_work(arena), {}, {})
     assert free.limits.budget.tokens is None and free.limits.budget.turns is None
+
+
+def test_a_grid_may_choose_the_numbers_of_a_method(tmp_path: Path) -> None:
+    grid = {"temperature": [0, 0.6], "max_tokens": [40], "agent_tokens": [30, 60], "capacity": [2]}
+    methods = {
+        "asking": {"organization": "sequential", "grid": grid, "roles": {"worker": "good"}},
+        "drawing": {"organization": "puppeteer", "grid": {"temperature": [0.5]}},
+    }
+    arena = read_arena(arena_file(tmp_path, methods=methods, preparations={}))
+    variant = {"temperature": 0.6, "max_tokens": 40, "agent_tokens": 60, "capacity": 2}
+    plan = evaluation(arena, "asking", UNCAPPED, 0, table_work(arena), variant, {})
+    assert (plan.sampling.temperature, plan.sampling.max_tokens) == (0.6, 40)
+    assert (plan.limits.agent_tokens, plan.limits.capacity) == (60, 2)
+    assert plan.roles["worker"].sampling.temperature == arena.temperature, "a member has numbers of its own"
+    plan = evaluation(arena, "drawing", UNCAPPED, 0, table_work(arena), {"temperature": 0.5}, {})
+    assert plan.organizations["drawing"].settings["temperature"] == 0.5
+    assert plan.sampling.temperature == arena.temperature, "the organization's own setting goes first"
 
 
 def test_the_baseline_and_the_benchmark_of_the_docs_are_in_the_table(tmp_path: Path, monkeypatch) -> None:
