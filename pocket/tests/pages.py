@@ -15,7 +15,7 @@ from loopback import Exchange, Play, Server, says
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
+EXPERIMENTS = sorted((ROOT / "experiments").rglob("README.md"))
 ENDPOINT = "http://localhost:8000/v1"
 """The server of the reader, as the pages name it."""
 

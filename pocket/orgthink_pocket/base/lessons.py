@@ -79,12 +79,12 @@ class Mixture:
 
 
 MIXTURE = Mixture(
-    alone={COUNTDOWN: 9, SINGLE: 3, SEVERAL: 2, ARITHMETIC: 8, SUMS: 4, PARTS: 3, SUDOKU: 6},
+    alone={COUNTDOWN: 6, SINGLE: 3, SEVERAL: 2, ARITHMETIC: 8, SUMS: 4, PARTS: 5, SUDOKU: 8},
     organizing={COUNTDOWN: 6, SEVERAL: 2, SUMS: 3, PARTS: 3, SUDOKU: 4},
     verifying={ARITHMETIC: 4, SUMS: 2, SINGLE: 3, SEVERAL: 2, SUDOKU: 3},
     correcting={ARITHMETIC: 2.5, SUMS: 1.5, SINGLE: 1, SEVERAL: 2, SUDOKU: 2},
-    calls={"manager": 7, "user": 2, "coder": 1.5, "searcher": 1, "reviewer": 2.5},
-    drills={"relations": 9, "operations": 7},
+    calls={"manager": 7, "user": 2, "coder": 1.5, "searcher": 3, "reviewer": 2.5},
+    drills={"relations": 9, "operations": 10},
 )
 """Shares of the shipped base."""
 
