@@ -226,7 +226,7 @@ test-browser: setup  ## the page in a real headless Chromium
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser
 
 docs: setup  ## the documentation as a site in site/: every link is checked, and pages load nothing from elsewhere
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet no warning would count
 
 clean:  ## remove environments and caches, keep runs
 	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis site

@@ -15,7 +15,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
-PAGES = r"experiments/\w+/(?:README\.md|[\w.]+\.(?:svg|sh))"
+PAGES = r"experiments/\w+/(?:arena/)?(?:README\.md|[\w.-]+\.(?:svg|sh|toml))"
 """Files beside docs/ that are part of the site."""
 OUTWARD = re.compile(r"\[([^\]]*)\]\((?:\.\./)*(?:orgthink|pocket|experiments|benchmarks|tests|examples)/[^)]*\)")
 """A link to a file of the repository that is not part of the site."""
@@ -32,7 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links between docs/ and experiments/ lose the folder that the site does not have; links to code become text."""
-    inside = markdown.replace("](../../docs/", "](../../")
+    inside = re.sub(r"\]\(((?:\.\./)+)docs/", r"](\1", markdown)
     depth = page.file.src_uri.count("/")
     inside = re.sub(rf"\]\((?:\.\./){{{depth + 1}}}({PAGES})", rf"]({'../' * depth}\1", inside)
     return re.sub(rf"(?!\[[^\]]*\]\((?:\.\./)*{PAGES}){OUTWARD.pattern}", r"\1", inside)
