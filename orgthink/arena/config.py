@@ -149,6 +149,9 @@ class Arena:
     """Of the stream of problems."""
     split: Split = "test"
     """`test` problems are held out from training."""
+    unit: str | None = None
+    """What the intervals are over: an entry of each problem's data, such as `target`, where problems that share one are
+    hard for the same reason. Each of its values weighs the same; `None`: the problem."""
     factors: tuple[float, ...] = (1.0, 2.0)
     """Caps as multiples of the reference's mean budget; the first one is that of `table1`."""
     uncapped: bool = False

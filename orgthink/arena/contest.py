@@ -164,9 +164,9 @@ class Contest:
         given = given_settings(method, self._preparations(contender.method, seed))
         plan = evaluation(self.arena, contender.method, contender.cap, seed, work, variant, given)
         path = self.out / part / contender.method / run
-        return [
-            attempt_of(episode) for episode in await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}")
-        ]
+        unit = self.arena.unit if part == "evaluations" else None
+        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}")
+        return [attempt_of(episode, unit) for episode in episodes]
 
     def _preparations(self, name: str, seed: int) -> dict[str, Prepared]:
         """Those of a method. UserError if one failed."""

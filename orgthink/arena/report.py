@@ -81,6 +81,7 @@ def conditions(arena: Arena, mean: Cap, caps: list[Cap], folder: RunFolder, comm
         "n": arena.n,
         "samples": arena.samples,
         "seeds": list(arena.seeds),
+        "unit": arena.unit,
         "timed": min(arena.n, arena.timed),
         "reference": arena.reference,
         "mean_budget": {"tokens": mean.tokens, "replies": mean.replies},

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orgthink.episode import Episode
+from orgthink.errors import UserError
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.crossed import crossed_average, crossed_difference, crossed_proportion
 from orgthink.measure.estimate import Estimate, average, difference, proportion
@@ -36,8 +37,8 @@ CAPPED = ("tokens", "turns")
 class Attempt:
     """Measures of one episode."""
 
-    problem: str
-    """Id of the problem."""
+    unit: str
+    """What intervals are over: the problem's id, or the value that it shares with others."""
     task: str
     """Name of the problem's task."""
     right: bool | None
@@ -56,11 +57,16 @@ class Attempt:
     """Whether a cap ended an agent, or forbade it a fork."""
 
 
-def attempt_of(episode: Episode) -> Attempt:
-    """The measures of an episode."""
+def attempt_of(episode: Episode, unit: str | None = None) -> Attempt:
+    """The measures of an episode. `unit` names an entry of the problem's data; UserError if there is none."""
+    problem = episode.problem
+    if unit is not None and unit not in problem.data:
+        raise UserError(
+            f"a problem of {problem.task} has no {unit!r} in its data, which is to be the unit of intervals"
+        )
     return Attempt(
-        problem=episode.problem.id,
-        task=episode.problem.task,
+        unit=problem.id if unit is None else str(problem.data[unit]),
+        task=problem.task,
         right=all_correct(episode),
         tokens=sampled_tokens(episode),
         cost=replies(episode),
@@ -87,9 +93,9 @@ class Results:
     """Tokens that were sampled before, by seed: in preparations, and in choosing settings."""
 
     def cells(self, measure: str, task: str | None = None) -> list[tuple[str, int, float | None]]:
-        """(Problem, seed, value) of every attempt, or of those at problems of a task."""
+        """(Unit, seed, value) of every attempt, or of those at problems of a task."""
         return [
-            (attempt.problem, seed, getattr(attempt, measure))
+            (attempt.unit, seed, getattr(attempt, measure))
             for seed, attempts in self.by_seed.items()
             for attempt in attempts
             if task in (None, attempt.task)
@@ -108,7 +114,7 @@ def row(results: Results, facts: Mapping[str, Any]) -> Row:
     found = {
         "accuracy": share(results.cells("right")),
         **{name: mean(results.cells(name)) for name in QUANTITIES},
-        "seconds": average((attempt.problem, attempt.seconds) for attempt in results.alone),
+        "seconds": average((attempt.unit, attempt.seconds) for attempt in results.alone),
         "search_tokens": average((str(seed), float(tokens)) for seed, tokens in results.search_tokens.items()),
         "cut": _proportion(results.cells("cut")),
         "tasks": {task: share(results.cells("right", task)) for task in tasks},

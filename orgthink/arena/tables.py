@@ -64,6 +64,7 @@ def conditions(facts: Mapping[str, Any]) -> str:
     """The conditions as text."""
     machine, mean = facts["hardware"], facts["mean_budget"]
     limits = (f"{name}: {cap['tokens']} tokens and {cap['replies']} replies" for name, cap in facts["caps"].items())
+    unit = "problems" if facts["unit"] is None else f"the values of `{facts['unit']}` that problems share"
     timed = f"seconds: the first {facts['timed']}, one at a time" if facts["timed"] else "seconds were not measured"
     sentences = (
         f"{facts['n']} {facts['split']} problems of `{facts['task']}`, {facts['samples']} attempts at each with each "
@@ -72,7 +73,7 @@ def conditions(facts: Mapping[str, Any]) -> str:
         f"replies on average; caps of every episode: {'; '.join(limits)}.",
         f"c = {facts['capacity']}, T = {facts['temperature']:g}. {machine['cpu']}, {machine['cores']} cores.",
         f"Commit {facts['commit']}. `{facts['command']}`.",
-        "95 % intervals over problems, and over trainings where a method has one for each seed.",
+        f"95 % intervals over {unit}, and over trainings where a method has one for each seed.",
     )
     return " ".join(sentences)
 

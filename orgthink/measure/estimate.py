@@ -16,6 +16,8 @@ from statistics import NormalDist, fmean, stdev
 CONFIDENCE = 0.95
 """Of every interval."""
 
+FEW = 30
+"""Fewer problems than these make a bootstrap too narrow."""
 _RESAMPLES = 5000
 Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 """Quantile of the normal distribution for `CONFIDENCE`."""
@@ -93,12 +95,16 @@ def difference(first: Values, second: Values, seed: int = 0) -> Estimate:
     """Mean of first - second over the problems that both have, with a paired bootstrap interval; n counts problems.
 
     Problems are drawn with replacement, so what makes a problem hard for both cancels. The same seed gives the same
-    interval; a single problem has none.
+    interval; a single problem has none. Of fewer than `FEW` problems it is the paired t-interval: a bootstrap of few is
+    too narrow.
     """
     ours, theirs = _means(first)[0], _means(second)[0]
     gaps = [ours[problem] - theirs[problem] for problem in sorted(ours.keys() & theirs.keys())]
     if len(gaps) < 2:
         return Estimate(gaps[0] if gaps else None, None, None, len(gaps))
+    if len(gaps) < FEW:
+        half = student(len(gaps) - 1) * stdev(gaps) / sqrt(len(gaps))
+        return Estimate(fmean(gaps), fmean(gaps) - half, fmean(gaps) + half, len(gaps))
     rng = random.Random(seed)
     drawn = sorted(fmean(rng.choices(gaps, k=len(gaps))) for _ in range(_RESAMPLES))
     tail = round(_RESAMPLES * (1 - CONFIDENCE) / 2)

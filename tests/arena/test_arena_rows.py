@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.arena.contest import Contender, Trial, mean_budget
 from orgthink.arena.plans import Cap
 from orgthink.arena.plots import draw
-from orgthink.arena.rows import Attempt, Results, failed_row, frontier, gap, row
+from orgthink.arena.rows import Attempt, Results, attempt_of, failed_row, frontier, gap, row
 from orgthink.arena.tables import blocks, document
+from orgthink.episode import Problem
+from orgthink.errors import UserError
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12)
 
@@ -41,6 +45,31 @@ def test_a_frontier_has_exactly_the_points_that_no_other_beats(points: list[tupl
 def test_along_a_frontier_more_price_is_more_value(points: list[tuple[int, int]]) -> None:
     best = frontier(points)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(best))
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_problems_that_share_a_unit_are_no_more_evidence_than_one(trained: bool) -> None:
+    def of(problems: int) -> Results:
+        by_seed = {
+            seed: [attempt(f"u{u}", right=u > seed, tokens=u) for u in range(5) for _ in range(problems)]
+            for seed in (0, 1)
+        }
+        return Results("ours", by_seed, [], trained, {0: 0, 1: 0})
+
+    reference = results("theirs", trained=trained)
+    for name in ("tokens", "critical_path_steps"):
+        one, many = row(of(1), {})[name], row(of(20), {})[name]
+        assert (one["low"], one["high"]) == pytest.approx((many["low"], many["high"]))
+    assert gap(of(20), of(1))["tokens"]["mean"] == 0
+    assert gap(of(20), reference) == gap(of(1), reference)
+
+
+def test_the_unit_is_an_entry_of_the_problem() -> None:
+    problem = Problem("p", "t", "?", data={"target": 28})
+    episode = replace(sample.sequential(), problem=problem)
+    assert (attempt_of(episode).unit, attempt_of(episode, "target").unit) == ("p", "28")
+    with pytest.raises(UserError, match="a problem of t has no 'level' in its data"):
+        attempt_of(episode, "level")
 
 
 def test_a_row_has_the_means_of_all_seeds_and_the_most_of_one_episode() -> None:
@@ -104,7 +133,16 @@ def test_tables_and_plots_show_every_row_also_one_that_failed(tmp_path: Path) ->
             {"run": "p", "recipe": "r", "steps": 1, "episodes": 2, "sampled_tokens": 3, "replies": None, "seconds": 60}
         ],
         "conditions": {
-            **{"task": "t", "split": "test", "n": 4, "samples": 1, "seeds": [0], "timed": 1, "reference": "ours"},
+            **{
+                "task": "t",
+                "split": "test",
+                "n": 4,
+                "samples": 1,
+                "seeds": [0],
+                "timed": 1,
+                "reference": "ours",
+                "unit": None,
+            },
             **{"mean_budget": {"tokens": 9, "replies": 2}, "caps": {"1x": {"tokens": 9, "replies": 2}}},
             **{
                 "capacity": 4,
