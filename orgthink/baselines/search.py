@@ -158,7 +158,7 @@ class ArchiveEntry(Individual):
     change: str = "seed"
     """What made it of them."""
     low: float | None = None
-    """Lower end of the 95 % bootstrap interval of its accuracy over problems; `None` where the data do not tell."""
+    """Lower end of the 95 % interval of its accuracy over problems; `None` where the data do not tell."""
     high: float | None = None
     """Upper end of the same."""
 

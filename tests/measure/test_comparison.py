@@ -56,7 +56,7 @@ def test_means_differences_and_changes_by_hand():
     tokens, correct = compared["tool-use"]["sampled_tokens"], compared["tool-use"]["all_correct"]
     assert (tokens["baseline"], tokens["mean"], tokens["change"]) == (400, 280, pytest.approx(-0.3))
     assert (tokens["difference"]["mean"], tokens["difference"]["n"]) == (-120, 2)
-    assert (tokens["difference"]["low"], tokens["difference"]["high"]) == (-140, -100), "two problems, drawn twice"
+    assert tokens["difference"]["high"] + 120 == pytest.approx(12.706 * 20), "t with 1 degree of freedom, 20 = 28.3 / √2"
     assert (correct["baseline"], correct["mean"]) == (0.25, 1.0)
     assert (correct["difference"]["mean"], correct["change"]) == (0.75, 3.0)
 
@@ -89,7 +89,7 @@ def test_the_command_prints_the_comparison(run: str, capsys: pytest.CaptureFixtu
     assert main(["measure", run, "--against", "sequential"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["tool-use", "all", "correct", "%"] in [line[:4] for line in lines]
-    assert ["tokens", "400.0", "-120.0", "[-140.0,", "-100.0]", "-30", "2"] in lines
+    assert ["tokens", "400.0", "-120.0", "[-374.1,", "134.1]", "-30", "2"] in lines
 
 
 def test_what_cannot_be_compared_is_one_line(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
