@@ -188,6 +188,7 @@ def test_every_role_without_a_model_of_its_own_is_trained_if_nobody_is_named():
             "manager/1.2: sampled by the policy, but role reasoner is not trained",
         ),
     ],
+    ids=["of a version that did not sample", "of a role that is not trained"],
 )
 def test_whose_tokens_they_are_is_checked_against_the_record(changes, words):
     """A member of the pool that is taken for the policy's, and one without a model, which the policy stands in for."""
