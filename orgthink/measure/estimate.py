@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from statistics import NormalDist, fmean, stdev
 
 CONFIDENCE = 0.95
@@ -104,7 +104,9 @@ def difference(first: Values, second: Values, seed: int = 0) -> Estimate:
         return Estimate(gaps[0] if gaps else None, None, None, len(gaps))
     if len(gaps) < FEW:
         half = student(len(gaps) - 1) * stdev(gaps) / sqrt(len(gaps))
-        return Estimate(fmean(gaps), fmean(gaps) - half, fmean(gaps) + half, len(gaps))
+        shares = all(0 <= value <= 1 for value in (*ours.values(), *theirs.values()))
+        most = 1.0 if shares else inf  # shares differ by 1 at most
+        return Estimate(fmean(gaps), max(-most, fmean(gaps) - half), min(most, fmean(gaps) + half), len(gaps))
     rng = random.Random(seed)
     drawn = sorted(fmean(rng.choices(gaps, k=len(gaps))) for _ in range(_RESAMPLES))
     tail = round(_RESAMPLES * (1 - CONFIDENCE) / 2)

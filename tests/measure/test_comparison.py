@@ -56,7 +56,9 @@ def test_means_differences_and_changes_by_hand():
     tokens, correct = compared["tool-use"]["sampled_tokens"], compared["tool-use"]["all_correct"]
     assert (tokens["baseline"], tokens["mean"], tokens["change"]) == (400, 280, pytest.approx(-0.3))
     assert (tokens["difference"]["mean"], tokens["difference"]["n"]) == (-120, 2)
-    assert tokens["difference"]["high"] + 120 == pytest.approx(12.706 * 20), "t with 1 degree of freedom, 20 = 28.3 / √2"
+    assert tokens["difference"]["high"] + 120 == pytest.approx(12.706 * 20), (
+        "t with 1 degree of freedom, 20 = 28.3 / √2"
+    )
     assert (correct["baseline"], correct["mean"]) == (0.25, 1.0)
     assert (correct["difference"]["mean"], correct["change"]) == (0.75, 3.0)
 

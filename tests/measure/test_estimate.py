@@ -178,6 +178,13 @@ def test_differences_of_few_problems_cover_the_truth() -> None:
     assert 930 <= held <= 970
 
 
+def test_a_difference_of_shares_is_at_most_one() -> None:
+    few, none = [("p", 1.0), ("q", 0.5)], [("p", 0.0), ("q", 0.0)]
+    assert difference(few, none) == Estimate(0.75, -1.0, 1.0, 2)
+    steps = difference([("p", 10.0), ("q", 5.0)], none)
+    assert steps.high == pytest.approx(7.5 + 12.706 * 2.5)
+
+
 def test_difference_is_paired_and_repeatable() -> None:
     rng = random.Random(2)
     hard = {str(i): rng.gauss(0, 50) for i in range(40)}
