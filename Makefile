@@ -36,6 +36,10 @@ export HF_HUB_OFFLINE ?= 1
 # Instruction sets that every x86 processor has: PyTorch's own kernels, MKL's (two names: one is Intel's alone), oneDNN's.
 OTHER_ISA := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41
 
+# Test files run on so many processes at once: `make test JOBS=8` where there are more cores and memory.
+JOBS ?= 2
+SIDE_BY_SIDE = -n $(JOBS) --dist loadfile
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager results-arena vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
@@ -68,7 +72,7 @@ sandbox:  ## bubblewrap, in which the code of models runs
 	  || { echo "needs bubblewrap: apt-get install bubblewrap" >&2; exit 1; }
 
 test: setup sandbox  ## the tests that need nothing else: of the core, of the pocket package, of the experiments
-	OMP_NUM_THREADS=1 $(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(SIDE_BY_SIDE)
 
 $(CORE)/.ready: pyproject.toml requirements/dev.lock requirements/torch.txt | $(UV)
 	$(call locked,$(CORE),dev)
@@ -78,7 +82,7 @@ $(CORE)/.ready: pyproject.toml requirements/dev.lock requirements/torch.txt | $(
 
 test-core: $(CORE)/.ready sandbox  ## the core's tests, where the pocket package is not installed
 	! $(CORE)/bin/python -c 'import orgthink_pocket' 2>/dev/null
-	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests --ignore tests/attacks  # `make test` has them
+	OMP_NUM_THREADS=1 $(CORE)/bin/pytest tests --ignore tests/attacks $(SIDE_BY_SIDE)  # `make test` has those
 
 test-wheel: setup  ## the wheels in clean environments: what they install, and the README's quickstarts
 	$(BIN)/pytest -m wheel tests/test_wheel.py
