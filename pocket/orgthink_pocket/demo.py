@@ -103,7 +103,8 @@ def sentence(summary: Mapping[str, Mapping[str, Any]]) -> str:
         f"AsyncThink solves {solved('asyncthink')} of {ours['problems']} held-out countdown problems completely, "
         f"against {solved('sequential')} for one thinker and {solved('parallel')} for {CAPACITY} in parallel with "
         f"the same {TOKENS} tokens an agent; its critical path is "
-        f"{path('asyncthink')} decoding steps ({path('sequential')} and {path('parallel')} for the others)."
+        f"{path('asyncthink')} decoding steps ({path('sequential')} and {path('parallel')} for the others). "
+        "With tokens enough one thinker is as right, on a longer path: experiments/asyncthink/arena/README.md."
     )
 
 
