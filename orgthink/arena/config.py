@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import product
@@ -11,6 +10,7 @@ from typing import Any
 
 from orgthink.engines import MODELS, EngineSpec, engine_spec, names_engine
 from orgthink.errors import pick, require_at_least, user_input
+from orgthink.files import require_folder_name
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.settings import require_known
 from orgthink.store import typed
@@ -23,8 +23,6 @@ ROLES = "roles"
 """What they call the models of other roles: `roles.worker`."""
 NUMBERS = ("temperature", "max_tokens", "agent_tokens", "capacity")
 """Numbers of a method that its grid may choose as well, unless its organization has a setting of that name."""
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +187,7 @@ class Arena:
         if not self.factors or min(self.factors) <= 0 or len(set(self.factors)) < len(self.factors):
             raise ValueError("an arena needs factors above 0, each once")
         for name in (*self.methods, *self.pool, *self.preparations):
-            if _NAME.fullmatch(name) is None:
-                raise ValueError(f"{name!r} names a folder: letters, digits and any of _ . + -")
+            require_folder_name(name)
         pick("method", self.reference, self.methods)
         for name, method in self.methods.items():
             self._check(name, method)
