@@ -30,7 +30,7 @@ class IsolatedProcess:
     def __init__(self, module: str) -> None:
         self._module = module
         self._lock = threading.Lock()
-        self._asked = 0
+        self._number = 0
         self.process: subprocess.Popen[str] | None = None
         """The running process, if there is one."""
         os.register_at_fork(after_in_child=self._leave)
@@ -44,14 +44,14 @@ class IsolatedProcess:
         with self._lock:
             if self.process is None or self.process.poll() is not None:
                 self.process = self._start()
-            self._asked += 1
+            self._number += 1
             try:
-                line = _exchange(self.process, json.dumps([self._asked, question]))
+                line = _exchange(self.process, json.dumps([self._number, question]))
                 if line is None:
                     self._end()
                     return None
                 number, answer = json.loads(line)
-                if number != self._asked:
+                if number != self._number:
                     raise RuntimeError(f"{self._module} gave the answer to another question")
             except BaseException:  # its answer may still come: nobody else may take it for theirs
                 self._end()
