@@ -24,6 +24,14 @@ ROLES = "roles"
 NUMBERS = ("temperature", "max_tokens", "agent_tokens", "capacity")
 """Numbers of a method that its grid may choose as well, unless its organization has a setting of that name."""
 
+LARGEST_FACTOR = 1_000_000
+"""Largest factor of a cap."""
+
+
+def cap_name(factor: float) -> str:
+    """The name of a cap, such as `2x`; its evaluations lie in folders of this name."""
+    return f"{factor:g}x"
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -184,8 +192,10 @@ class Arena:
             raise ValueError("an arena needs a pool with a model and at least one method")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("an arena needs seeds, each once")
-        if not self.factors or min(self.factors) <= 0 or len(set(self.factors)) < len(self.factors):
-            raise ValueError("an arena needs factors above 0, each once")
+        if not self.factors or not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
+            raise ValueError(f"an arena needs factors, each above 0 and at most {LARGEST_FACTOR:,}")
+        if len({cap_name(factor) for factor in self.factors}) < len(self.factors):
+            raise ValueError("two factors of the arena are the same at six digits: name each once")
         for name in (*self.methods, *self.pool, *self.preparations):
             require_folder_name(name)
         pick("method", self.reference, self.methods)

@@ -236,6 +236,11 @@ def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.Cap
     [
         ({"reference": "askin"}, "did you mean asking?"),
         ({"factors": []}, "factors"),
+        ({"factors": [float("inf")]}, "factors"),
+        ({"factors": [1.0, float("nan")]}, "factors"),
+        ({"factors": [1e300]}, "factors"),
+        ({"factors": [0]}, "factors"),
+        ({"factors": [1, 1.0000001]}, "factors"),
         ({"seeds": [1, 1]}, "seeds"),
         ({"development": {"task": "sums", "n": 0}}, "n is 0"),
         ({"methods": {"asking": {"organization": "sequentia"}}}, "did you mean sequential?"),
