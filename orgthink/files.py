@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -22,6 +23,14 @@ is no longer there keeps nobody out."""
 
 MOST = 1 << 26
 """Largest size of a file that is read whole, such as config.json, in bytes."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
+
+
+def require_folder_name(name: str) -> None:
+    """ValueError for a name of the user's that cannot name a folder of a run: it may not lead anywhere else."""
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} names a folder: at most 100 letters, digits and any of _ . + -")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from orgthink.arena.plans import UNCAPPED, Cap, development_work, evaluation, ta
 from orgthink.arena.preparing import training
 from orgthink.errors import UserError
 from orgthink.evaluation import resolve
+from orgthink.files import locked
 
 NAMES = (
     *("paramanager", "serial", "mono", "sft-only", "base", "base+tool", "majority-vote", "self-refine", "router"),
@@ -89,6 +90,8 @@ def test_a_small_arena_writes_results_plots_and_tables(tmp_path: Path) -> None:
     before = (tmp_path / "out" / "results.json").read_bytes()
     assert results.make(options) == 0, "a second time nothing is run"
     assert (tmp_path / "out" / "results.json").read_bytes() == before
+    with locked(tmp_path / "runs"), pytest.raises(UserError, match="another process"):
+        results.make(options)
     with pytest.raises(UserError, match="other settings"):
         results.make(Options(config, n=1, runs=tmp_path / "runs", out=tmp_path / "out"))
 

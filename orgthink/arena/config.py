@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import product
@@ -11,6 +10,7 @@ from typing import Any
 
 from orgthink.engines import MODELS, EngineSpec, engine_spec, names_engine
 from orgthink.errors import pick, require_at_least, user_input
+from orgthink.files import require_folder_name
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.settings import require_known
 from orgthink.store import typed
@@ -24,7 +24,13 @@ ROLES = "roles"
 NUMBERS = ("temperature", "max_tokens", "agent_tokens", "capacity")
 """Numbers of a method that its grid may choose as well, unless its organization has a setting of that name."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+LARGEST_FACTOR = 1_000_000
+"""Largest factor of a cap."""
+
+
+def cap_name(factor: float) -> str:
+    """The name of a cap, such as `2x`; its evaluations lie in folders of this name."""
+    return f"{factor:g}x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +192,12 @@ class Arena:
             raise ValueError("an arena needs a pool with a model and at least one method")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("an arena needs seeds, each once")
-        if not self.factors or min(self.factors) <= 0 or len(set(self.factors)) < len(self.factors):
-            raise ValueError("an arena needs factors above 0, each once")
+        if not self.factors or not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
+            raise ValueError(f"an arena needs factors, each above 0 and at most {LARGEST_FACTOR:,}")
+        if len({cap_name(factor) for factor in self.factors}) < len(self.factors):
+            raise ValueError("two factors of the arena are the same at six digits: name each once")
         for name in (*self.methods, *self.pool, *self.preparations):
-            if _NAME.fullmatch(name) is None:
-                raise ValueError(f"{name!r} names a folder: letters, digits and any of _ . + -")
+            require_folder_name(name)
         pick("method", self.reference, self.methods)
         for name, method in self.methods.items():
             self._check(name, method)

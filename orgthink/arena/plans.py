@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Method, known_settings
+from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Method, cap_name, known_settings
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, require_depth, require_places
@@ -32,7 +32,7 @@ class Cap:
     def of(self, factor: float) -> Cap:
         """A multiple of it, rounded up, so that a cap is never below what it stands for."""
         assert self.tokens is not None and self.replies is not None
-        return Cap(f"{factor:g}x", ceil(factor * self.tokens), ceil(factor * self.replies))
+        return Cap(cap_name(factor), ceil(factor * self.tokens), ceil(factor * self.replies))
 
 
 UNCAPPED = Cap("uncapped")

@@ -12,6 +12,20 @@ Column = tuple[str, Callable[[Mapping[str, Any]], str]]
 """Title of the column, and function from a row to its cell."""
 
 
+_MARKUP = str.maketrans({"<": "&lt;", "|": "&#124;", "[": "&#91;", "`": "&#96;"})
+_ENDS = str.maketrans({"|": "¦", "`": "'"})
+
+
+def prose(text: str) -> str:
+    """Somebody's text in a cell, such as the error of a server: on one line, and neither HTML nor a link nor a cell."""
+    return " ".join(text.split()).translate(_MARKUP)
+
+
+def code(text: str) -> str:
+    """Somebody's text as code in a cell, which it cannot end."""
+    return f"`{' '.join(text.split()).translate(_ENDS)}`"
+
+
 def table(rows: Rows, columns: Sequence[Column]) -> str:
     """The table as Markdown, with right-aligned numbers."""
     lines = [[title for title, _ in columns], ["---", *["--:"] * (len(columns) - 1)]]
@@ -90,8 +104,8 @@ def _number(name: str, title: str, digits: int = 0, factor: float = 1) -> Column
 _METHOD: Column = ("", lambda row: row["method"])
 _ROWS: tuple[Column, ...] = (
     _METHOD,
-    ("group", lambda row: row["group"]),
-    ("accuracy %", lambda row: interval(row["accuracy"], 100, 1) if row["status"] == OK else row["status"]),
+    ("group", lambda row: prose(row["group"])),
+    ("accuracy %", lambda row: interval(row["accuracy"], 100, 1) if row["status"] == OK else prose(row["status"])),
     _number("tokens", "tokens"),
     _number("cost", "replies", 1),
     _number("cost_units", "cost units", 1),
@@ -109,11 +123,11 @@ _GAPS: tuple[Column, ...] = (
 )
 _METHODS: tuple[Column, ...] = (
     _METHOD,
-    ("organization", lambda row: f"`{row['organization']}`"),
-    ("model", lambda row: f"`{row['model']}`" if row["model"] else "the pool's"),
+    ("organization", lambda row: code(row["organization"])),
+    ("model", lambda row: code(str(row["model"])) if row["model"] else "the pool's"),
     ("chosen settings", lambda row: _settings(row["settings"])),
     ("trainings", lambda row: str(row["trainings"])),
-    ("what was trained or searched", lambda row: row["note"] or "nothing"),
+    ("what was trained or searched", lambda row: prose(row["note"]) or "nothing"),
 )
 _CHOICES: tuple[Column, ...] = (
     _METHOD,
@@ -122,8 +136,8 @@ _CHOICES: tuple[Column, ...] = (
     ("tried: accuracy %", lambda row: row["tried"]),
 )
 _PREPARATIONS: tuple[Column, ...] = (
-    ("run", lambda row: f"`{row['run']}`"),
-    ("recipe", lambda row: f"`{row['recipe']}`"),
+    ("run", lambda row: code(row["run"])),
+    ("recipe", lambda row: code(row["recipe"])),
     ("steps", lambda row: str(row["steps"])),
     ("episodes", lambda row: f"{row['episodes']:,}"),
     ("sampled tokens", lambda row: f"{row['sampled_tokens']:,}"),
@@ -138,10 +152,10 @@ def _choice(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in settings.items()) or "–"
+    return prose(" ".join(f"{name}={value}" for name, value in settings.items())) or "–"
 
 
 def _tasks(rows: Rows) -> str:
     tasks = dict.fromkeys(task for row in rows for task in row["tasks"])
-    columns = [(f"{task} %", lambda row, task=task: interval(row["tasks"].get(task), 100, 1)) for task in tasks]
+    columns = [(f"{prose(task)} %", lambda row, task=task: interval(row["tasks"].get(task), 100, 1)) for task in tasks]
     return table(rows, [_METHOD, *columns])

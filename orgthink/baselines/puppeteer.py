@@ -94,6 +94,17 @@ class PuppeteerTraining:
         return folder.path / FILE
 
 
+def mean_rewards(run: RunFolder) -> list[float]:
+    """The mean reward of each step so far. UserError for a step without one."""
+    found = list[float]()
+    for number, line in enumerate(run.metrics(), 1):
+        reward = line.get("reward")
+        if isinstance(reward, bool) or not isinstance(reward, int | float):
+            raise UserError(f"{run.path / 'metrics.jsonl'}, line {number}: reward is {reward!r}: it must be a number")
+        found.append(float(reward))
+    return found
+
+
 class _Training:
     """A training under way."""
 
@@ -114,7 +125,7 @@ class _Training:
                 self.step, drawn, recorded = (found[1][name] for name in ("step", "drawn", "recorded"))
             journal.rewind(self.step, recorded)
             problems = ProblemStream(settings.rollout, settings.seed, drawn)
-            earned = [float(line["reward"]) for line in run.metrics()]
+            earned = mean_rewards(run)
             async with frozen(settings.rollout.models) as models:
                 while self.step < settings.steps and not plateaued(earned, settings.patience):
                     line, episodes = await self._step(problems, models, journal.crash)

@@ -20,6 +20,7 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode
 from orgthink.errors import UserError, require_at_least
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, evaluate, resolve
+from orgthink.files import locked, require_folder_name
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.router import Known
 from orgthink.recipes.jobs import Report
@@ -59,6 +60,8 @@ class BankSettings:
         require_at_least(1, self, "problems", "samples", "concurrency")
         if not self.pool:
             raise ValueError("the pool is empty: name the model of at least one member")
+        for member in self.pool:
+            require_folder_name(member)
         for member in self.evaluations:
             if member not in self.pool:
                 raise ValueError(f"evaluations name {member!r}: the members are {', '.join(self.pool)}")
@@ -117,11 +120,12 @@ class RouterBank:
             RunFolder.open(Path(folder)).settings("eval", Evaluation)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        """Evaluate what is missing, and write the bank. Returns its file."""
-        found = {member: _recorded(Path(path)) for member, path in self.settings.evaluations.items()}
-        found |= asyncio.run(self._evaluated(folder, report))
-        problems = bank(found)
-        folder.write_json(FILE, {"members": list(self.settings.pool), "problems": [asdict(one) for one in problems]})
+        """Evaluate what is missing, and write the bank. Returns its file. UserError if another process does."""
+        with locked(folder.path):
+            found = {member: _recorded(Path(path)) for member, path in self.settings.evaluations.items()}
+            found |= asyncio.run(self._evaluated(folder, report))
+            known = [asdict(one) for one in bank(found)]
+            folder.write_json(FILE, {"members": list(self.settings.pool), "problems": known})
         return folder.path / FILE
 
     async def _evaluated(self, folder: RunFolder, report: Report) -> dict[str, list[Episode]]:
@@ -129,7 +133,8 @@ class RouterBank:
         began, found = time.monotonic(), dict[str, list[Episode]]()
         folders = {member: self._opened(folder, member) for member in self.settings.evaluated}
         before = [episode for one in folders.values() for episode in one.episodes()]
-        done, total = len(before), spent.of(before, spent.read(folder.path).seconds)
+        failed = [episode for one in folders.values() for episode in one.failed()]
+        done, total = len(before), spent.of([*before, *failed], spent.read(folder.path).seconds)
 
         def progress(episode: Episode, _: int) -> None:
             nonlocal done, total, began

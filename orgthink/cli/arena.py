@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.resuming import INTERRUPTED, again, interruptible, settings_of, written
 from orgthink.errors import UserError, pick
+from orgthink.files import locked
 from orgthink.store import RunFolder, dated, plain, require_vacant
 from orgthink.terminal import show
 
@@ -77,10 +78,16 @@ def require_same(folder: RunFolder, given: Any) -> None:
 
 
 def conduct(folder: RunFolder, arena: Arena, only: frozenset[str] = frozenset(), command: str | None = None) -> int:
-    """Run what is missing, write the results and print the table; the exit code.
+    """Run what is missing, write the results and print the table; the exit code. UserError if another process has the
+    folder.
 
     `command` is what the conditions name; without it that of this folder.
     """
+    with locked(folder.path):
+        return _conduct(folder, arena, only, command)
+
+
+def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None) -> int:
     from orgthink.arena.preparing import prepare_all
 
     try:

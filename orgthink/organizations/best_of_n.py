@@ -24,7 +24,8 @@ from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 
 _WORTH = {Verdict.CORRECT: 1.0, Verdict.UNPARSED: 0.0, Verdict.WRONG: -1.0}
-_NUMBER = re.compile(r"(?<![\w.])-?\d{1,9}(?:\.\d{1,9})?")
+_DIGITS = r"-?(?:\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})"
+_NUMBER = re.compile(rf"(?<![\w.])({_DIGITS})(\s*%|\s*/\s*{_DIGITS})?")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class BestOfN:
     judgements: int = 1
     """Verifiers of each solution; their mean counts."""
     by: Literal["verdict", "score"] = "verdict"
-    """What counts: the verdict of the template `verifier`, or the last number that a reply to `scorer` has."""
+    """What counts: the verdict of the template `verifier`, or the number from 0 to 1 that is the last of a reply to
+    `scorer`."""
     name: str = "best-of-n"
 
     roles = ("solver", "verifier")
@@ -77,11 +79,13 @@ class BestOfN:
         return _best(problem, drafts, worth)
 
     def _worth(self, reply: Reply) -> float:
-        """What a judgement says of a solution. One that cannot be read says nothing: 0."""
+        """What a judgement says of a solution. One that cannot be read says nothing: 0. So does a score that is not
+        what the template asks for, a number from 0 to 1: of `2/10` nobody knows what 10 would be."""
         if self.by == "verdict":
             return _WORTH[report_of(self.prompts, reply.text, reply.whole).verdict]
         numbers = _NUMBER.findall(after_thinking(reply.text, ended=reply.whole))
-        return float(numbers[-1]) if numbers else 0.0
+        number, rest = numbers[-1] if numbers else ("0", "")
+        return float(number) if not rest and 0 <= float(number) <= 1 else 0.0
 
 
 def _best(problem: Problem, drafts: dict[str, str], worth: dict[str, list[float]]) -> str | None:

@@ -9,6 +9,7 @@ model is prompted.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from orgthink.episode import Message, Problem
@@ -17,6 +18,9 @@ from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import ask_all
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
+
+_MARK = re.compile(r"<(?=\s*(?:/\s*)?message)", re.IGNORECASE)
+"""What would look like the beginning or the end of a message within one."""
 
 
 @dataclass(frozen=True)
@@ -67,5 +71,6 @@ class Pacore:
         """Without messages the problem alone."""
         if not messages:
             return prompt(self.prompts, "sequential", problem)
-        numbered = "\n\n".join(f"<message {i}>\n{text}\n</message {i}>" for i, text in enumerate(messages, 1))
+        unmarked = [_MARK.sub("&lt;", text) for text in messages]
+        numbered = "\n\n".join(f"<message {i}>\n{text}\n</message {i}>" for i, text in enumerate(unmarked, 1))
         return prompt(self.prompts, "synthesis", problem, messages=numbered, solution=messages[0])

@@ -74,7 +74,7 @@ def _hashed(text: str, buckets: int) -> Vector:
     words = ("0" if word[0].isdigit() else word for word in _WORD.findall(text[:_CHARACTERS].lower()))
     counts = np.zeros(buckets, dtype=np.float32)
     for word, count in Counter(words).items():
-        counts[crc32(word.encode()) % buckets] += np.log1p(count) / 3
+        counts[crc32(word.encode("utf-8", "replace")) % buckets] += np.log1p(count) / 3
     return counts
 
 
@@ -122,9 +122,20 @@ def load(file: Path) -> PuppetPolicy:
             actions = tuple(json.loads(tensors.metadata()["actions"]))
             names = range(len(list(tensors.keys())) // 2)
             layers = tuple((tensors.get_tensor(f"{i}.w"), tensors.get_tensor(f"{i}.b")) for i in names)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{file} is not a puppeteer's policy ({error}): `orgthink train` makes one") from error
-    fits = layers and layers[0][0].shape[1] == size(len(actions)) and layers[-1][0].shape[0] == len(actions)
-    if not fits or actions[-1] != STOP:
+    if not _fit(actions, layers):
         raise UserError(f"{file} holds a policy of other states or actions: train it anew")
+    if not all(np.isfinite(part).all() for layer in layers for part in layer):
+        raise UserError(f"{file} holds a policy with numbers that are not finite: train it anew")
     return PuppetPolicy(actions, layers)
+
+
+def _fit(actions: Sequence[object], layers: Sequence[tuple[Vector, Vector]]) -> bool:
+    """Whether there are names of actions, of which the last one stops, and layers that lead from a state to them."""
+    width = size(len(actions))
+    for weight, bias in layers:
+        if bias.ndim != 1 or weight.shape != (len(bias), width) or {weight.dtype, bias.dtype} != {np.dtype(np.float32)}:
+            return False
+        width = len(bias)
+    return width == len(actions) and actions[-1:] == (STOP,) and all(isinstance(name, str) for name in actions)

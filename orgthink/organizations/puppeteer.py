@@ -147,7 +147,7 @@ class Puppeteer:
     def _taken(self, probabilities: Any, rng: random.Random) -> list[int]:
         """The drawn action, and up to `width` − 1 others that are probable enough, but for `stop`."""
         if self.temperature:
-            sharpened = probabilities ** (1 / self.temperature)
+            sharpened = (probabilities / probabilities.max()) ** (1 / self.temperature)  # the largest is never lost
             drawn = rng.choices(range(len(probabilities)), sharpened)[0]
         else:
             drawn = int(np.argmax(probabilities))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -73,13 +74,19 @@ def bank_of(file: str) -> Bank:
     """The bank of a file, read once in a process. UserError if it is none."""
     try:
         found = adapter(list[Known]).validate_python(json_object(Path(file)).get("problems"))
+        bank = Bank(found)  # half of a surrogate pair cannot be searched for
     except (OSError, ValueError) as error:
         raise UserError(
             f"{file} is not a router's bank ({error}): `orgthink train` makes one, as router-bank"
         ) from error
     if not found:
         raise UserError(f"{file} is a router's bank without a problem: make a new one")
-    return Bank(found)
+    for number, one in enumerate(found, 1):
+        if not one.scores.keys() == one.tokens.keys() == found[0].scores.keys():
+            raise UserError(f"{file}: problem {number} has other members than the first: make a new bank")
+        if not all(map(isfinite, (*one.scores.values(), *one.tokens.values()))):
+            raise UserError(f"{file}: problem {number} has a number that is not finite: make a new bank")
+    return bank
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A process of its own that answers questions, with limits of time and memory: for libraries that may hang on a text.
 
-The process reads a JSON line for each question and writes one for each answer. A question that exceeds its limit ends
-the process; the next question starts a new one. It inherits no secrets, and it ends when its parent does.
+The process reads a numbered JSON line for each question and writes one of the same number for each answer. A question
+that exceeds its limit, or that somebody interrupts, ends the process; the next question starts a new one. The process
+inherits no secrets, and it ends when its parent does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class IsolatedProcess:
     def __init__(self, module: str) -> None:
         self._module = module
         self._lock = threading.Lock()
+        self._number = 0
         self.process: subprocess.Popen[str] | None = None
         """The running process, if there is one."""
         os.register_at_fork(after_in_child=self._leave)
@@ -42,12 +44,25 @@ class IsolatedProcess:
         with self._lock:
             if self.process is None or self.process.poll() is not None:
                 self.process = self._start()
-            line = _exchange(self.process, json.dumps(question))
-            if line is None:
-                self.process.kill()
-                self.process.wait()
-                self.process = None
-        return None if line is None else json.loads(line)
+            self._number += 1
+            try:
+                line = _exchange(self.process, json.dumps([self._number, question]))
+                if line is None:
+                    self._end()
+                    return None
+                number, answer = json.loads(line)
+                if number != self._number:
+                    raise RuntimeError(f"{self._module} gave the answer to another question")
+            except BaseException:  # its answer may still come: nobody else may take it for theirs
+                self._end()
+                raise
+        return answer
+
+    def _end(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def _start(self) -> subprocess.Popen[str]:
         """Start the process. It finds the modules of this one, ignores Ctrl-C, and orders sets as anywhere."""
@@ -100,5 +115,6 @@ def serve(answer: Callable[[Any], Any], begin: Callable[[], object] = lambda: No
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     begin()
     for line in sys.stdin:
-        out.write(json.dumps(answer(json.loads(line))) + "\n")
+        number, question = json.loads(line)
+        out.write(json.dumps([number, answer(question)]) + "\n")
         out.flush()

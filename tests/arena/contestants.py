@@ -154,10 +154,15 @@ def arena_file(folder: Path, **changes: Any) -> Path:
 
 def toml(table: dict[str, Any], path: str = "") -> str:
     """TOML of nested tables."""
-    own = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in table.items() if not isinstance(value, dict)]
+    own = [f"{json.dumps(name)} = {written(value)}" for name, value in table.items() if not isinstance(value, dict)]
     below = [
         f"[{path}{json.dumps(name)}]\n{toml(value, f'{path}{json.dumps(name)}.')}"
         for name, value in table.items()
         if isinstance(value, dict)
     ]
     return "\n".join([*own, *below]) + "\n"
+
+
+def written(value: Any) -> str:
+    """A value in TOML, which has other names than JSON for what is no finite number."""
+    return json.dumps(value).replace("Infinity", "inf").replace("NaN", "nan")

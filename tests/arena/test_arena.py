@@ -20,6 +20,7 @@ from orgthink.arena.config import read_arena
 from orgthink.arena.plans import UNCAPPED, Cap, evaluation, put, table_work
 from orgthink.cli import main
 from orgthink.errors import UserError
+from orgthink.files import locked
 from orgthink.store import RunFolder
 
 DOCS = Path(HERE).parents[2] / "docs"
@@ -235,6 +236,11 @@ def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.Cap
     [
         ({"reference": "askin"}, "did you mean asking?"),
         ({"factors": []}, "factors"),
+        ({"factors": [float("inf")]}, "factors"),
+        ({"factors": [1.0, float("nan")]}, "factors"),
+        ({"factors": [1e300]}, "factors"),
+        ({"factors": [0]}, "factors"),
+        ({"factors": [1, 1.0000001]}, "factors"),
         ({"seeds": [1, 1]}, "seeds"),
         ({"development": {"task": "sums", "n": 0}}, "n is 0"),
         ({"methods": {"asking": {"organization": "sequentia"}}}, "did you mean sequential?"),
@@ -313,3 +319,16 @@ def test_a_value_at_a_path_leaves_its_neighbours() -> None:
     before = settings["suite"]
     put(settings, "suite.topk", 2)
     assert settings == {"suite": {"corpus": "x", "topk": 2}, "n": 1} and before == {"corpus": "x"}
+
+
+def test_a_second_arena_in_one_folder_is_refused_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    RunFolder.create(out, "arena", read_arena(arena_file(tmp_path)))
+    before = sorted(out.iterdir())
+    with locked(out):
+        assert main(["arena", "--resume", str(out)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{out} is being written by another process" in line
+    assert sorted(out.iterdir()) == before

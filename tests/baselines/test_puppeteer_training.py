@@ -16,7 +16,7 @@ from members import POOL, TASK
 from terse import TERSE
 
 from orgthink.baselines import spent
-from orgthink.baselines.puppeteer import PuppeteerTraining
+from orgthink.baselines.puppeteer import PuppeteerTraining, mean_rewards
 from orgthink.baselines.reinforce import Drawn, Learner, Played, PuppeteerSettings, plateaued, returns, rewards
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import UserError
@@ -140,3 +140,17 @@ def test_a_damaged_checkpoint_is_not_read(tmp_path: Path) -> None:
     (folder / "trainer.pt").write_bytes(b"damaged")
     with pytest.raises(UserError, match="not a checkpoint"):
         Learner(SETTINGS).load(folder)
+
+
+@pytest.mark.parametrize("reward", ["absent", None, "high", True, [1]])
+def test_a_line_of_metrics_without_a_reward_is_named(tmp_path: Path, reward: object) -> None:
+    folder = start(Training("test", PuppeteerTraining(SETTINGS)), tmp_path / "run")
+    line = {"step": 2} if reward == "absent" else {"step": 2, "reward": reward}
+    lines = [{"step": 1, "reward": 0.5}, line]
+    with pytest.raises(UserError, match=r"metrics\.jsonl, line 2: .*reward"):
+        mean_rewards(folder_with(folder, lines))
+
+
+def folder_with(folder: RunFolder, lines: list[dict[str, object]]) -> RunFolder:
+    (folder.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder

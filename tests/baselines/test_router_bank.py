@@ -13,7 +13,11 @@ from terse import TERSE
 
 from orgthink.baselines import spent
 from orgthink.baselines.router_bank import BankSettings, RouterBank
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
 from orgthink.errors import UserError
+from orgthink.evaluation import RoleSpec
+from orgthink.files import locked
 from orgthink.organizations.router import bank_of, best_member
 from orgthink.recipes.registry import Training, go_on, start
 from orgthink.store import RunFolder
@@ -76,3 +80,48 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     other = {"right": str(tmp_path)}
     with pytest.raises(UserError, match="is not a run folder"):
         made(tmp_path / "run", RouterBank(replace(JOB.settings, evaluations=other)))
+
+
+def test_a_second_process_makes_nothing_of_a_bank(tmp_path: Path) -> None:
+    folder = start(Training("test", JOB), tmp_path / "run")
+    before = sorted(folder.path.iterdir())
+    with locked(folder.path), pytest.raises(UserError, match="run is being written by another process"):
+        go_on(folder, lambda line: None)
+    assert sorted(folder.path.iterdir()) == before
+
+
+ENGINE = """
+import os
+from rule_engine import RuleEngine
+from orgthink.errors import EngineError
+def rule(text):
+    if not os.path.exists({works!r}):
+        raise EngineError("the server is gone")
+    return "<ANSWER> 0 </ANSWER>"
+async def opened(rest, **settings):
+    return RuleEngine(rule, model=rest)
+"""
+
+
+def test_what_failed_is_spent_however_often_it_was_run_again(tmp_path: Path) -> None:
+    works, engine = tmp_path / "works", tmp_path / "engine.py"
+    engine.write_text(ENGINE.format(works=str(works)))
+    flaky = RoleSpec(EngineSpec(f"{engine}:opened:flaky"), Sampling(40))
+    folder = start(
+        Training("test", RouterBank(BankSettings(TASK, {"flaky": flaky, "right": POOL["right"]}, TERSE, problems=4))),
+        tmp_path / "run",
+    )
+    counted = list[int]()
+    for _ in range(2):
+        with pytest.raises(UserError, match="no graded problem in common"):
+            go_on(folder, lambda line: None)
+        counted.append(spent.read(folder.path).episodes)
+    works.touch()
+    go_on(folder, lambda line: None)
+    assert [*counted, spent.read(folder.path).episodes] == [8, 12, 16]
+
+
+@pytest.mark.parametrize("name", ["../../climbed", "/absolute", "a/b", ".", "", "\x1b]0;x\x07", "x" * 300])
+def test_a_member_is_no_path(name: str) -> None:
+    with pytest.raises(ValueError, match="names a folder"):
+        BankSettings(TASK, {name: POOL["right"], "wrong": POOL["wrong"]})

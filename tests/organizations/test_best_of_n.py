@@ -52,6 +52,18 @@ def test_scores_are_the_last_number_of_a_reply() -> None:
     assert found.answer == "8"
 
 
+@pytest.mark.parametrize(
+    "reply", ["2/10", "it is 9/1", "1 / 10", "1%", "90 %", "100", "-1", "1.01", "10 of 10", "0.8 of 9", "1234567890123"]
+)
+def test_what_is_no_number_from_0_to_1_is_no_score(reply: str) -> None:
+    assert played(BestOfN(TERSE, samples=2, by="score"), answers(7, 8), [reply, "0.01"]).answer == "8"
+
+
+@pytest.mark.parametrize("reply", ["1", "1.0", "0.02", ".02", "in 3 of 10 cases: 0.5.", "0.1234567890123", "2/10 \n1"])
+def test_numbers_from_0_to_1_are_scores(reply: str) -> None:
+    assert played(BestOfN(TERSE, samples=2, by="score"), answers(7, 8), ["0.01", reply]).answer == "8"
+
+
 def test_the_mean_of_several_judgements_counts() -> None:
     found = played(BestOfN(TERSE, samples=2, judgements=2), answers(7, 8), [RIGHT, WRONG, UNREAD, WRONG])
     assert found.answer == "7"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,3 +140,57 @@ def test_what_is_no_policy_or_one_of_other_actions_is_refused(tmp_path: Path) ->
     wrong.save(tmp_path / "other")
     with pytest.raises(UserError, match="other states or actions"):
         load(tmp_path / "other")
+
+
+def zeros(*shape: int, value: float = 0.0) -> Any:
+    return np.full(shape, value, dtype=np.float32)
+
+
+WIDE = size(2)
+WHOLE = {"0.w": zeros(3, WIDE), "0.b": zeros(3), "1.w": zeros(2, 3), "1.b": zeros(2)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "actions"),
+    [
+        ({}, "[]"),
+        ({}, '"stop"'),
+        ({}, '[1, "stop"]'),
+        ({}, '["stop", "a"]'),
+        ({}, "[" * 100_000),
+        ({"0.w": zeros(3)}, None),
+        ({"0.w": zeros(3, WIDE, 1)}, None),
+        ({"0.b": zeros(4)}, None),
+        ({"0.b": zeros(3, 1)}, None),
+        ({"0.b": np.array(1, dtype=np.float32)}, None),
+        ({"1.w": zeros(2, 4)}, None),
+        ({"1.b": zeros(3)}, None),
+        ({"1.w": zeros(2, 3, value=np.nan)}, None),
+        ({"1.b": zeros(2, value=np.inf)}, None),
+        ({"1.b": np.zeros(2, dtype=np.int64)}, None),
+    ],
+)
+def test_a_policy_whose_parts_do_not_fit_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], actions: str | None
+) -> None:
+    from safetensors.numpy import save_file
+
+    file, names = tmp_path / "policy.safetensors", json.dumps(["a", STOP]) if actions is None else actions
+    save_file(WHOLE, file, {"actions": json.dumps(["a", STOP])})
+    assert load(file).probabilities(zeros(WIDE)) == pytest.approx([0.5, 0.5])
+    save_file({**WHOLE, **changes}, file, {"actions": names})
+    with pytest.raises(UserError, match="not a puppeteer's policy|train it anew") as error:
+        load(file)
+    assert "\n" not in str(error.value)
+
+
+def test_half_a_surrogate_in_a_problem_is_a_word_like_others() -> None:
+    assert np.isfinite(features("half \ud83d of it", [PastAction(1, 0, True, "\udc00")], 2, 4)).all()
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-3])
+def test_the_coldest_draw_is_the_most_probable_action(tmp_path: Path, temperature: float) -> None:
+    organization = Pulling(pool=POOL, tools=TOOLS, steps=1, temperature=temperature)
+    policy = preferring(tmp_path, organization, standard_reasoner__tortoise=1.0, standard_reasoner__hare=0.9)
+    episode = played(replace(organization, policy=policy), ANSWER)
+    assert [trace.model for trace in episode.traces[1:]] == ["tortoise"]

@@ -105,6 +105,23 @@ def test_what_is_no_bank_is_refused_in_one_line(tmp_path: Path, text: str | None
         routed(Router(TERSE, pool=POOL, bank=str(file)), "sum 3 + 4")
 
 
+@pytest.mark.parametrize(
+    ("spoiled", "message"),
+    [
+        ({"scores": {"hare": 1.0}}, "problem 2 has other members than the first"),
+        ({"tokens": {"hare": 1.0}}, "problem 2 has other members than the first"),
+        ({"text": "half \ud83d of it"}, "not a router's bank"),
+        ({"scores": {"hare": float("nan"), "tortoise": 0.0}}, "problem 2 has a number that is not finite"),
+        ({"tokens": {"hare": float("inf"), "tortoise": 0.0}}, "problem 2 has a number that is not finite"),
+    ],
+)
+def test_every_problem_of_a_bank_is_looked_at(tmp_path: Path, spoiled: dict[str, object], message: str) -> None:
+    file = bank(tmp_path, known("x", 1, 0), {**known("y", 1, 0), **spoiled})
+    with pytest.raises(UserError, match=message) as error:
+        routed(Router(TERSE, pool=POOL, bank=file), "x")
+    assert "\n" not in str(error.value)
+
+
 def test_a_member_that_the_bank_does_not_know_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean hare"):
         routed(Router(TERSE, pool={"hares": ""}, bank=bank(tmp_path, known("x", 1, 0))), "x")

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message, Problem, Sampling
+from orgthink.errors import UserError, require_at_least, user_input
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import read_report
 from orgthink.measure.estimate import proportion
@@ -137,7 +140,8 @@ def _right(problem: Problem, answer: str | None) -> bool:
 
 async def examined(folder: Path, temperature: float, split: Split, n: int) -> list[str]:
     """One line for each skill: share that is right, tokens, steps."""
-    engine = LocalEngine.open(folder)
+    with user_input():
+        engine = LocalEngine.open(folder)
     examiner = Examiner(engine, temperature, split)
     lines: list[str] = []
     try:
@@ -174,8 +178,8 @@ def forced(folder: Path) -> list[str]:
     return lines
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table. Returns the exit code: 2 for an error of the user."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--n", type=int, default=50, help="problems of each skill")
@@ -183,6 +187,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--split", choices=("train", "test"), default="train")
     parser.add_argument("--forced", action="store_true", help="teachers' texts instead of the model's own")
     options: Any = parser.parse_args(arguments)
+    try:
+        _print_table(options)
+    except UserError as error:
+        show(f"skills: {error}", error=True)
+        return 2
+    return 0
+
+
+def _print_table(options: Any) -> None:
+    with user_input():
+        require_at_least(1, options, "n")
+        for temperature in options.temperature:
+            if not 0 <= temperature < inf:
+                raise ValueError(f"temperature is {temperature}: it must be a number from 0 on")
     if options.forced:
         show("| lessons | wrong tokens % | without any % |\n|---|--:|--:|")
         show("\n".join(forced(options.model)))
@@ -194,4 +212,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -101,3 +101,19 @@ def test_problems_of_an_examination_are_of_their_split(split):
 
 def test_periods_tell_all_integers_apart():
     assert max(PERIODS) > 399 and "399" in vocabulary()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--n", "0"], "n is 0"),
+        (["--temperature", "0", "nan"], "temperature is nan"),
+        (["--temperature", "-1"], "temperature is -1.0"),
+        (["--temperature", "inf"], "temperature is inf"),
+    ],
+)
+def test_an_examination_that_cannot_be_is_one_line(options, complaint, tmp_path, capsys):
+    assert skills.main([str(tmp_path), *options]) == 2
+    found = capsys.readouterr()
+    (line,) = found.err.splitlines()
+    assert complaint in line and not found.out
