@@ -115,8 +115,12 @@ async def proposed(
         raise UserError(f"the model that designs workflows failed: {failure_message(design)}")
     if design.answer is None:
         return None
+    try:
+        graph = read_graph(json.loads(design.answer))
+    except UserError:  # an earlier version took it
+        return None
     parents = tuple(one.id for one in fittest_few(searching.archive))
-    return Design(read_graph(json.loads(design.answer)), parents, f"proposer: {proposer.engine.model}"[:200])
+    return Design(graph, parents, f"proposer: {proposer.engine.model}"[:200])
 
 
 async def _designed(searching: Searching, proposer: RoleSpec, repairs: int, problem: Problem) -> Episode:

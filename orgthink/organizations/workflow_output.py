@@ -15,6 +15,7 @@ MOST_TEXT = 20_000
 MOST_FILLED = 200_000
 """Characters of a text that is put together of others, so that texts made of texts do not grow without end."""
 
+
 @dataclass(frozen=True, slots=True)
 class NodeOutput:
     """What came of a node."""

@@ -79,6 +79,7 @@ EIGHT = {"kind": "loop", "most": 8, "until": {"text": "", "equals": "x"}, "body"
 SIXTEEN = {"kind": "map", "over": "a", "most": 16, "body": {"nodes": {"c": EIGHT}, "output": "c"}}
 WIDE = {"nodes": {"a": {"kind": "text", "text": ""}, "b": SIXTEEN}, "output": "b"}
 
+
 def asking(**values: str) -> dict[str, Any]:
     return changed("nodes", "draft", to={"kind": "agent", "template": "sequential", "values": values})
 
@@ -135,7 +136,10 @@ BAD = {
     "a value without a name": (asking(**{"": "x"}), "no value can be called ''"),
     "many values": (asking(**{f"a{i}": "" for i in range(17)}), "it has 17 values, and 16 are allowed"),
     "many votes": (changed("nodes", "draft", to={"kind": "vote", "of": ["x"] * 65}), "65 nodes, and 64 are allowed"),
-    "a long name of a vote": (changed("nodes", "draft", to={"kind": "vote", "of": [LONG]}), "more than 8000 characters"),
+    "a long name of a vote": (
+        changed("nodes", "draft", to={"kind": "vote", "of": [LONG]}),
+        "more than 8000 characters",
+    ),
     "a long role": (changed("nodes", "draft", "role", to=LONG), "more than 8000 characters"),
     "a long description": (changed("description", to=LONG), "its description has more than 8000 characters"),
     "a long separator": (
