@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import searched
 from attacks.catalogue import Attack, each
 from rule_engine import RuleEngine
 from search_state import designs, gone
-from searched import ALONE, DESIGNER, fenced, settings
+from searched import ALONE, CHECKED, DESIGNER, fenced, settings
 
 from orgthink import store
-from orgthink.baselines import spent
+from orgthink.baselines import proposer, spent
 from orgthink.baselines.meta_agent_search import MetaAgentSearch, MetaAgentSettings
+from orgthink.baselines.proposer import graph_in
 from orgthink.baselines.search import Searching
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
@@ -179,3 +181,44 @@ def test_where_no_engine_answers_no_design_is_to_blame(tmp_path: Path, monkeypat
     monkeypatch.undo()
     gone.clear()
     assert designed(path)[-1]["accuracy"] > 0
+
+
+READ = "The reply of a model that designs is read beside the event loop, in time that is linear in its length"
+
+
+@each(
+    Attack("190 objects that never end, around a long list", READ, "it is left out",
+           '{"a":' * 190 + "[" + "1," * 400_000),
+    Attack("200 objects that end in a long text", READ, "it is left out", '{"nodes":' * 200 + '"' + "x" * 900_000),
+    Attack("a long list with a wrong sign at its end", READ, "it is left out",
+           '{"nodes":' + "[" + "{}," * 400_000 + "oops"),
+)  # fmt: skip
+def test_a_long_reply_is_not_read_from_every_brace(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    reading = json.JSONDecoder.raw_decode
+
+    def counted(self: json.JSONDecoder, text: str, at: int = 0) -> Any:
+        try:
+            value, end = reading(self, text, at)
+        except json.JSONDecodeError as error:
+            read.append((len(text) if "Unterminated" in error.msg else error.pos) - at)
+            raise
+        read.append(end - at)
+        return value, end
+
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
+    with pytest.raises(UserError, match="no JSON object with nodes"):
+        graph_in(attack.given)
+    assert len(attack.given) < sum(read) + 100 < 5 * len(attack.given)
+
+
+def test_a_graph_after_a_long_broken_one_is_found() -> None:
+    broken = fenced(CHECKED).replace("ballot", "ballot" * 5000).removesuffix("}\n```\n")
+    assert graph_in(f"{{x}} {broken} or {fenced(ALONE)}") == ALONE
+
+
+def test_designs_are_read_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: list[int] = []
+    monkeypatch.setattr(proposer, "graph_in", lambda reply: places.append(threading.get_ident()) or graph_in(reply))
+    designed(tmp_path / "run", ALONE)
+    assert len(places) == 1 and threading.get_ident() not in places
