@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -223,7 +222,7 @@ class Searching:
     ) -> None:
         """Once `interrupted` is set, no further generation, design or episode begins."""
         self.settings, self.folder, self.engines, self.interrupted = settings, folder, engines, interrupted
-        self.archive: list[ArchiveEntry] = _read_archive(folder.path)
+        self.archive: list[ArchiveEntry] = _read_archive(folder)
         self.spent = spent.of(_stored(folder), spent.read(folder.path).seconds)
         self._since = time.perf_counter()
         self._written = 0.0
@@ -366,12 +365,13 @@ async def stopping(interrupted: threading.Event) -> AsyncIterator[asyncio.Event]
             await task
 
 
-def _read_archive(path: Path) -> list[ArchiveEntry]:
-    """The archive of a folder, empty before there is one. UserError for one that cannot be read."""
-    file = path / ARCHIVE
-    if not file.is_file():
-        return []
-    return list(typed(_Archive, json_object(file), file).entries)
+def _read_archive(folder: RunFolder) -> list[ArchiveEntry]:
+    """The archive of a folder, empty before there is one. UserError for one that cannot be read, or is gone."""
+    file = folder.path / ARCHIVE
+    found = typed(_Archive, json_object(file), file).entries if file.is_file() else ()
+    if not found and any(folder.metrics()):
+        raise UserError(f"{file} has no entry, and generations are complete: bring it back, or begin a new search")
+    return list(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ MOST_CHARACTERS = 8_000
 """Characters of a template, and of any other text in a graph."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_MESSAGE = 200
+MESSAGE = 200
 """Characters of an error that are shown."""
 
 
@@ -83,7 +83,7 @@ def read_graph(data: Any) -> Graph:
         try:
             data = adapter(Graph).validate_python(data)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"graph: {excerpt(_first(error), _MESSAGE)}") from None
+            raise UserError(f"graph: {excerpt(what_is_wrong(error), MESSAGE)}") from None
     _check(data)
     return data
 
@@ -107,7 +107,7 @@ def _default(cls: Any, name: str) -> Any:
     return found.default_factory() if found.default_factory is not MISSING else found.default
 
 
-def _first(error: Exception) -> str:
+def what_is_wrong(error: Exception) -> str:
     """The first error of pydantic, with its place."""
     from pydantic import ValidationError
 

@@ -6,9 +6,9 @@ vote itself, on the event loop, takes what was found.
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from weakref import finalize
 
 from orgthink.concurrency import given_up, in_thread
 from orgthink.episode import Problem
@@ -18,45 +18,28 @@ from orgthink.tasks.task import Solution
 
 MOST_SOLUTIONS = 256
 """Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""
-MOST_KEPT = 1 << 26
-"""Characters of answers, and of the solutions in them, that are kept for votes to come."""
+MOST_ANSWERS = 1 << 16
+"""Answers to a problem whose solutions are kept for votes to come, while there is the problem: more than vote at once."""
 
 Ballot = Mapping[Hashable, str]
 """What one answer votes for: solution → how it is written."""
 
+_BALLOTS: dict[int, dict[str, Ballot]] = {}
+"""Those of answers to each problem that there is, by its `id()`."""
 
-class _Ballots:
-    """Those of the latest answers, until they are too long together."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, str], tuple[Problem, Ballot]] = OrderedDict()
-        self._characters = 0
-
-    def __getitem__(self, place: tuple[Problem, str]) -> Ballot:
-        """The ballot of an answer to a problem, read now if it was not before."""
-        problem, answer = place
-        key = id(problem), answer  # the problem is kept, so that no other gets its id
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][1]
+def _ballot(problem: Problem, answer: str) -> Ballot:
+    """The ballot of an answer, read now if it was not before."""
+    known = _BALLOTS.get(id(problem))
+    if known is None:
+        known = _BALLOTS.setdefault(id(problem), {})
+        finalize(problem, _BALLOTS.pop, id(problem), None)
+    if (ballot := known.get(answer)) is None:
         ballot = _read(problem, answer)
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = problem, ballot
-                self._characters += _characters(answer, ballot)
-            while self._characters > MOST_KEPT:
-                (_, old), (_, gone) = self._kept.popitem(last=False)
-                self._characters -= _characters(old, gone)
-        return ballot
-
-
-def _characters(answer: str, ballot: Ballot) -> int:
-    return len(answer) + sum(map(len, ballot.values())) + 1
-
-
-_BALLOTS = _Ballots()
+        if len(known) >= MOST_ANSWERS:
+            known.clear()
+        known[answer] = ballot
+    return ballot
 
 
 def vote(problem: Problem, answers: Sequence[str]) -> str | None:
@@ -64,7 +47,7 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
     votes: Counter[Hashable] = Counter()
     texts: dict[Hashable, str] = {}
     for answer in answers:
-        ballot = _BALLOTS[problem, answer]
+        ballot = _ballot(problem, answer)
         votes.update(ballot.keys())
         for identity, text in ballot.items():
             texts.setdefault(identity, text)
@@ -87,7 +70,7 @@ async def all_prepared(problem: Problem, answers: Iterable[str]) -> list[str]:
         for answer in dict.fromkeys(found):
             if given_up():
                 return
-            _BALLOTS[problem, answer]
+            _ballot(problem, answer)
 
     await in_thread(read)
     return found

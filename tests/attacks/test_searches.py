@@ -91,6 +91,21 @@ def test_what_is_no_run_folder_yet_is_none(attack: Attack, whole: Path, tmp_path
     assert spent.read(cut).episodes == spent.read(whole).episodes
 
 
+GONE = "What a search lacks of itself is named"
+
+
+@each(
+    Attack("`archive.json` is deleted", GONE, "one line, exit code 2", Path.unlink),
+    Attack("`archive.json` without an entry", GONE, "one line, exit code 2",
+           lambda file: file.write_text('{"entries": []}')),
+)  # fmt: skip
+def test_a_search_without_its_archive_does_not_go_on(attack: Attack, whole: Path, tmp_path: Path) -> None:
+    cut = shutil.copytree(whole, tmp_path / "cut")
+    attack.given(cut / "archive.json")
+    with pytest.raises(UserError, match=r"archive.json has no entry, and generations are complete"):
+        run(meta(steps=3), cut)
+
+
 def test_what_takes_time_comes_before_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed() -> dict[str, object]:
         raise KeyboardInterrupt

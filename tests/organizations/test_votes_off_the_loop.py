@@ -3,6 +3,7 @@ that on the event loop."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from typing import Any
@@ -112,12 +113,17 @@ async def test_an_answer_of_more_solutions_than_any_problem_asks_for_has_as_many
     assert len((voting.vote(problem, ["20000"]) or "").splitlines()) == problem.required
     few = Problem("p", "slow", "q")
     await voting.all_prepared(few, ["20000", "300"])
-    assert set(voting._BALLOTS[few, "20000"]) == set(range(voting.MOST_SOLUTIONS))
+    assert set(voting._ballot(few, "20000")) == set(range(voting.MOST_SOLUTIONS))
 
 
-def test_what_is_kept_for_votes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(voting, "MOST_KEPT", 100)
-    kept, problem = voting._Ballots(), Problem("p", "", "q")
-    assert [dict(kept[problem, str(i)]) for i in range(100)] == [{i: str(i)} for i in range(100)]
-    assert 0 < kept._characters <= 100 and len(kept._kept) < 40
-    assert kept[problem, "0"] == {0: "0"}
+def test_what_is_kept_for_votes_is_bounded_and_goes_with_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(voting, "MOST_ANSWERS", 10)
+    problem = Problem("p", "", "q")
+    answers = [str(i) for i in range(100)]
+    assert [dict(voting._ballot(problem, answer)) for answer in answers] == [{i: str(i)} for i in range(100)]
+    assert list(voting._BALLOTS[id(problem)]) == answers[-10:]
+    assert voting._ballot(problem, "0") == {0: "0"}
+    place = id(problem)
+    del problem
+    gc.collect()
+    assert place not in voting._BALLOTS

@@ -374,8 +374,21 @@ def test_a_population_that_knows_nothing_picks_the_most_accurate():
     assert episode.answer == "better"
 
 
-@pytest.mark.parametrize("data", [{}, {"individuals": []}, {"individuals": [{"id": "a"}]}, [], "none.json"])
-def test_a_bad_population_is_one_line(data: Any):
+NO_AGENT = {"individuals": [{"id": "a", "accuracy": 1.0, "graph": {"nodes": {"a": {"kind": "agent"}}, "output": "a"}}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({}, "individuals: Field required"),
+        ({"individuals": []}, "it has no individual"),
+        ({"individuals": [{"id": "a"}]}, "individuals.0.graph: Field required"),
+        (NO_AGENT, "individuals.0.graph: Value error, graph: node a: give it a template or a prompt"),
+        ([], "dictionary"),
+        ("none.json", "cannot be read"),
+    ],
+)
+def test_a_bad_population_is_one_line(data: Any, why: str):
     with pytest.raises(UserError, match="population") as refused:
         read_population(data)
-    assert "\n" not in str(refused.value)
+    assert why in str(refused.value) and "\n" not in str(refused.value) and "http" not in str(refused.value)
