@@ -19,7 +19,7 @@ from orgthink.tasks.task import Solution
 MOST_SOLUTIONS = 256
 """Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""
 MOST_ANSWERS = 1 << 16
-"""Answers to a problem whose solutions are kept for votes to come, while there is the problem: more than vote at once."""
+"""Answers to a problem whose solutions are kept for votes to come while the problem lives: more than vote at once."""
 
 Ballot = Mapping[Hashable, str]
 """What one answer votes for: solution → how it is written."""
