@@ -302,7 +302,7 @@ class Trace:
         return "".join(span.text for span in self.spans if span.origin is not Origin.PROMPT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Problem:
     """One problem of a task."""
 

@@ -108,12 +108,12 @@ class RunFolder:
         known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
         if redact_values(known) != known:
             raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
+        config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         path.mkdir(parents=True, exist_ok=True)
-        with locked(path):
+        with locked(path):  # whoever is killed here leaves a folder that is none yet, so it takes no time
             require_vacant(path, overwrite=overwrite)  # another process may just have made its run
             for name in _FILES:
                 (path / name).unlink(missing_ok=True)
-            config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
             folder = cls(path, redact_values(config))
             folder.write_json("config.json", folder.config)
             folder.episodes_file.touch()

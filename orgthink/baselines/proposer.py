@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from orgthink.baselines.search import ArchiveEntry, Design, Searching
+from orgthink.concurrency import in_thread
 from orgthink.episode import Episode, Message, Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec, distinct, engine_failed, failure_message
@@ -34,6 +35,8 @@ EXAMPLES = 4
 """Problems that it reads."""
 OBJECTS = 200
 """Places in a reply where a JSON object may begin."""
+READ = 2_000_000
+"""Characters that are read in vain, from all these places together, before no further one is tried."""
 
 
 @cache
@@ -65,11 +68,15 @@ class Designer:
             reply = await _say(designer, question and _prompt(question))
         for repair in range(self.repairs + 1):
             try:
-                return json.dumps(written_graph(self.check(graph_in(reply))), ensure_ascii=False)
+                return await in_thread(self._read, reply)
             except UserError as error:
                 if repair < self.repairs:
                     reply = await _say(designer, _prompt("repair", error=str(error)))
         return None
+
+    def _read(self, reply: str) -> str:
+        """The JSON of the graph in a reply. It takes its time where the reply is long."""
+        return json.dumps(written_graph(self.check(graph_in(reply))), ensure_ascii=False)
 
 
 async def _say(designer: Agent, text: str | None) -> str:
@@ -81,14 +88,18 @@ async def _say(designer: Agent, text: str | None) -> str:
 
 def graph_in(reply: str) -> Any:
     """The last JSON object with nodes in a reply. UserError if there is none."""
-    text, at, found = after_thinking(reply, ended=True), 0, None
+    text, at, left, found = after_thinking(reply, ended=True), 0, READ, None
     for _ in range(OBJECTS):
         at = text.find("{", at)
-        if at < 0:
+        if at < 0 or left < 0:
             break
         try:
             value, at = json.JSONDecoder().raw_decode(text, at)
-        except (ValueError, RecursionError):
+        except json.JSONDecodeError as error:  # of a text without an end it tells the beginning
+            left -= (len(text) if error.msg.startswith("Unterminated") else error.pos) - at
+            at += 1
+            continue
+        except RecursionError:
             at += 1
             continue
         found = value if isinstance(value, dict) and "nodes" in value else found
@@ -115,8 +126,12 @@ async def proposed(
         raise UserError(f"the model that designs workflows failed: {failure_message(design)}")
     if design.answer is None:
         return None
+    try:
+        graph = read_graph(json.loads(design.answer))
+    except UserError:  # an earlier version took it
+        return None
     parents = tuple(one.id for one in fittest_few(searching.archive))
-    return Design(read_graph(json.loads(design.answer)), parents, f"proposer: {proposer.engine.model}"[:200])
+    return Design(graph, parents, f"proposer: {proposer.engine.model}"[:200])
 
 
 async def _designed(searching: Searching, proposer: RoleSpec, repairs: int, problem: Problem) -> Episode:

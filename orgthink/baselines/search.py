@@ -2,6 +2,7 @@
 
     DIR/archive.json         every workflow that was evaluated, with its fitness, in order
     DIR/evaluations/N/       the run folder of generation N's evaluation
+    DIR/evaluations/N-again/ where most of it failed: an older workflow, which shows whether the engines still answer
     DIR/spent.json           what all of it took
 
 A generation is written when it is complete. Who resumes goes on with the first one that is not: of its evaluation only
@@ -18,7 +19,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -51,6 +51,10 @@ from orgthink.tabular import json_object
 
 ARCHIVE = "archive.json"
 """File of a search's archive."""
+EVALUATIONS = "evaluations"
+"""Folder of the run folders of evaluations."""
+AGAIN = "-again"
+"""Ends the name of the folder in which an older workflow shows whether the engines still answer."""
 OFTEN = 1.0
 """Seconds between two writings of what was spent. Who resumes counts the stored episodes, so that none is lost."""
 
@@ -200,6 +204,16 @@ def entry(name: str, generation: int, draft: Design, episodes: Sequence[Episode]
     )
 
 
+def _mostly_failed(episodes: Sequence[Episode]) -> bool:
+    """Whether engines, or bugs, ended more than half of them."""
+    return 2 * sum(map(engine_failed, episodes)) > len(episodes)
+
+
+def _failure(episodes: Sequence[Episode]) -> UserError:
+    failed = [episode for episode in episodes if engine_failed(episode)]
+    return UserError(f"{len(failed)} of {len(episodes)} episodes failed ({failure_message(failed[0])})")
+
+
 class Searching:
     """A search under way in its run folder."""
 
@@ -208,7 +222,7 @@ class Searching:
     ) -> None:
         """Once `interrupted` is set, no further generation, design or episode begins."""
         self.settings, self.folder, self.engines, self.interrupted = settings, folder, engines, interrupted
-        self.archive: list[ArchiveEntry] = _read_archive(folder.path)
+        self.archive: list[ArchiveEntry] = _read_archive(folder)
         self.spent = spent.of(_stored(folder), spent.read(folder.path).seconds)
         self._since = time.perf_counter()
         self._written = 0.0
@@ -233,20 +247,42 @@ class Searching:
 
     async def evaluated(self, generation: int, drafts: Sequence[Design]) -> list[ArchiveEntry]:
         """Evaluate the workflows of a generation and put them into the archive. KeyboardInterrupt where Ctrl-C stopped
-        that; UserError if the engines failed."""
+        that; UserError if the engines failed.
+
+        A workflow of which most episodes fail, where older ones still run, is at fault itself: its accuracy is 0.
+        """
         if not drafts:
             return []
         names = {f"g{generation}-{i}": draft for i, draft in enumerate(drafts, 1)}
-        resolved = await resolve(self.settings.plan({name: d.graph for name, d in names.items()})).opened(self.engines)
-        path = self.folder.path / "evaluations" / str(generation)
+        graphs = {name: draft.graph for name, draft in names.items()}
+        episodes = await self._episodes(str(generation), self.settings.plan(graphs))
+        if _mostly_failed(episodes) and not await self._older_run(generation):
+            raise _failure(episodes)
+        of_one = defaultdict[str, list[Episode]](list)
+        for episode in episodes:
+            of_one[episode.organization].append(episode)
+        for name, own in of_one.items():
+            if _mostly_failed(own):
+                of_one[name] = [episode for episode in own if engine_failed(episode)]
+        found = [entry(name, generation, d, of_one[name], self.settings.seed) for name, d in names.items()]
+        self.archive += found
+        self.folder.write_json(
+            ARCHIVE, {"entries": [adapter(ArchiveEntry).dump_python(one, mode="json") for one in self.archive]}
+        )
+        return found
+
+    async def _episodes(self, name: str, plan: Evaluation) -> list[Episode]:
+        """All episodes of an evaluation, in the folder of this name; those that are there are not run again."""
+        resolved = await resolve(plan).opened(self.engines)
+        path = self.folder.path / EVALUATIONS / name
         if (path / "config.json").is_file():
             run = RunFolder.open(path)
-            if run.settings("eval", Evaluation).organizations.keys() != resolved.plan.organizations.keys():
+            if run.settings("eval", Evaluation).organizations.keys() != plan.organizations.keys():
                 raise UserError(
                     f"{path} holds an evaluation of other workflows: the search has changed; begin a new one"
                 )
         else:
-            run = RunFolder.create(path, "eval", resolved.plan)
+            run = RunFolder.create(path, "eval", plan)
         async with stopping(self.interrupted) as stop:
             episodes = await evaluate(
                 resolved, self.engines, run, stop=stop, progress=lambda episode, done: self.charge(episode)
@@ -254,18 +290,15 @@ class Searching:
         self.charge()
         if len(episodes) < len(resolved.planned):
             raise KeyboardInterrupt
-        failed = [episode for episode in episodes if engine_failed(episode)]
-        if 2 * len(failed) > len(episodes):
-            raise UserError(f"{len(failed)} of {len(episodes)} episodes failed ({failure_message(failed[0])})")
-        of_one = defaultdict[str, list[Episode]](list)
-        for episode in episodes:
-            of_one[episode.organization].append(episode)
-        found = [entry(name, generation, d, of_one[name], self.settings.seed) for name, d in names.items()]
-        self.archive += found
-        self.folder.write_json(
-            ARCHIVE, {"entries": [adapter(ArchiveEntry).dump_python(one, mode="json") for one in self.archive]}
-        )
-        return found
+        return episodes
+
+    async def _older_run(self, generation: int) -> bool:
+        """Whether the fittest workflow before this generation still comes to something, at one problem."""
+        if not self.archive:
+            return False
+        older = fittest(self.archive)
+        plan = replace(self.settings.plan({older.id: older.graph}), n=1, samples=1)
+        return not _mostly_failed(await self._episodes(f"{generation}{AGAIN}", plan))
 
     def line(self, step: int) -> dict[str, Any]:
         """The numbers of a generation."""
@@ -332,12 +365,13 @@ async def stopping(interrupted: threading.Event) -> AsyncIterator[asyncio.Event]
             await task
 
 
-def _read_archive(path: Path) -> list[ArchiveEntry]:
-    """The archive of a folder, empty before there is one. UserError for one that cannot be read."""
-    file = path / ARCHIVE
-    if not file.is_file():
-        return []
-    return list(typed(_Archive, json_object(file), file).entries)
+def _read_archive(folder: RunFolder) -> list[ArchiveEntry]:
+    """The archive of a folder, empty before there is one. UserError for one that cannot be read, or is gone."""
+    file = folder.path / ARCHIVE
+    found = typed(_Archive, json_object(file), file).entries if file.is_file() else ()
+    if not found and any(folder.metrics()):
+        raise UserError(f"{file} has no entry, and generations are complete: bring it back, or begin a new search")
+    return list(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +382,7 @@ class _Archive:
 def _stored(folder: RunFolder) -> Iterator[Episode]:
     """All episodes of a search, those that failed included."""
     yield from folder.episodes()
-    for path in sorted((folder.path / "evaluations").glob("*")):
-        run = RunFolder.open(path)
+    for path in sorted((folder.path / EVALUATIONS).glob("*/config.json")):  # without one nothing has begun there
+        run = RunFolder.open(path.parent)
         yield from run.episodes()
         yield from run.failed()

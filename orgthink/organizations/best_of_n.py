@@ -64,8 +64,9 @@ class BestOfN:
         session.so_far = lambda: _best(problem, drafts, worth)
         wanted = {f"solution-{i}": role_prompt(self.prompts, "solver", problem) for i in range(1, self.samples + 1)}
         solutions = await ask_all(session, root, "solver", wanted)
-        drafts |= {key: reply.answer for key, reply in solutions.items() if reply.answer is not None}
-        await all_prepared(problem, drafts.values())
+        found = {key: reply.answer for key, reply in solutions.items() if reply.answer is not None}
+        await all_prepared(problem, found.values())
+        drafts |= found  # whoever ends the episode finds only what can be voted on at once
         reviews = {
             f"{key}/{i}": role_prompt(self.prompts, self.template, problem, solutions[key].text)
             for i in range(1, self.judgements + 1)

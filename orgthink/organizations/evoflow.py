@@ -18,8 +18,10 @@ from orgthink.episode import Problem
 from orgthink.errors import UserError, require_above_zero
 from orgthink.kinds import adapter
 from orgthink.organizations.workflow import ALONE, AnyGraph, GraphSettings, samples_in
+from orgthink.organizations.workflow_json import MESSAGE, what_is_wrong
 from orgthink.runtime.session import Session
 from orgthink.tabular import json_object
+from orgthink.terminal import excerpt
 
 MOST_WORDS = 200
 """Words of a question that are tags."""
@@ -99,7 +101,7 @@ def read_population(data: Any) -> Population:
     except UserError:
         raise
     except (ValueError, RecursionError) as error:
-        raise UserError(f"population: {str(error).splitlines()[-1].strip() or 'nested too deeply'}") from None
+        raise UserError(f"population: {excerpt(what_is_wrong(error), MESSAGE)}") from None
     if not found.individuals:
         raise UserError("population: it has no individual")
     return found

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 PROBLEM = ("question", "query", "instruction", "task")
@@ -23,6 +24,9 @@ PART, LAST = "part", "last"
 """Names that stand for the part of a map, and for the output of a loop's last round."""
 VIEWS = ("answer", "status", "error", "verdict", "findings", "code", "json")
 """What `{node.VIEW}` takes from an output; `{node}` is its text."""
+
+MOST_SPLIT = 1_000
+"""Parts of a split; further ones are left out."""
 
 _HOLE = re.compile(r"\{([a-z][a-z0-9_]*)(?:\.([a-z]+))?\}")
 """A placeholder: a name, and a view of it."""
@@ -132,7 +136,7 @@ class SplitNode(Closed):
         pieces = [piece for piece in text.split(self.separator) if self.after in piece]
         pieces = [piece.partition(self.after)[2] if self.after else piece for piece in pieces]
         pieces = [piece.partition(self.before)[0] if self.before else piece for piece in pieces if self.before in piece]
-        return [piece.strip() for piece in pieces if piece.strip()]
+        return [piece.strip() for piece in pieces if piece.strip()][:MOST_SPLIT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,11 @@ class Graph(Closed):
         """Agents and tools that a run can call at most."""
         return _calls(self.block)
 
+    @property
+    def steps(self) -> int:
+        """Nodes that a run works on at most, those that call nobody included; one in each round and part."""
+        return _steps(self.block)
+
 
 AnyNode = AgentNode | ToolNode | VoteNode | FallbackNode | TextNode | SplitNode | MapNode | LoopNode | BranchNode
 """One node."""
@@ -233,14 +242,30 @@ else:
     Node = _discriminated()
 
 
-def holes(template: str) -> Iterator[tuple[str, str]]:
-    """The placeholders of a template: name and view, which may be empty."""
-    return ((found[1], found[2] or "") for found in _HOLE.finditer(template))
+@lru_cache(maxsize=1024)  # each node is asked for them by all others of its block
+def holes(template: str) -> tuple[tuple[str, str], ...]:
+    """The different placeholders of a template: name and view, which may be empty."""
+    return tuple(dict.fromkeys((found[1], found[2] or "") for found in _HOLE.finditer(template)))
+
+
+def filled_pieces(template: str, value: Callable[[str, str], str]) -> Iterator[str]:
+    """The texts of a template, with `value(name, view)` in the place of each placeholder. What is filled in is not
+    searched. `value` is asked once for each."""
+    values: dict[tuple[str, str], str] = {}
+    at = 0
+    for found in _HOLE.finditer(template):
+        hole = found[1], found[2] or ""
+        if hole not in values:
+            values[hole] = value(*hole)
+        yield template[at : found.start()]
+        yield values[hole]
+        at = found.end()
+    yield template[at:]
 
 
 def fill(template: str, value: Callable[[str, str], str]) -> str:
-    """The template with `value(name, view)` in the place of each placeholder. What is filled in is not searched."""
-    return _HOLE.sub(lambda found: value(found[1], found[2] or ""), template)
+    """The same, as one text."""
+    return "".join(filled_pieces(template, value))
 
 
 def only_hole(template: str) -> tuple[str, str] | None:
@@ -309,7 +334,8 @@ def uses(node: AnyNode) -> set[str]:
 
 def dependencies(block: NodeBlock) -> dict[str, list[str]]:
     """Node → nodes of the block that it waits for."""
-    return {name: [other for other in block.nodes if other in uses(node)] for name, node in block.nodes.items()}
+    used = {name: uses(node) for name, node in block.nodes.items()}
+    return {name: [other for other in block.nodes if other in used[name]] for name in block.nodes}
 
 
 def _calls(block: NodeBlock) -> int:
@@ -327,3 +353,18 @@ def _calls_of(node: AnyNode) -> int:
         case BranchNode():
             return max(map(_calls, blocks(node)))
     return 0
+
+
+def _steps(block: NodeBlock) -> int:
+    return sum(_steps_of(node) for node in block.nodes.values())
+
+
+def _steps_of(node: AnyNode) -> int:
+    match node:
+        case AgentNode():
+            return node.samples
+        case MapNode() | LoopNode():
+            return node.most * (1 + _steps(node.body))
+        case BranchNode():
+            return 1 + max(map(_steps, blocks(node)))
+    return 1

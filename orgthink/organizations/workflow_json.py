@@ -6,7 +6,7 @@ Whatever a graph says is data. A graph that could not be run, or not to an end, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from orgthink.errors import UserError
 from orgthink.kinds import adapter
+from orgthink.organizations.prompts import COUNTS
 from orgthink.organizations.workflow_graph import (
     LAST,
     PART,
@@ -29,6 +30,7 @@ from orgthink.organizations.workflow_graph import (
     MapNode,
     NodeBlock,
     SplitNode,
+    ToolNode,
     VoteNode,
     blocks,
     conditions,
@@ -53,11 +55,17 @@ MOST_PARTS = 16
 """Parts of a map."""
 MOST_CALLS = 512
 """Agents and tools that a run of the graph can call, if every loop takes all its rounds and every map has all parts."""
+MOST_STEPS = 4_096
+"""Nodes that a run works on, counted likewise: those that call nobody, such as texts, take time as well."""
+MOST_NAMED = 64
+"""Nodes that a vote or a fallback names."""
+MOST_VALUES = 16
+"""Values of an agent, and arguments of a tool."""
 MOST_CHARACTERS = 8_000
-"""Characters of a template."""
+"""Characters of a template, and of any other text in a graph."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_MESSAGE = 200
+MESSAGE = 200
 """Characters of an error that are shown."""
 
 
@@ -75,7 +83,7 @@ def read_graph(data: Any) -> Graph:
         try:
             data = adapter(Graph).validate_python(data)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"graph: {excerpt(_first(error), _MESSAGE)}") from None
+            raise UserError(f"graph: {excerpt(what_is_wrong(error), MESSAGE)}") from None
     _check(data)
     return data
 
@@ -99,7 +107,7 @@ def _default(cls: Any, name: str) -> Any:
     return found.default_factory() if found.default_factory is not MISSING else found.default
 
 
-def _first(error: Exception) -> str:
+def what_is_wrong(error: Exception) -> str:
     """The first error of pydantic, with its place."""
     from pydantic import ValidationError
 
@@ -125,13 +133,17 @@ def _check(graph: Graph) -> None:
     _check_block(graph.block, set(), frozenset(names), "the graph", MOST_LEVELS)
     if graph.calls > MOST_CALLS:
         raise UserError(f"graph: it can make {graph.calls} calls, and {MOST_CALLS} are allowed")
+    if graph.steps > MOST_STEPS:
+        raise UserError(f"graph: it can take {graph.steps} steps, and {MOST_STEPS} are allowed")
+    if len(graph.description) > MOST_CHARACTERS:
+        raise UserError(f"graph: its description has more than {MOST_CHARACTERS} characters")
 
 
 def _faults(node: AnyNode) -> Iterator[str]:
     """What is wrong with the fields of a node."""
+    if any(len(text) > MOST_CHARACTERS for text in _texts(node)):
+        yield f"a text has more than {MOST_CHARACTERS} characters"
     for template in templates(node):
-        if len(template) > MOST_CHARACTERS:
-            yield f"a template has more than {MOST_CHARACTERS} characters"
         for _, view in holes(template):
             if view and view not in VIEWS:
                 yield f"there is no view {view!r} of an output; there is {', '.join(VIEWS)}"
@@ -141,9 +153,17 @@ def _faults(node: AnyNode) -> Iterator[str]:
                 yield "give it a template or a prompt, and not both"
             if node.prompt and node.values:
                 yield "values are for a template of the style"
+            yield from _too_many(node.values, "values", MOST_VALUES)
+            for name in node.values:
+                if not _NAME.fullmatch(name) or name in COUNTS:
+                    yield f"no value can be called {excerpt(name, 40)!r}: a to z, digits and _, not reserved"
             yield from _outside(node.samples, "samples", MOST_SAMPLES)
-        case VoteNode() | FallbackNode() if not node.of:
-            yield "it names no node"
+        case ToolNode():
+            yield from _too_many(node.arguments, "arguments", MOST_VALUES)
+        case VoteNode() | FallbackNode():
+            if not node.of:
+                yield "it names no node"
+            yield from _too_many(node.of, "nodes", MOST_NAMED)
         case SplitNode() if not node.separator:
             yield "its separator is empty"
         case MapNode():
@@ -155,6 +175,23 @@ def _faults(node: AnyNode) -> Iterator[str]:
     for condition in conditions(node):
         if (condition.equals is None) == (condition.contains is None):
             yield "a condition has either equals or contains"
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in the fields of a node, without those of its blocks."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Closed) and not isinstance(value, NodeBlock):
+        for item in fields(value):  # type: ignore[arg-type]
+            yield from _texts(getattr(value, item.name))
+    elif isinstance(value, tuple | Mapping):
+        for one in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            yield from _texts(one)
+
+
+def _too_many(found: Collection[object], name: str, most: int) -> Iterator[str]:
+    if len(found) > most:
+        yield f"it has {len(found)} {name}, and {most} are allowed"
 
 
 def _outside(number: int, name: str, most: int) -> Iterator[str]:

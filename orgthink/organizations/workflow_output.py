@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from orgthink.grammar.toolcall import CallStatus
+from orgthink.grammar.toolcall import CUT, CallStatus, cut_middle
 from orgthink.grammar.verdict import VerdictForm, read_report
 from orgthink.tools.agents import code_in
+
+MOST_TEXT = 20_000
+"""Characters of an output that a template is filled with; a longer one loses its middle."""
+MOST_FILLED = 200_000
+"""Characters of a text that is put together of others, so that texts made of texts do not grow without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class NodeOutput:
     """The answers in these; those without one are left out."""
     error: str = ""
     """Why there is nothing, on one line."""
+    views: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """What templates have taken of it so far, cut to what they may take: they may take it a thousand times."""
 
     @property
     def answer(self) -> str | None:
@@ -54,7 +61,14 @@ class Found:
 
 
 def viewed(output: NodeOutput, view: str, separator: str, verdicts: VerdictForm) -> str:
-    """What `{node.VIEW}` takes from an output; `separator` stands between its samples."""
+    """What `{node.VIEW}` takes from an output; `separator` stands between its samples. It is the same all through a
+    run, as the verdicts are."""
+    if view not in output.views:
+        output.views[view] = cut_middle(_viewed(output, view, separator, verdicts), MOST_TEXT)
+    return output.views[view]
+
+
+def _viewed(output: NodeOutput, view: str, separator: str, verdicts: VerdictForm) -> str:
     text = separator.join(output.texts)
     match view:
         case "":
@@ -71,3 +85,21 @@ def viewed(output: NodeOutput, view: str, separator: str, verdicts: VerdictForm)
             return code_in(text) or ""
     report = read_report(text, verdicts)
     return report.verdict if view == "verdict" else report.findings
+
+
+def together(pieces: Sequence[str]) -> str:
+    """Texts as one. Of what would be too long the two ends, and its middle is never put together."""
+    if sum(map(len, pieces)) <= MOST_FILLED:
+        return "".join(pieces)
+    half = MOST_FILLED // 2
+    head, tail = "".join(_enough(pieces, half)), "".join(list(_enough(reversed(pieces), half))[::-1])
+    return f"{head[:half]}{CUT}{tail[-half:]}"
+
+
+def _enough(pieces: Iterable[str], characters: int) -> Iterator[str]:
+    """The first of these texts that have so many characters."""
+    for piece in pieces:
+        if characters <= 0:
+            return
+        yield piece
+        characters -= len(piece)

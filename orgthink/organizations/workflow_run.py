@@ -39,22 +39,26 @@ from orgthink.organizations.workflow_graph import (
     VoteNode,
     dependencies,
     everywhere,
-    fill,
+    filled_pieces,
     only_hole,
 )
 from orgthink.organizations.workflow_json import unknown_names
-from orgthink.organizations.workflow_output import Found, Known, NodeOutput, failed_output, text_output, viewed
+from orgthink.organizations.workflow_output import (
+    MOST_TEXT,
+    Found,
+    Known,
+    NodeOutput,
+    failed_output,
+    text_output,
+    together,
+    viewed,
+)
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.tools.tool import Desk, Tool, editable_call, paid_work, response_of
 from orgthink.tools.toolbox import Suite, resources, toolbox
-
-MOST_TEXT = 20_000
-"""Characters of an output that a template is filled with; a longer one loses its middle."""
-MOST_FILLED = 200_000
-"""Characters of a template that is filled in, so that texts made of texts do not grow without end."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,7 @@ class GraphRun:
         self, name: str, node: AnyNode, known: Known, parent: Agent, problem: Problem, found: Found
     ) -> NodeOutput:
         """What a node comes to."""
+        await asyncio.sleep(0)  # a deadline must come through, also where no node waits for anything
         match node:
             case AgentNode():
                 output = await self.agent(name, node, known, parent, problem)
@@ -180,7 +185,7 @@ class GraphRun:
 
     async def agent(self, name: str, node: AgentNode, known: Known, parent: Agent, problem: Problem) -> NodeOutput:
         """Ask a model, and read its replies."""
-        keys = [name] if node.samples == 1 else [f"{name}_{i}" for i in range(1, node.samples + 1)]
+        keys = [name] if node.samples == 1 else [f"{name}.{i}" for i in range(1, node.samples + 1)]
         begun: list[str] = []
         with self.session.until_spent(self.root):
             for key in keys:
@@ -256,7 +261,7 @@ class GraphRun:
         """Work on all parts side by side, each below an agent of its own, so that none waits for another."""
         parts = known[node.over].texts[: node.most]
         each = [Found() for _ in parts]
-        found.offers.append(lambda: node.join.join(filter(None, (one.best() for one in each))) or None)
+        found.offers.append(lambda: _joined(node.join, (one.best() for one in each)) or None)
         outputs: dict[int, NodeOutput] = {}
 
         async def work(i: int) -> None:
@@ -267,12 +272,12 @@ class GraphRun:
                 return Result(outputs[i].answer or "")
 
             with self.session.until_spent(self.root):
-                key = f"{name}_{i + 1}"
+                key = f"{name}.{i + 1}"  # no other node can be called that
                 await self.session.call(parent, key, self.session.code("part"), body)
 
         await run_all(work, range(len(parts)))
         answers = [outputs[i].answer or each[i].best() if i in outputs else None for i in range(len(parts))]
-        joined = node.join.join(filter(None, answers))
+        joined = _joined(node.join, answers)
         return text_output(joined) if joined else failed_output("no part has an answer")
 
     async def loop(self, node: LoopNode, known: Known, parent: Agent, problem: Problem, found: Found) -> NodeOutput:
@@ -299,16 +304,15 @@ class GraphRun:
 
     def fill(self, template: str, known: Known, problem: Problem, share: float = 1.0) -> str:
         """A template with all that it takes; of long outputs a share."""
-        verdicts = style_named(self.settings.prompts).verdicts
+        verdicts, given = style_named(self.settings.prompts).verdicts, self.given(problem)
 
         def value(name: str, view: str) -> str:
             if name in known:
                 text = viewed(known[name], view, self.settings.separator, verdicts)
-                return cut_middle(text, int(share * min(len(text), MOST_TEXT)))
-            text = self.given(problem)[name]
-            return json.dumps(text, ensure_ascii=False) if view == "json" else text
+                return cut_middle(text, int(share * min(len(text), MOST_TEXT))) if share < 1 else text
+            return json.dumps(given[name], ensure_ascii=False) if view == "json" else given[name]
 
-        return cut_middle(fill(template, value), MOST_FILLED)
+        return together(list(filled_pieces(template, value)))
 
     def given(self, problem: Problem) -> dict[str, str]:
         """What stands for something of the problem: the part, in the body of a map."""
@@ -318,3 +322,9 @@ class GraphRun:
 
     def _no_prompt(self, template: str, problem: Problem, share: float = 1.0, /) -> tuple[Message, ...]:
         return prompt(self.settings.prompts, template, problem)
+
+
+def _joined(separator: str, answers: Iterable[str | None]) -> str:
+    """The answers that there are, as one text."""
+    present = [answer for answer in answers if answer]
+    return together([piece for answer in present for piece in (separator, answer)][1:])

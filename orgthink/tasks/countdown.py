@@ -114,6 +114,10 @@ def _combine(lefts: dict[int, set[int]], rights: dict[int, set[int]], values: di
                 values[value].update(count + _ONE[operator] for count in counts)
 
 
+MOST_PIECES = 2_000
+"""Lines of an answer, and what commas separate in them, that are read: what follows them counts neither way."""
+
+
 @dataclass(frozen=True, slots=True)
 class CountdownSize:
     """The size of the problems."""
@@ -247,7 +251,7 @@ class Countdown:
 
     def _expressions(self, answer: str) -> list[tuple[str, Expression]]:
         """The expressions in an answer, and how they are written."""
-        found = (read_expression(piece) for piece in pieces(answer))
+        found = (read_expression(piece) for piece in pieces(answer)[:MOST_PIECES])
         return [one for one in found if one is not None]
 
     def _solves(self, problem: Problem, expression: Expression) -> bool:

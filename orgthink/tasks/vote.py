@@ -1,15 +1,45 @@
-"""Majority vote over answers: the most frequent solutions."""
+"""Majority vote over answers: the most frequent solutions.
+
+An answer is read once, in a thread: tasks may run programs for that, and a hostile answer takes its time to read. The
+vote itself, on the event loop, takes what was found.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from weakref import finalize
 
-from orgthink.concurrency import in_thread
+from orgthink.concurrency import given_up, in_thread
 from orgthink.episode import Problem
 from orgthink.tasks import task_of
 from orgthink.tasks.math_answer import canonical, final
 from orgthink.tasks.task import Solution
+
+MOST_SOLUTIONS = 256
+"""Solutions of an answer that are voted on, or as many as its problem asks for: what follows them is no vote."""
+MOST_ANSWERS = 1 << 16
+"""Answers to a problem whose solutions are kept for votes to come while the problem lives: more than vote at once."""
+
+Ballot = Mapping[Hashable, str]
+"""What one answer votes for: solution → how it is written."""
+
+_BALLOTS: dict[int, dict[str, Ballot]] = {}
+"""Those of answers to each problem that there is, by its `id()`."""
+
+
+def _ballot(problem: Problem, answer: str) -> Ballot:
+    """The ballot of an answer, read now if it was not before."""
+    known = _BALLOTS.get(id(problem))
+    if known is None:
+        known = _BALLOTS.setdefault(id(problem), {})
+        finalize(problem, _BALLOTS.pop, id(problem), None)
+    if (ballot := known.get(answer)) is None:
+        ballot = _read(problem, answer)
+        if len(known) >= MOST_ANSWERS:
+            known.clear()
+        known[answer] = ballot
+    return ballot
 
 
 def vote(problem: Problem, answers: Sequence[str]) -> str | None:
@@ -17,29 +47,43 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
     votes: Counter[Hashable] = Counter()
     texts: dict[Hashable, str] = {}
     for answer in answers:
-        offered: dict[Hashable, str] = {}  # one vote of each answer for a solution
-        for solution in _solutions(problem, answer):
-            offered.setdefault(solution.identity, solution.text)
-        votes.update(offered.keys())
-        texts = offered | texts
+        ballot = _ballot(problem, answer)
+        votes.update(ballot.keys())
+        for identity, text in ballot.items():
+            texts.setdefault(identity, text)
     winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
 
 
 async def prepared(problem: Problem, answer: str | None) -> str | None:
-    """The answer, once its task knows the solutions in it: some run programs for that, which must not hold up the event
-    loop in the vote."""
-    if answer is not None and task_of(problem) is not None:
-        await in_thread(_solutions, problem, answer)
+    """The answer, once a thread has read what it votes for: that must not hold up the event loop in the vote."""
+    if answer is not None:
+        await all_prepared(problem, [answer])
     return answer
 
 
 async def all_prepared(problem: Problem, answers: Iterable[str]) -> list[str]:
-    """The answers as they are, once their task knows the solutions in them."""
+    """The answers as they are, once a thread has read what they vote for."""
     found = list(answers)
-    for answer in found:
-        await prepared(problem, answer)
+
+    def read() -> None:
+        for answer in dict.fromkeys(found):
+            if given_up():
+                return
+            _ballot(problem, answer)
+
+    await in_thread(read)
     return found
+
+
+def _read(problem: Problem, answer: str) -> Ballot:
+    """One vote of an answer for each solution in it."""
+    ballot: dict[Hashable, str] = {}
+    for solution in _solutions(problem, answer):
+        ballot.setdefault(solution.identity, solution.text)
+        if len(ballot) >= max(MOST_SOLUTIONS, problem.required):
+            break
+    return ballot
 
 
 def _solutions(problem: Problem, answer: str) -> list[Solution]:

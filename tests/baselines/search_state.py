@@ -9,3 +9,5 @@ interrupts: dict[str, int] = {"left": -1}
 """Requests until Ctrl-C."""
 designs: list[Callable[[str], str]] = []
 """What the designer says, one after the other."""
+gone: list[str] = []
+"""Members of a pool whose server is gone."""

@@ -1,7 +1,9 @@
-"""Some tasks run programs to know the solutions in an answer: no vote may do that on the event loop."""
+"""Some tasks run programs to know the solutions in an answer, and a hostile answer takes long to read: no vote may do
+that on the event loop."""
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from typing import Any
@@ -26,6 +28,8 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import TASKS
+from orgthink.tasks import vote as voting
+from orgthink.tasks.math_answer import canonical
 from orgthink.tasks.task import Solution
 
 BALLOT = {
@@ -53,10 +57,10 @@ class Slow:
     name = "slow"
 
     def __init__(self) -> None:
-        self.found_in: dict[str, int] = {}
+        self.found_in: list[tuple[str, int]] = []
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        self.found_in.setdefault(answer, threading.get_ident())
+        self.found_in.append((answer, threading.get_ident()))
         return [Solution(answer, answer)]
 
     def grade(self, problem: Problem, answer: str) -> Grade:
@@ -74,15 +78,52 @@ def rule(numbers: Any, text: str) -> str:
     return "correctness : wrong" if role == "verifier" else f"so <ANSWER> {next(numbers)} </ANSWER>"
 
 
+@pytest.mark.parametrize("named", ["slow", ""], ids=["a task", "no task"])
 @pytest.mark.parametrize("organization", ORGANIZATIONS, ids=lambda organization: organization.name)
 async def test_the_solutions_of_a_vote_are_found_beside_the_event_loop(
-    organization: Organization, monkeypatch: pytest.MonkeyPatch
+    organization: Organization, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task, numbers = Slow(), itertools.count()
     register(monkeypatch, TASKS, slow=task)
+
+    def read(text: str) -> Any:
+        task.found_in.append((text, threading.get_ident()))
+        return canonical(text)
+
+    monkeypatch.setattr(voting, "canonical", read)
     engine = RuleEngine(lambda text: rule(numbers, text))
     backing = Backing(engine, Sampling(50))
-    episode = await attempt(organization, Problem("p", "slow", "sum 3 + 4"), backing, limits=Limits(capacity=3))
+    episode = await attempt(organization, Problem("p", named, "sum 3 + 4"), backing, limits=Limits(capacity=3))
     assert episode.error is None and episode.answer is not None
-    assert len(task.found_in) >= 2, "there was something to vote on"
-    assert threading.get_ident() not in task.found_in.values()
+    answers = [answer for answer, _ in task.found_in]
+    assert len(answers) >= 2, "there was something to vote on"
+    assert len(answers) == len(set(answers)), "an answer is read once"
+    assert threading.get_ident() not in {place for _, place in task.found_in}
+
+
+async def test_an_answer_of_more_solutions_than_any_problem_asks_for_has_as_many_votes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Many(Slow):
+        def solutions(self, problem: Problem, answer: str) -> list[Solution]:
+            return [Solution(i, str(i)) for i in range(int(answer))]
+
+    register(monkeypatch, TASKS, slow=Many())
+    problem = Problem("p", "slow", "q", required=10_000)
+    assert len((voting.vote(problem, ["20000"]) or "").splitlines()) == problem.required
+    few = Problem("p", "slow", "q")
+    await voting.all_prepared(few, ["20000", "300"])
+    assert set(voting._ballot(few, "20000")) == set(range(voting.MOST_SOLUTIONS))
+
+
+def test_what_is_kept_for_votes_is_bounded_and_goes_with_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(voting, "MOST_ANSWERS", 10)
+    problem = Problem("p", "", "q")
+    answers = [str(i) for i in range(100)]
+    assert [dict(voting._ballot(problem, answer)) for answer in answers] == [{i: str(i)} for i in range(100)]
+    assert list(voting._BALLOTS[id(problem)]) == answers[-10:]
+    assert voting._ballot(problem, "0") == {0: "0"}
+    place = id(problem)
+    del problem
+    gc.collect()
+    assert place not in voting._BALLOTS

@@ -142,6 +142,22 @@ def test_a_map_works_on_its_parts_side_by_side():
     assert [trace.start for trace in episode.traces if trace.agent.endswith("/two")] == [1, 5]
 
 
+def test_samples_and_parts_have_names_that_no_node_has():
+    made = workflow(
+        "all",
+        draft=agent("draft", samples=2),
+        draft_1=agent("other"),
+        lines={"kind": "split", "text": "a,b", "separator": ","},
+        each={"kind": "map", "over": "lines", "body": block("inner", inner=agent("part {part}"))},
+        each_1=agent("third"),
+        all=text("{draft} {draft_1} {each} {each_1}"),
+    )
+    said = {"draft": "2", "other": "3", "part": "4", "third": "5"}
+    turns = [Turn(f"<ANSWER> {says} </ANSWER>", to) for to, says in said.items() for _ in range(1 + (says in "24"))]
+    episode = played(made, *turns)
+    assert episode.error is None and len({trace.agent for trace in episode.traces}) == len(episode.traces) == 9
+
+
 def test_parts_beyond_the_bound_are_left_out_and_lists_reach_tools():
     organization = workflow(
         "both",
@@ -358,8 +374,21 @@ def test_a_population_that_knows_nothing_picks_the_most_accurate():
     assert episode.answer == "better"
 
 
-@pytest.mark.parametrize("data", [{}, {"individuals": []}, {"individuals": [{"id": "a"}]}, [], "none.json"])
-def test_a_bad_population_is_one_line(data: Any):
+NO_AGENT = {"individuals": [{"id": "a", "accuracy": 1.0, "graph": {"nodes": {"a": {"kind": "agent"}}, "output": "a"}}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({}, "individuals: Field required"),
+        ({"individuals": []}, "it has no individual"),
+        ({"individuals": [{"id": "a"}]}, "individuals.0.graph: Field required"),
+        (NO_AGENT, "individuals.0.graph: Value error, graph: node a: give it a template or a prompt"),
+        ([], "dictionary"),
+        ("none.json", "cannot be read"),
+    ],
+)
+def test_a_bad_population_is_one_line(data: Any, why: str):
     with pytest.raises(UserError, match="population") as refused:
         read_population(data)
-    assert "\n" not in str(refused.value)
+    assert why in str(refused.value) and "\n" not in str(refused.value) and "http" not in str(refused.value)

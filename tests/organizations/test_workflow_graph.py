@@ -79,6 +79,23 @@ EIGHT = {"kind": "loop", "most": 8, "until": {"text": "", "equals": "x"}, "body"
 SIXTEEN = {"kind": "map", "over": "a", "most": 16, "body": {"nodes": {"c": EIGHT}, "output": "c"}}
 WIDE = {"nodes": {"a": {"kind": "text", "text": ""}, "b": SIXTEEN}, "output": "b"}
 
+
+def asking(**values: str) -> dict[str, Any]:
+    return changed("nodes", "draft", to={"kind": "agent", "template": "sequential", "values": values})
+
+
+def rounds(levels: int) -> dict[str, Any]:
+    """Loops in loops that call nobody."""
+    block: dict[str, Any] = {"nodes": {"a0": {"kind": "text", "text": ""}}, "output": "a0"}
+    for i in range(1, levels):
+        loop = {"kind": "loop", "body": block, "until": {"text": "x", "equals": "y"}, "most": 8}
+        block = {"nodes": {f"a{i}": loop}, "output": f"a{i}"}
+    return block
+
+
+LONG = "x" * 8001
+BRANCHING = {"nodes": {"a": {"kind": "text", "text": ""}}, "output": "a"}
+
 BAD = {
     "nothing": (None, "dictionary"),
     "a list": ([], "dictionary"),
@@ -114,6 +131,33 @@ BAD = {
     "levels": (nested(7), "more than 6 blocks are nested"),
     "many levels": (nested(300), "graph: "),
     "calls": (WIDE, "640 calls, and 512 are allowed"),
+    "steps": (rounds(5), "8776 steps, and 4096 are allowed"),
+    "a value that is a number": (asking(capacity="x"), "no value can be called 'capacity'"),
+    "a value without a name": (asking(**{"": "x"}), "no value can be called ''"),
+    "many values": (asking(**{f"a{i}": "" for i in range(17)}), "it has 17 values, and 16 are allowed"),
+    "many votes": (changed("nodes", "draft", to={"kind": "vote", "of": ["x"] * 65}), "65 nodes, and 64 are allowed"),
+    "a long name of a vote": (
+        changed("nodes", "draft", to={"kind": "vote", "of": [LONG]}),
+        "more than 8000 characters",
+    ),
+    "a long role": (changed("nodes", "draft", "role", to=LONG), "more than 8000 characters"),
+    "a long description": (changed("description", to=LONG), "its description has more than 8000 characters"),
+    "a long separator": (
+        changed("nodes", "draft", to={"kind": "split", "text": "", "separator": LONG}),
+        "more than 8000 characters",
+    ),
+    "a long end": (
+        changed("nodes", "draft", to={"kind": "split", "text": "", "before": LONG}),
+        "more than 8000 characters",
+    ),
+    "a long join": (
+        changed("nodes", "draft", to={"kind": "map", "over": "draft", "join": LONG, "body": BRANCHING}),
+        "more than 8000 characters",
+    ),
+    "a long condition": (
+        changed("nodes", "refined", "until", to={"text": "x", "equals": LONG}),
+        "more than 8000 characters",
+    ),
 }
 
 

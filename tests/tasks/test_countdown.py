@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import TASK
 
-from orgthink.tasks import task_named
+from orgthink.tasks import countdown, task_named
 from orgthink.tasks.countdown import COUNTDOWN, OPERATORS, Countdown, all_solutions, has_solutions
 from orgthink.tasks.expression import parse
 from orgthink.tasks.vote import vote
@@ -218,6 +218,14 @@ def test_offering_more_never_costs_and_guessing_ends(good, more):
     graded = [text for text in [*more, *good] if text != "x"][: SMALL.size.offered]
     found = {parse(text).key for text in graded if text in GOOD}
     assert SMALL.grade(PROBLEM, ";".join([*more, *good])).correct == len(found)
+
+
+def test_only_so_many_lines_of_an_answer_are_read(monkeypatch):
+    lines, read = ["", *["no"] * (countdown.MOST_PIECES - 1), "7 + 9 + 2"], list[str]()
+    reading = countdown.read_expression
+    monkeypatch.setattr(countdown, "read_expression", lambda piece: read.append(piece) or reading(piece))
+    assert SMALL.grade(PROBLEM, "\n".join(lines)).correct == 1 and len(read) == countdown.MOST_PIECES
+    assert SMALL.grade(PROBLEM, "\n".join(["no", *lines] * 9)).correct == 0 and len(read) == 2 * countdown.MOST_PIECES
 
 
 def test_vote_takes_the_most_frequent_and_then_the_first_offered():

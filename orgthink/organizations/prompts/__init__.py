@@ -118,6 +118,10 @@ def style_named(name: str) -> Style:
     return style_of_file(Path(name)) if name.endswith(".toml") else STYLES.named(name)
 
 
+COUNTS = ("capacity", "workers")
+"""Placeholders that are numbers of the organization: no text stands for them."""
+
+
 def prompt(style: str, role: str, problem: Problem, /, *, capacity: int = 1, **values: object) -> tuple[Message, ...]:
     """The prompt of a role for a problem, whose template takes from the values what it has placeholders for.
 
