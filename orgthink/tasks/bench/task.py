@@ -13,6 +13,7 @@ from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.tasks.bench.benchmark import Benchmark, BenchmarkRow
 from orgthink.tasks.bench.rows import renamed, rows_of
+from orgthink.tasks.from_file import require_shallow
 from orgthink.tasks.task import Convention, Solution, Split
 
 
@@ -45,7 +46,7 @@ class BenchmarkTask:
             except ValueError as error:
                 raise UserError(f"{place}: {error}") from None
             if row is not None:
-                problem = self.problem(row)
+                problem = require_shallow(self.problem(row), place)
                 found.setdefault(problem.id, (problem, row.stratum))
         if not found:
             raise UserError(f"{self._file or self.name} holds no problems of {self.benchmark.name}")
