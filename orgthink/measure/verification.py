@@ -13,7 +13,6 @@ from orgthink.episode import Episode, Grade, Status, Trace
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.verdict import Verdict, VerdictForm, read_report
 from orgthink.measure.estimate import Values
-from orgthink.registry import Untrusted
 from orgthink.tasks import task_of
 
 
@@ -56,8 +55,9 @@ class Correction:
 def solver_grade(episode: Episode) -> Grade | None:
     """Grade of the solver's own answer, before any verification.
 
-    `None` if the episode is not graded or has no solver, or if its answer cannot be graded here: its task is not known,
-    or its programs are not run. The episode's own grade serves then where its answer is the solver's.
+    `None` if the episode is not graded or has no solver, or if its task is not known here. Where an answer cannot be
+    graded again, because its programs are not run or the record lacks what the grader needs, the episode's own grade
+    serves if its answer is the solver's.
     """
     solvers = [trace for trace in _own(episode) if trace.role == "solver"]
     if episode.grade is None or not solvers or task_of(episode.problem) is None:
@@ -66,7 +66,7 @@ def solver_grade(episode: Episode) -> Grade | None:
     solver = [solvers[0], *whole][-1]
     try:
         return _grade(episode, solver)
-    except Untrusted:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # the record may be anybody's
         return episode.grade if _answer(solver) == episode.answer else None
 
 

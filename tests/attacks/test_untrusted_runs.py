@@ -13,12 +13,10 @@ from attacks.catalogue import Attack, each
 from tiny_recipes import ASYNCTHINK, named
 
 from orgthink.cli import main
-from orgthink.coldstart.synthesis import Synthesis
-from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Pairs
-from orgthink.store import SCHEMA_VERSION, RunFolder, dump, plain
+from orgthink.store import SCHEMA_VERSION, dump, plain
 from orgthink.tasks.bench import livecodebench
 from orgthink.tasks.judge import JudgedOutput, JudgeLimits
 from orgthink.training.sft import SftSettings
@@ -98,13 +96,6 @@ def test_pairs_beside_a_foreign_config(attack: Attack, here: Path) -> None:
     folder = foreign("synth", settings)
     assert Pairs(SftSettings(steps=1), pairs=str(folder / "pairs.jsonl"))._made_for == made_for
     assert not (here / "ran").exists()
-
-
-def test_own_pairs_tell_what_they_are_made_for() -> None:
-    plan = Synthesis("countdown", n=1, capacity=4, teacher=EngineSpec("m", "http://localhost:1"))
-    folder = RunFolder.create(Path("own"), "synth", plan)
-    made_for = Pairs(SftSettings(steps=1), pairs=str(folder.path / "pairs.jsonl"))._made_for
-    assert made_for == {"prompts": plan.prompts, "capacity": 4}
 
 
 class Judges:
