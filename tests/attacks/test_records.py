@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
+from pydantic import ValidationError
 
 from orgthink.cli import main
 from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Grade, Origin, Problem, Span, Trace
@@ -18,6 +19,8 @@ from orgthink.store import SCHEMA_VERSION, RunFolder, dump, load
 
 SOUND = "A record whose parts do not fit together is one line with its place, wherever it is opened."
 GRADED = "A record that its grader cannot grade again is measured all the same."
+FIRST = "A list with wrong items is read up to the first of them: a million cost neither memory nor time."
+WRONG = "exit code 2: the file, the line, and what is wrong"
 KNOWN = "A setting that nothing here knows is named when a run is resumed."
 CONFIG = "A config.json that is none is one line, and nothing in the folder is changed."
 
@@ -227,3 +230,21 @@ def test_data_that_no_grader_knows(attack: Attack, tmp_path: Path, capsys: pytes
     path = folder(tmp_path / "run", dump(attack.given))
     assert main(["measure", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["summary"]["a"]["solver_correct"]["n"] <= 1
+
+
+def with_ids(record: dict[str, Any]) -> None:
+    record["traces"][0]["spans"][0]["token_ids"] = ["x"] * 1_000
+
+
+@each(
+    Attack("a list of wrong agents", FIRST, WRONG, changed(lambda record: record.update(traces=[1] * 1_000))),
+    Attack("a list of wrong faults", FIRST, WRONG, changed(lambda record: record.update(format_faults=[1] * 1_000))),
+    Attack("a list of wrong token ids", FIRST, WRONG, changed(with_ids)),
+    Attack(
+        "a list of wrong messages", FIRST, WRONG, changed(lambda record: record["problem"].update(history=[1] * 1_000))
+    ),
+)
+def test_a_list_of_wrong_items(attack: Attack) -> None:
+    with pytest.raises(ValidationError) as caught:
+        load(attack.given)
+    assert caught.value.error_count() == 1
