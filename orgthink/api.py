@@ -23,7 +23,7 @@ from orgthink.evaluation import (
     Evaluation,
     OrganizationSpec,
     RoleSpec,
-    grade,
+    grade_or_keep,
     require_sampling,
     require_sampling_noise,
     resolve,
@@ -133,7 +133,7 @@ async def asolve(
         how = {"roles": backings, "limits": limits, "watch": watch, "approve": approve}
         episode = await attempt(organization, problem, own, **how)
     task = task_of(problem)
-    return episode if task is None else grade(episode, task)
+    return episode if task is None else grade_or_keep(episode, task)
 
 
 async def aevaluate(

@@ -14,7 +14,7 @@ from orgthink.concurrency import in_thread, run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
-from orgthink.errors import UserError, pick, require_at_least
+from orgthink.errors import ErrorKind, Failure, UserError, pick, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.guard import Guard
 from orgthink.measure.billing import Price, spent
@@ -375,9 +375,44 @@ def grade(episode: Episode, task: Task) -> Episode:
     return replace(episode, grade=task.grade(episode.problem, episode.answer))
 
 
+def grade_or_keep(episode: Episode, task: Task) -> Episode:
+    """The episode with its grade. If a tool of the grader fails, it has failed with its answer: see `awaits_grade`."""
+    try:
+        return grade(episode, task)
+    except Failure as error:
+        why = f"not graded: {error}"
+        return replace(episode, stop=StopReason.ERROR, error=why, error_kind=ErrorKind.TOOL)
+
+
 async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episode:
     """The same `beside` the event loop: an answer may take its grader seconds. Else all others wait."""
-    return await in_thread(grade, episode, task) if beside else grade(episode, task)
+    return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
+
+
+def awaits_grade(episode: Episode) -> bool:
+    """Whether nothing failed but a tool of its grader: its answer is paid for, and can be graded again."""
+    failed = episode.stop is StopReason.ERROR and episode.error_kind is ErrorKind.TOOL
+    return failed and episode.root.stop is not StopReason.ERROR
+
+
+async def grade_again(folder: RunFolder, resolved: Resolved) -> None:
+    """Grade the stored episodes that await it, and store what came of it. No model is asked."""
+    if not any(map(awaits_grade, folder.episodes())):
+        return
+    with folder.journal(redo=None) as journal:
+
+        async def again(episode: Episode) -> Episode:
+            try:
+                return await graded(
+                    replace(episode, stop=episode.root.stop, error=None, error_kind=None), resolved.task
+                )
+            except UserError:
+                raise
+            except Exception as bug:  # the answer stays, whatever the grader makes of it
+                return replace(episode, error=journal.crash(episode.id, bug))
+
+        waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
+        folder.revise({one.id: one for one in await run_all(again, waiting, resolved.plan.concurrency)})
 
 
 def engine_failed(episode: Episode) -> bool:
@@ -413,6 +448,7 @@ async def evaluate(
     progress: Callable[[Episode, int], None] = lambda episode, done: None,
 ) -> list[Episode]:
     """Run the episodes that are missing or failed, append each as it ends, write summary.json, return all episodes.
+    Those that only their grader failed are graded again.
 
     `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, or a bound of the plan is
     reached, no more episodes begin and running ones are finished. An exception in one episode ends only that one, as an
@@ -422,7 +458,8 @@ async def evaluate(
     """
     plan, began = resolved.plan, time.perf_counter()
     own, roles = await resolved.backings(engines)
-    with folder.journal(redo=engine_failed) as journal:
+    await grade_again(folder, resolved)
+    with folder.journal(redo=lambda episode: engine_failed(episode) and not awaits_grade(episode)) as journal:
         require_planned(resolved.planned, folder, journal.episodes)
         done = {episode.id: episode for episode in journal.episodes}
         spending = resolved.spending(folder, journal.episodes)

@@ -59,6 +59,11 @@ def open_to_read(file: Path) -> BinaryIO:
     return _opened(file, "rb")
 
 
+def require_file_to_read(file: Path) -> None:
+    """For libraries that open it themselves. UserError for a pipe or a device, OSError for what cannot be opened."""
+    open_to_read(file).close()
+
+
 def open_to_append(file: Path) -> BinaryIO:
     """Open a file for unbuffered appending, and make it if need be. UserError for a link, a pipe or a device."""
     return _opened(file, "ab", os.O_NOFOLLOW)

@@ -13,13 +13,31 @@ from orgthink.registry import Registry
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+_NO_SCHEMAS = ("metadata", "default", "serialization")
+"""Parts of a schema of pydantic that hold something else."""
+
 
 @cache
 def adapter(cls: Any) -> TypeAdapter[Any]:
-    """What reads and writes values of a type as JSON."""
+    """What reads and writes values of a type as JSON. Of a list with wrong items it names the first, and reads no
+    further: a million errors would take a gigabyte."""
     from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
 
-    return TypeAdapter(cls)
+    found = TypeAdapter(cls)
+    found.validator = SchemaValidator(_failing_fast(found.core_schema))
+    return found
+
+
+def _failing_fast(schema: Any) -> Any:
+    """pydantic's schema of a type with lists that end at their first error."""
+    match schema:
+        case dict():
+            inner = {name: each if name in _NO_SCHEMAS else _failing_fast(each) for name, each in schema.items()}
+            return inner | ({"fail_fast": True} if inner.get("type") in ("list", "tuple") else {})
+        case list() | tuple():
+            return type(schema)(map(_failing_fast, schema))
+    return schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -100,14 +100,24 @@ def without_files(name: str) -> str:
     return "+".join(part.partition(":")[0] if isinstance(part, str) else part["name"] for part in parts)
 
 
+class Untrusted(UserError):
+    """Something would run code of an untrusted file."""
+
+
 @contextmanager
 def registered_only() -> Iterator[None]:
-    """Refuse references, so that no code of untrusted files is run."""
+    """Refuse references and programs in answers, so that no code of untrusted files is run."""
     token = _REGISTERED_ONLY.set(True)
     try:
         yield
     finally:
         _REGISTERED_ONLY.reset(token)
+
+
+def require_trust(what: str) -> None:
+    """Untrusted, with what would be run, within `registered_only`."""
+    if _REGISTERED_ONLY.get():
+        raise Untrusted(f"{what} is run again only with --trust")
 
 
 class Registration(NamedTuple):
@@ -153,7 +163,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise KeyError(name)
         if is_reference(name):
             if _REGISTERED_ONLY.get():
-                raise UserError(f"{self.kind} {name} refers to code that is not installed; it is not run here")
+                raise Untrusted(f"{self.kind} {name} refers to code that is not installed: it is run only with --trust")
             name = absolute(name)
         if name not in self._loaded:
             self._loaded[name] = self._load(name)

@@ -186,6 +186,17 @@ class RunFolder:
                 _cut(metrics)
                 yield Journal(episodes, file, metrics, self.watchers)
 
+    def revise(self, revised: Mapping[str, Episode]) -> None:
+        """Store these episodes in the places of those with their ids, all at once, while a journal is open that appends
+        nothing any more. UserError for one that could not be read again."""
+        lines = []
+        for line in _lines(self.episodes_file):
+            try:
+                lines.append(_line_of(revised[line.episode.id]) if line.episode.id in revised else line.raw)
+            except ValueError as error:
+                raise UserError(str(error)) from error
+        write_whole(self.episodes_file, b"".join(lines))
+
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file atomically, without secrets: a reader sees the old one or the new one.
 
@@ -236,14 +247,7 @@ class Journal:
     def append(self, *episodes: Episode) -> None:
         """Add episodes and write them to the disk before returning. OSError if they cannot be written; ValueError if
         one could not be read again, such as one with a log-probability that is not a number. Then nothing is added."""
-        lines = []
-        for episode in episodes:
-            lines.append(dump(episode))
-            try:
-                load(lines[-1])
-            except ValueError as error:
-                raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
-        append(self._file, b"".join(lines))
+        append(self._file, b"".join(map(_line_of, episodes)))
         for watch in self._watchers:
             for episode in episodes:
                 watch(episode)
@@ -319,6 +323,16 @@ def dump(episode: Episode) -> bytes:
     except ValueError:
         line = json.dumps(adapter(Episode).dump_python(episode, exclude=unset), ensure_ascii=False)
     return redact_json(line).encode("utf-8", "replace") + b"\n"
+
+
+def _line_of(episode: Episode) -> bytes:
+    """The line of an episode; ValueError for one that could not be read again."""
+    line = dump(episode)
+    try:
+        load(line)
+    except ValueError as error:
+        raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error
+    return line
 
 
 def _unset(trace: Trace) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +15,7 @@ from orgthink.evaluation import up_to
 from orgthink.export.recorded import name_of, with_beginnings
 from orgthink.files import write_whole
 from orgthink.measure.accuracy import mixed
+from orgthink.registry import registered_only
 from orgthink.store import RunFolder
 from orgthink.tasks.task import Split
 from orgthink.terminal import show
@@ -73,6 +75,9 @@ class ExportRows:
     """Settings of the recipe, as `orgthink train` takes them."""
     version: int = 0
     """Number of the weights that sampled, for trainers that count them."""
+    trust: bool = False
+    """Run the code that the run folder names as `file.py:Name` or `package.module:Name`, and the programs in its
+    answers, to grade them again."""
 
     def __call__(self) -> int:
         try:
@@ -88,7 +93,8 @@ class ExportRows:
             raise UserError(
                 f"{self.recipe} makes no rows of whole episodes: name one of reinforcement learning on them"
             )
-        rows = job.recorded(RunFolder.open(self.run))
+        with nullcontext() if self.trust else registered_only():  # the recipe is the user's, the folder anybody's
+            rows = job.recorded(RunFolder.open(self.run))
         items = TARGETS[self.to](rows, Conditions(job.settings.loss.reduction, rows[0].temperature, self.version))
         lines = [json.dumps(item, default=lambda array: array.tolist()) + "\n" for item in items]
         write_whole(self.out, "".join(lines).encode())

@@ -51,7 +51,8 @@ class Measure:
     """Of an evaluation: TOML or JSON file with dollars for a million tokens of each model; without it those of the
     run."""
     trust: bool = False
-    """Run the code that a run folder names as `file.py:Name` or `package.module:Name`, to reward its steps again."""
+    """Run the code that a run folder names as `file.py:Name` or `package.module:Name`, to reward its steps again, and
+    the programs in its answers, to grade those again."""
 
     def __call__(self) -> int:
         if self.file.is_dir():
@@ -126,7 +127,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
             if not quiet:
                 show(f"step {line['step']}/{settings.steps}  {_progress_text(settings, {**line, **again})}")
     except (UserError, KeyError) as error:  # KeyError: metrics.jsonl lacks what the recipe writes
-        show(f"orgthink: steps are not rewarded again: {error}; if you trust it, --trust", error=True)
+        show(f"orgthink: steps are not rewarded again: {error}", error=True)
         for line, episodes in _steps(folder):
             steps[line["step"]], last = {}, episodes
     if not steps:

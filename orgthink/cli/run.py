@@ -20,7 +20,7 @@ from orgthink.engines.engine import Staffed
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
-from orgthink.evaluation import distinct, engine_failed, failure_message, grade, require_sampling_noise
+from orgthink.evaluation import distinct, engine_failed, failure_message, grade_or_keep, require_sampling_noise
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency
@@ -111,7 +111,7 @@ async def watched(
         how = {"roles": roles, "limits": limits, "watch": watch, "approve": approve}
         episode = await attempt(organization, problem, default, **how)
     task = task_of(problem)
-    return episode if task is None else grade(episode, task)
+    return episode if task is None else grade_or_keep(episode, task)
 
 
 def tell(episode: Episode, prices: Prices) -> int:

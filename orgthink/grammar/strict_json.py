@@ -33,7 +33,7 @@ def parse(text: str) -> Any:
     """Parse JSON with unique keys, finite numbers and complete characters. ValueError with a message on one line."""
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_int=_int, parse_constant=_float)
-        if not _is_shallow(value):
+        if not is_shallow(value):
             raise RecursionError
     except json.JSONDecodeError as error:
         raise ValueError(_located(error)) from None
@@ -78,7 +78,8 @@ def _on_one_line(text: str) -> str:
     return "⏎".join(f"{text}\n".splitlines())
 
 
-def _is_shallow(value: Any) -> bool:
+def is_shallow(value: Any) -> bool:
+    """Whether JSON values have at most DEPTH levels of nesting."""
     level = [value]
     for _ in range(DEPTH):
         containers = [node for node in level if isinstance(node, dict | list)]

@@ -19,7 +19,7 @@ from orgthink.integrity import MOST_REQUIRED
 from orgthink.registry import references
 from orgthink.tabular import read_rows
 from orgthink.tasks import TASKS
-from orgthink.tasks.from_file import repeated, require_file
+from orgthink.tasks.from_file import repeated, require_file, require_shallow
 from orgthink.tasks.math import MATH
 from orgthink.tasks.task import Solution, Split, Task
 
@@ -110,7 +110,7 @@ def read(file: Path) -> Iterator[Problem]:
 def problem_of(row: Mapping[str, Any], place: str) -> Problem:
     """The problem of a row: of ours, the same one; of a data set of mathematics, one of the task `math`.
 
-    UserError that begins with `place` if the row is of other data or lacks a field.
+    UserError that begins with `place` if the row is of other data, lacks a field or nests too deep.
     """
     source = _typed_value(row, "data_source", str, place)
     truth = _typed_value(row, "reward_model", dict, place).get("ground_truth")
@@ -124,7 +124,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
         data = json.loads(str(truth))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: its ground truth is not JSON: {error}") from error
-    return Problem(
+    problem = Problem(
         id=_typed_value(extra, "id", str, place),
         task=source.removeprefix(OURS),
         text=_question(row, place),
@@ -132,6 +132,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
         data=_typed_value({"data": data}, "data", dict, place),
         instruction=_typed_value({"instruction": "", **extra}, "instruction", str, place),
     )
+    return require_shallow(problem, place)
 
 
 def _typed_value(row: Mapping[str, Any], name: str, kind: type[T], place: str) -> T:

@@ -55,13 +55,19 @@ class Correction:
 def solver_grade(episode: Episode) -> Grade | None:
     """Grade of the solver's own answer, before any verification.
 
-    `None` if the episode is not graded or has no solver, or if its task is not known here.
+    `None` if the episode is not graded or has no solver, or if its task is not known here. Where an answer cannot be
+    graded again, because its programs are not run or the record lacks what the grader needs, the episode's own grade
+    serves if its answer is the solver's.
     """
     solvers = [trace for trace in _own(episode) if trace.role == "solver"]
     if episode.grade is None or not solvers or task_of(episode.problem) is None:
         return None
     whole = [trace for trace in solvers if trace.status is Status.OK]
-    return _grade(episode, [solvers[0], *whole][-1])
+    solver = [solvers[0], *whole][-1]
+    try:
+        return _grade(episode, solver)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # the record may be anybody's
+        return episode.grade if _answer(solver) == episode.answer else None
 
 
 def judgements(episode: Episode, form: VerdictForm) -> list[Judgement]:
@@ -144,9 +150,13 @@ def _verdict(verifier: Trace, form: VerdictForm) -> Verdict:
     return read_report(verifier.returned or "", form).verdict if verifier.status is Status.OK else Verdict.UNPARSED
 
 
+def _answer(solved: Trace) -> str | None:
+    return read_proposal(solved.returned or "", ended=True).answer
+
+
 def _grade(episode: Episode, solved: Trace) -> Grade:
     """Of a solution's answer: nothing is right without one."""
-    answer = read_proposal(solved.returned or "", ended=True).answer
+    answer = _answer(solved)
     problem, task = episode.problem, task_of(episode.problem)
     if task is None:
         raise ValueError(f"task {problem.task} is not known here: it cannot be graded again")

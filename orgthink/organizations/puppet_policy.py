@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orgthink.errors import UserError
-from orgthink.files import write_whole
+from orgthink.files import require_file_to_read, write_whole
 
 STOP = "stop"
 """The action that ends an episode. It is the last one."""
@@ -118,6 +118,7 @@ def load(file: Path) -> PuppetPolicy:
     from safetensors import SafetensorError, safe_open
 
     try:
+        require_file_to_read(file)
         with safe_open(file, "numpy") as tensors:
             actions = tuple(json.loads(tensors.metadata()["actions"]))
             names = range(len(list(tensors.keys())) // 2)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
+from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import show
@@ -120,12 +121,17 @@ class Pairs(FromModel):
 
     @property
     def _made_for(self) -> dict[str, Any]:
-        """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them."""
-        from orgthink.coldstart.synthesis import Synthesis
+        """Style and capacity of the pairs, if they lie in the run folder of `orgthink synth` that wrote them.
 
+        The folder may be anybody's: no name in it is looked up, and unknown is what has another form.
+        """
         with suppress(UserError):
-            plan = RunFolder.open(Path(str(self.pairs)).parent).settings("synth", Synthesis)
-            return {"prompts": plan.prompts, "capacity": plan.capacity}
+            config = RunFolder.open(Path(str(self.pairs)).parent).config
+            match config["kind"], config["settings"]:
+                case "synth", {"prompts": str(prompts), "capacity": int(capacity)} if (
+                    prompts in tuple(STYLES) and capacity >= 2
+                ):
+                    return {"prompts": prompts, "capacity": capacity}
         return {}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orgthink.episode import Problem
 from orgthink.errors import UserError
+from orgthink.grammar.strict_json import DEPTH, is_shallow
 
 
 def repeated(rows: Sequence[Problem], name: str, seed: int) -> Iterator[Problem]:
@@ -29,3 +30,10 @@ def require_file(file: Path) -> None:
     """MissingFile if the file does not exist."""
     if not file.is_file():
         raise MissingFile(file)
+
+
+def require_shallow(problem: Problem, place: str) -> Problem:
+    """The problem of a row. UserError if its data nest so deep that no record of it could be read again."""
+    if not is_shallow(problem.data):
+        raise UserError(f"{place}: its data nest too deep: at most {DEPTH} levels")
+    return problem

@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError
 
 from orgthink.errors import UserError
-from orgthink.files import read_whole, sync_folder
+from orgthink.files import open_to_read, read_whole, sync_folder
 from orgthink.terminal import reason, show
 from orgthink.training.models import Trainable
 
@@ -129,7 +129,8 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
     """
     try:
         model.restore(folder / "model")
-        optimizer.load_state_dict(torch.load(folder / "trainer.pt", map_location="cpu", weights_only=True))
+        with open_to_read(folder / "trainer.pt") as file:
+            optimizer.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
         return state(folder)
     except (MemoryError, torch.OutOfMemoryError):
         raise

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.local.tree_attention import tree_attention
 from orgthink.errors import UserError
-from orgthink.files import write_whole
+from orgthink.files import require_file_to_read, write_whole
 from orgthink.tabular import json_object
 from orgthink.terminal import reason
 
@@ -229,6 +229,7 @@ def _restore_adapter(model: PeftModel, file: Path) -> None:
 def _read(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. ValueError if it is missing or damaged."""
     try:
+        require_file_to_read(file)
         return load_file(file)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from rule_engine import RuleEngine, countdown
 from orgthink.cli.eval import report
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.engines.opening import Engines
-from orgthink.episode import Grade, Problem, Sampling, StopReason
-from orgthink.evaluation import evaluate, resolve
+from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
+from orgthink.errors import ToolError
+from orgthink.evaluation import engine_failed, evaluate, resolve
 from orgthink.store import RunFolder
 
 BUG = "An exception in an episode is its `stop=error`; the others go on, and its traceback is in `crashes.log`."
@@ -105,6 +107,49 @@ async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: py
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     line = graded.__code__.co_firstlineno + 1
     assert attacked.error == f"KeyError in test_bugs.py, line {line}: '3' (a bug: its traceback is in crashes.log)"
+
+
+@each(
+    Attack(
+        "a sandbox is away while answers are graded",
+        "An answer that was paid for is stored, whatever becomes of its grade.",
+        "exit code 1; a resume grades it and asks no model",
+    )
+)
+async def test_a_sandbox_that_is_away(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what, broken = planned(), ToolError("no sandbox at it")
+    resolved = resolve(what)
+    grades = resolved.task.grade
+
+    def away(problem: Problem, answer: str) -> Grade:
+        if problem.text == ATTACKED:
+            raise broken
+        return grades(problem, answer)
+
+    async def evaluated(folder: RunFolder) -> list[Episode]:
+        return await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+
+    engine = RuleEngine(lambda text: "so <ANSWER> 2 </ANSWER>")
+    folder = RunFolder.create(tmp_path / "run", "eval", what)
+    monkeypatch.setattr(resolved.task, "grade", away)
+    for error in (broken, ToolError("still none"), KeyError("a bug")):
+        broken = error  # a resume that meets it again changes nothing else
+        episodes = await evaluated(folder)
+        (attacked,) = [episode for episode in episodes if episode.grade is None]
+        assert attacked.answer == "2" and attacked.root.steps and engine_failed(attacked)
+        assert str(error) in str(attacked.error) and engine.requests == 3
+        assert report(resolved, folder, episodes) == 1
+        assert str(error) in capsys.readouterr().err
+        folder = RunFolder.open(folder.path)
+        assert sorted(e.id for e in folder.episodes()) == sorted(resolved.planned)
+    monkeypatch.setattr(resolved.task, "grade", grades)
+    done = await evaluated(folder)
+    assert report(resolved, folder, done) == 0 and engine.requests == 3
+    graded = next(episode for episode in done if episode.id == attacked.id)
+    assert graded == replace(attacked, stop=StopReason.DONE, error=None, error_kind=None, grade=Grade(1, 1))
+    assert list(folder.failed()) == []
 
 
 @each(

@@ -171,6 +171,7 @@ SAID = "the line names the damaged one and the one that serves"
     Attack("trainer.json has no step", BEFORE, SAID, ("trainer.json", holds("{}"))),
     Attack("trainer.json is of another step", BEFORE, SAID, ("trainer.json", holds('{"step": 3, "cursor": {}}'))),
     Attack("trainer.json has no place in the data", BEFORE, SAID, ("trainer.json", holds('{"step": 12}'))),
+    Attack("trainer.pt is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.pt", piped)),
     Attack("trainer.json is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.json", piped)),
     Attack(
         "trainer.json is nested a million deep", BEFORE, SAID, ("trainer.json", holds('{"step":' + "[" * 1_000_000))

@@ -7,7 +7,6 @@ import os
 import pickle
 import secrets
 import zlib
-from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -23,6 +22,7 @@ from orgthink.tasks.bench import cases
 from orgthink.tasks.bench.cases import cases_in
 from orgthink.tasks.bench.livecodebench import LIVECODEBENCH_V6, SETTINGS, read_livecodebench
 from orgthink.tasks.bench.rows import renamed
+from orgthink.tasks.bench.settings import configured
 from orgthink.tasks.bench.task import BenchmarkTask
 from orgthink.tasks.judge import JudgeLimits, Submission, judge_named
 
@@ -35,7 +35,7 @@ NO_POINT = "the answer is wrong"
 SOON = 3.0
 """Seconds of a test here; the machine may be busy."""
 
-TASK = BenchmarkTask(LIVECODEBENCH_V6, "livecodebench-v6")
+TASK = BenchmarkTask(configured(LIVECODEBENCH_V6, {"seconds": SOON, "memory_mb": 256}), "livecodebench-v6")
 
 
 def problem(right: str, function: str = "", tests: int = 2) -> Problem:
@@ -44,7 +44,7 @@ def problem(right: str, function: str = "", tests: int = 2) -> Problem:
     values = renamed(row("secret", "?", cases, cases, function=function, date="2025-02-02"), LIVECODEBENCH_V6.columns)
     read = read_livecodebench(SETTINGS | values)
     assert read is not None
-    return TASK.problem(replace(read, data=read.data | {"seconds": SOON, "memory_mb": 256}))
+    return TASK.problem(read)
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,15 @@ def test_a_row_asks_for_a_number_that_cannot_be(attack: Attack, here: Path) -> N
         next(task_named("verl:rows.jsonl").problems("test", 0))
 
 
+def nested(depth: int) -> str:
+    """A row whose data are so deep."""
+    return row(reward_model={"ground_truth": '{"answer": "2", "x": %s}' % ("[" * depth + "]" * depth)})
+
+
 @each(
+    Attack("a row whose data nest 64 deep", ROWS, LINE, ("verl", nested(64))),
+    Attack("a row whose data nest 300 deep", ROWS, LINE, ("verl", nested(300))),
+    Attack("a row whose data nest 900 deep", ROWS, LINE, ("verl", nested(900))),
     Attack("a row whose id has half a surrogate", ROWS, LINE, ("verl", row(extra={"id": "\ud800"}))),
     Attack("a puzzle with a cell of infinity", ROWS, LINE, ("sudoku", '{"meta": {"question": [[1e999, 0, 0, 0]]}}')),
     Attack("a puzzle nested 100,000 deep", ROWS, LINE, ("sudoku", json.dumps({"meta": "[" * 100_000}))),

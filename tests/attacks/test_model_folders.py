@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from attacks.deadline import within
 from models import tiny_model
 from small import TASK
 from terse import TERSE
 
 from orgthink.cli import main
+from orgthink.errors import UserError
+from orgthink.organizations.puppet_policy import load
 
 MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
 ENDS = "A command never waits for a file of a model that has no end, and never takes all memory for it."
@@ -159,3 +162,10 @@ def test_problems_that_are_no_file(attack: Attack, model: Path, capsys: pytest.C
     assert main([*EVAL, "--model", "model", "--task", "math:rows.jsonl"]) == 2
     assert "no file of problems at rows.jsonl" in capsys.readouterr().err
     assert not Path("run").exists()
+
+
+@each(Attack("a puppeteer's policy is a pipe", ENDS, LINE, os.mkfifo))
+def test_a_policy_that_is_no_file(attack: Attack, tmp_path: Path) -> None:
+    attack.given(tmp_path / "policy.safetensors")
+    with pytest.raises(UserError, match="is a pipe or a device"):
+        within(30.0, lambda: load(tmp_path / "policy.safetensors"))

@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
+from pydantic import ValidationError
 
 from orgthink.cli import main
 from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Grade, Origin, Problem, Span, Trace
 from orgthink.store import SCHEMA_VERSION, RunFolder, dump, load
 
 SOUND = "A record whose parts do not fit together is one line with its place, wherever it is opened."
+GRADED = "A record that its grader cannot grade again is measured all the same."
+FIRST = "A list with wrong items is read up to the first of them: a million cost neither memory nor time."
+WRONG = "exit code 2: the file, the line, and what is wrong"
 KNOWN = "A setting that nothing here knows is named when a run is resumed."
 CONFIG = "A config.json that is none is one line, and nothing in the folder is changed."
 
@@ -205,3 +209,42 @@ def test_a_deep_record_is_simulated(attack: Attack, tmp_path: Path, capsys: pyte
     assert within(60, lambda: main(["simulate", str(path), "--gpus", "1"])) == 2
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1 and "too deep" in printed
+
+
+def of_solver(task: str, data: dict[str, Any]) -> Episode:
+    """A record of a solver, with these data of its problem."""
+    said = "<ANSWER> 3 </ANSWER>"
+    solver = Trace("s", "solver", None, (Span(Origin.SAMPLED, said, 2, start=0.0, end=1.0),), returned=said)
+    return Episode("p|a|0", Problem("p", task, "q", data=data), "a", 1, (solver,), answer="3", grade=Grade(1, 1))
+
+
+@each(
+    *(
+        Attack(f"data of a problem that the grader of {task} does not know: {data}", GRADED, "the stored grade counts",
+               of_solver(task, data))
+        for task in ("math", "parts:independent", "bench:mmlu-pro", "bench:countdown-3to4", "countdown", "sudoku")
+        for data in ({}, {"answer": None, "options": 7, "numbers": None}, {"answer": [1], "numbers": "abc"})
+    ),
+)  # fmt: skip
+def test_data_that_no_grader_knows(attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder(tmp_path / "run", dump(attack.given))
+    assert main(["measure", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["a"]["solver_correct"]["n"] <= 1
+
+
+def with_ids(record: dict[str, Any]) -> None:
+    record["traces"][0]["spans"][0]["token_ids"] = ["x"] * 1_000
+
+
+@each(
+    Attack("a list of wrong agents", FIRST, WRONG, changed(lambda record: record.update(traces=[1] * 1_000))),
+    Attack("a list of wrong faults", FIRST, WRONG, changed(lambda record: record.update(format_faults=[1] * 1_000))),
+    Attack("a list of wrong token ids", FIRST, WRONG, changed(with_ids)),
+    Attack(
+        "a list of wrong messages", FIRST, WRONG, changed(lambda record: record["problem"].update(history=[1] * 1_000))
+    ),
+)
+def test_a_list_of_wrong_items(attack: Attack) -> None:
+    with pytest.raises(ValidationError) as caught:
+        load(attack.given)
+    assert caught.value.error_count() == 1

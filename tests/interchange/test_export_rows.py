@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_policy: Path) -> Path:
 
 
 def exported(run: Path, target: str, out: Path) -> list[dict]:
-    assert main(["export", "rows", str(run), "--to", target, "--recipe", RECIPE, "--out", str(out)]) == 0
+    assert main(["export", "rows", str(run), "--to", target, "--trust", "--recipe", RECIPE, "--out", str(out)]) == 0
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
@@ -83,7 +83,7 @@ def test_every_target_is_reached(target: str, run: Path, tmp_path: Path):
 
 def test_settings_of_the_recipe_count(run: Path, tmp_path: Path):
     out = tmp_path / "rows.jsonl"
-    wanted = ["export", "rows", str(run), "--to", "verl", "--recipe", RECIPE, "--out", str(out)]
+    wanted = ["export", "rows", str(run), "--to", "verl", "--trust", "--recipe", RECIPE, "--out", str(out)]
     assert main([*wanted, "--set", "delta=1", "--version", "7"]) == 0
     extras = [json.loads(line)["extra_fields"] for line in out.read_text().splitlines()]
     groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
@@ -126,6 +126,6 @@ def test_what_makes_no_rows_is_one_line(run: Path, tmp_path: Path, capsys: pytes
         (run, ["--recipe", RECIPE, "--version", "-1"], "--version -1"),
     ):
         out = tmp_path / "refused.jsonl"
-        assert main(["export", "rows", str(folder), "--to", "trl", "--out", str(out), *options]) == 2
+        assert main(["export", "rows", str(folder), "--to", "trl", "--trust", "--out", str(out), *options]) == 2
         said = capsys.readouterr().err
         assert says in said and said.count("\n") == 1 and not out.exists()

@@ -10,6 +10,7 @@ from typing import Any
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.grammar.fenced import last_block
+from orgthink.registry import require_trust
 from orgthink.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
 from orgthink.tasks.bench.cases import Case, cases_in
 from orgthink.tasks.bench.held import HeldTexts
@@ -75,7 +76,8 @@ class CodeGrader:
     """
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """1 if the program passes all tests. ToolError if the sandbox fails, UserError without the private tests."""
+        """1 if the program passes all tests. ToolError if the sandbox fails, UserError without the private tests,
+        Untrusted where no code of untrusted files is run."""
         program = program_in(problem, answer)
         passed = program is not None and _passes(problem, program, [*_public(problem), *_private(problem)])
         return Grade(int(passed), problem.required)
@@ -91,9 +93,12 @@ class CodeGrader:
 
 
 def program_in(problem: Problem, answer: str) -> Submission | None:
-    """The program in the last fenced block of an answer; `None` without one."""
+    """The program in the last fenced block of an answer; `None` without one. Untrusted where it must not be run."""
     source = last_block(answer)
-    return None if source is None else Submission(source, problem.data["function"])
+    if source is None:
+        return None
+    require_trust(f"the program in an answer to {problem.id}")
+    return Submission(source, problem.data["function"])
 
 
 def _passes(problem: Problem, program: Submission, cases: Sequence[Case]) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.tasks.bench.benchmark import Benchmark, BenchmarkRow
 from orgthink.tasks.bench.rows import renamed, rows_of
+from orgthink.tasks.from_file import require_shallow
 from orgthink.tasks.task import Convention, Solution, Split
 
 
@@ -45,7 +47,7 @@ class BenchmarkTask:
             except ValueError as error:
                 raise UserError(f"{place}: {error}") from None
             if row is not None:
-                problem = self.problem(row)
+                problem = require_shallow(self.problem(row), place)
                 found.setdefault(problem.id, (problem, row.stratum))
         if not found:
             raise UserError(f"{self._file or self.name} holds no problems of {self.benchmark.name}")
@@ -70,10 +72,14 @@ class BenchmarkTask:
             yield from stratified(self._read, rng)
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        return self.benchmark.grader.grade(problem, answer)
+        return self.benchmark.grader.grade(self._with_own_settings(problem), answer)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        return self.benchmark.grader.solutions(problem, answer)
+        return self.benchmark.grader.solutions(self._with_own_settings(problem), answer)
+
+    def _with_own_settings(self, problem: Problem) -> Problem:
+        """A problem may come from a record that anybody wrote: where its programs run, and with what, the task says."""
+        return replace(problem, data={**problem.data, **self.benchmark.settings})
 
 
 def stratified(rows: Sequence[tuple[Problem, str]], rng: random.Random) -> list[Problem]:

@@ -1,0 +1,174 @@
+"""Run folders and pairs of somebody else: nothing that they name is run unless it is trusted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attacks.catalogue import Attack, each
+from tiny_recipes import ASYNCTHINK, named
+
+from orgthink.cli import main
+from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.evaluation import OrganizationSpec
+from orgthink.recipes.jobs import Pairs
+from orgthink.store import SCHEMA_VERSION, dump, plain
+from orgthink.tasks.bench import livecodebench
+from orgthink.tasks.judge import JudgedOutput, JudgeLimits
+from orgthink.training.sft import SftSettings
+
+CODE = "No code that a run folder names is run unless `--trust` is given."
+PROGRAMS = "No program in an answer is run again unless `--trust` is given, and then as the task says, never a record."
+LINE = "one line that names `--trust`, exit code 2"
+
+EVIL = "open('ran', 'w').close()\nfrom orgthink.tasks.sudoku import SUDOKU as TASK\n"
+ROWS = ["--to", "verl", "--recipe", named("ASYNCTHINK"), "--out", "rows.jsonl"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def foreign(kind: str, settings: Any, *episodes: Episode) -> Path:
+    """A run folder that somebody else wrote."""
+    folder = Path("run")
+    folder.mkdir()
+    (folder / "evil.py").write_text(EVIL)
+    config = {"kind": kind, "orgthink": "0.1.0", "schema_version": SCHEMA_VERSION, "settings": settings}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "episodes.jsonl").write_bytes(b"".join(map(dump, episodes)))
+    return folder
+
+
+def evaluation(task: str, organization: str, settings: Any = None) -> dict[str, Any]:
+    return {
+        "task": task,
+        "n": 1,
+        "samples": 2,
+        "organizations": {"a": plain(OrganizationSpec(organization, settings or {}))},
+    }
+
+
+@each(
+    Attack("its task is a file of code", CODE, LINE, evaluation("run/evil.py:TASK", "asyncthink")),
+    Attack(
+        "its task is a mixture with a file of code", CODE, LINE, evaluation("sudoku+run/evil.py:TASK", "asyncthink")
+    ),
+    Attack(
+        "the kind of an organization below its organization is a file of code", CODE, LINE,
+        evaluation("countdown", "asyncthink", {"worker": {"kind": "run/evil.py:TASK"}}),
+    ),
+)  # fmt: skip
+def test_rows_of_a_foreign_run(attack: Attack, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ASYNCTHINK.settings.rollout.organization.organization == "asyncthink"
+    foreign("eval", attack.given)
+    assert main(["export", "rows", "run", *ROWS]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--trust" in line and not (here / "ran").exists()
+    assert main(["export", "rows", "run", "--trust", *ROWS]) == 2, "it runs, and has no episodes"
+    assert (here / "ran").exists()
+
+
+ODD = "unknown, and the training goes on"
+
+
+def synthesis(**changes: Any) -> dict[str, Any]:
+    return {"task": "countdown", "n": 1, "teacher": None, "prompts": "paper", "capacity": 2} | changes
+
+
+@each(
+    Attack("beside a file of pairs, a task that is a file of code", CODE, "it is not read",
+           (synthesis(task="run/evil.py:TASK"), {"prompts": "paper", "capacity": 2})),
+    Attack("beside a file of pairs, prompts that are a file of code", CODE, ODD,
+           (synthesis(prompts="run/evil.py:TASK"), {})),
+    Attack("beside a file of pairs, a capacity in words", CODE, ODD, (synthesis(capacity="two"), {})),
+    Attack("beside a file of pairs, a capacity of −10⁴⁰⁰", CODE, ODD, (synthesis(capacity=-(10**400)), {})),
+    Attack("beside a file of pairs, settings that are a list", CODE, ODD, ([1], {})),
+)  # fmt: skip
+def test_pairs_beside_a_foreign_config(attack: Attack, here: Path) -> None:
+    settings, made_for = attack.given
+    folder = foreign("synth", settings)
+    assert Pairs(SftSettings(steps=1), pairs=str(folder / "pairs.jsonl"))._made_for == made_for
+    assert not (here / "ran").exists()
+
+
+class Judges:
+    """Runs nothing, and remembers what it was asked to run."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, JudgeLimits]] = []
+
+    def named(self, sandbox: str, limits: JudgeLimits) -> Any:
+        @contextmanager
+        def outputs(program: object, inputs: list[str]) -> Any:
+            self.asked.append((sandbox, limits))
+            yield iter([JudgedOutput("2")] * len(inputs))
+
+        self.outputs = outputs
+        return self
+
+
+PRIVATE = '[{"input": "1", "output": "2"}]'
+ANSWER = "```python\nprint(2)\n```"
+STRANGERS = {"sandbox": "http://stranger", "seconds": 1e9, "memory_mb": 10**6}
+
+
+def graded_by_programs(answer: str = ANSWER) -> Episode:
+    """A record of a benchmark of programs; it says where and how long its program is to be run."""
+    name = hashlib.sha256(PRIVATE.encode()).hexdigest()
+    data = {"public": [["1", "2"]], "private": name, "function": None, "from": "", "to": "", **STRANGERS}
+    problem = Problem("livecodebench-v6/x", "bench:livecodebench-v6", "q", data=data)
+    said = f"<ANSWER>\n{ANSWER}\n</ANSWER>"
+    solver = Trace("s", "solver", None, (Span(Origin.SAMPLED, said, 5, start=0.0, end=1.0),), returned=said, model="m")
+    return Episode("livecodebench-v6/x|a|0", problem, "a", 1, (solver,), answer=answer, grade=Grade(1, 1))
+
+
+@pytest.fixture
+def judges(here: Path, monkeypatch: pytest.MonkeyPatch) -> Judges:
+    row = {"question_content": "q", "starter_code": "", "public_test_cases": PRIVATE, "private_test_cases": PRIVATE,
+           "metadata": "{}", "contest_date": "2025-02-01", "question_id": "x"}  # fmt: skip
+    (here / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    judges = Judges()
+    monkeypatch.setattr(livecodebench, "judge_named", judges.named)
+    return judges
+
+
+@each(
+    Attack(
+        "a record with a program, a server to run it at, and 10⁹ seconds for it", PROGRAMS, "the stored grade counts"
+    )
+)
+def test_a_program_in_a_record(attack: Attack, judges: Judges, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign("eval", evaluation("bench:livecodebench-v6:rows.jsonl", "sequential"), graded_by_programs())
+    assert main(["measure", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["a"]["solver_correct"]["mean"] == 1
+    assert main(["view", "run", "--out", "page.html"]) == 0
+    assert judges.asked == []
+    assert main(["measure", "run", "--json", "--trust"]) == 0
+    settings = livecodebench.SETTINGS
+    limits = JudgeLimits(settings["seconds"], settings["memory_mb"])
+    assert judges.asked == [(settings["sandbox"], limits)]
+
+
+@each(Attack("a record with a program that is not its answer", PROGRAMS, "the solver is not graded"))
+def test_a_program_in_a_record_that_is_not_its_answer(
+    attack: Attack, judges: Judges, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign("eval", evaluation("bench:livecodebench-v6:rows.jsonl", "sequential"), graded_by_programs("another"))
+    assert main(["measure", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["a"]["solver_correct"]["mean"] is None
+    assert judges.asked == []
+
+
+@each(Attack("rows of a record with a program are exported", PROGRAMS, LINE))
+def test_rows_of_a_program_in_a_record(attack: Attack, judges: Judges, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign("eval", evaluation("bench:livecodebench-v6:rows.jsonl", "asyncthink"), graded_by_programs())
+    assert main(["export", "rows", "run", *ROWS]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--trust" in line and judges.asked == []
