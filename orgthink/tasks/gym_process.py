@@ -67,7 +67,10 @@ _INSTEAD: dict[str, Check] = {
 
 
 def _is_close(entry: Entry, offered: str) -> bool:
-    return abs(float(Fraction(offered)) - float(Fraction(entry["answer"]))) <= 1e-4
+    """To three digits, and to four decimals: 0 is not close to 0.00003. What is nearer to 1 is not close to 0.99997."""
+    exact = entry["metadata"]["rational"]
+    found, right = Fraction(offered), Fraction(exact["numerator"], exact["denominator"])
+    return abs(found - right) <= min(Fraction(1, 10_000), right / 200, (1 - right) / 2)
 
 
 def _same_words(entry: Entry, offered: str) -> bool:
@@ -75,7 +78,15 @@ def _same_words(entry: Entry, offered: str) -> bool:
 
 
 def _one_number(entry: Entry, offered: str) -> bool:
-    return len(re.findall(r"\d+(?:\.\d+)?", offered)) == 1
+    """One number, with the sign of the right one."""
+    found = re.findall(r"([-−])?\d+(?:\.\d+)?", offered)
+    return len(found) == 1 and bool(found[0]) == entry["answer"].startswith("-")
+
+
+def _same_form(entry: Entry, offered: str) -> bool:
+    """The same text but for the digits, capitals, and `day` for `days`."""
+    forms = (re.sub(r"\d+", "0", " ".join(text.lower().split())) for text in (offered, entry["answer"]))
+    return len({re.sub(r"\bday\b", "days", form) for form in forms}) == 1
 
 
 def _one_fraction(entry: Entry, offered: str) -> bool:
@@ -101,15 +112,15 @@ def _no_nan(entry: Entry, offered: str) -> bool:
 
 
 _ALSO: dict[str, Check] = {
-    "coin_flip": _is_close,  # the first digits are enough for 1.0
+    "coin_flip": _is_close,  # the first digits are enough for 1.0, and any small number for another
     "complex_arithmetic": _no_nan,  # min(1.0, nan) is 1.0
     "figlet_font": _same_words,  # ten right letters are enough
     "letter_jumble": _same_words,  # more words may follow
     "word_sorting": lambda entry, offered: offered.count(",") == entry["answer"].count(","),  # the same
-    "gsm_symbolic": _one_number,  # the first one of several counts
+    "gsm_symbolic": _one_number,  # the first one of several counts, without its sign
     "fraction_simplification": _one_fraction,  # anything may follow
     "knights_knaves": _same_roles,  # what is repeated counts once
-    "time_intervals": lambda entry, offered: len(offered.split()) <= len(entry["answer"].split()),  # the same
+    "time_intervals": _same_form,  # units and the sign of 0 do not count, and anything may follow
     "game_of_life": _same_shape,  # more cells and rows may follow
     "quantum_lock": lambda entry, offered: (
         re.fullmatch(r"[A-C\s,→>-]*", offered.upper()) is not None

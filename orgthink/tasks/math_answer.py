@@ -59,10 +59,15 @@ _ROUNDED = re.compile(r"\.\d{10}")
 
 
 def found(answer: str) -> str:
-    """The content of the last closed `\\boxed{}`, or the whole text, without a label or Markdown around it."""
+    """The content of the last closed `\\boxed{}`, or the whole text, without a label or Markdown around it.
+
+    A text that is too long for a result is not looked into.
+    """
     text = ([answer, *boxed(answer)][-1]).strip(_MARKUP)
     if label := _LABEL.match(text):
         text = text[label.end() :].strip(_MARKUP)
+    if len(text) > LONGEST:
+        return text
     return unwrapped(respelled(text.rstrip(".").strip(_MARKUP)))
 
 

@@ -41,21 +41,35 @@ def respelled(text: str) -> str:
 
 def unwrapped(text: str) -> str:
     """A result without braces around all of it, and without bold print."""
-    text = text.strip()
-    while (style := _STYLE.match(text)) is not None and text.endswith("}") and _closes_last(text[style.end() :]):
-        text = text[style.end() + 1 : -1].strip()
-    return text
+    closed = _closed(text)
+    start, end = _stripped(text, 0, len(text))
+    while style := _STYLE.match(text, start, end):
+        opened, last = style.end(), end - 1
+        if closed.get(opened) != last or last == opened + 1:  # an empty pair is no wrapping
+            break
+        start, end = _stripped(text, opened + 1, last)
+    return text[start:end]
 
 
-def _closes_last(text: str) -> bool:
-    """Whether the first brace of a text is closed by its last sign."""
-    depth = 0
+def _closed(text: str) -> dict[int, int]:
+    """Where each brace of a text that is closed is closed. A backslash takes a brace's meaning."""
+    opened, closed = list[int](), dict[int, int]()
     for i, mark in enumerate(text):
         escaped = i > 0 and text[i - 1] == "\\"
-        depth += 0 if escaped else (mark == "{") - (mark == "}")
-        if depth == 0:
-            return i == len(text) - 1 and i > 1
-    return False
+        if mark == "{" and not escaped:
+            opened.append(i)
+        elif mark == "}" and not escaped and opened:
+            closed[opened.pop()] = i
+    return closed
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """Bounds of a part of a text without the white space around it."""
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
 
 
 def named_first(text: str) -> str:

@@ -154,6 +154,57 @@ if os.fork() == 0:
     os._exit(0)
 print(@RIGHT@)
 """
+KEEPS = """
+import os
+for name in ("/tmp/keep", "/tmp/keep/keep"):
+    if os.path.lexists(name): print("ESCAPED"); os._exit(0)
+@LEAVES@
+print(@RIGHT@)
+"""
+LEAVES = {
+    "a file in a folder that nobody may look into": """
+        os.mkdir("/tmp/keep"); open("/tmp/keep/n", "w"); os.chmod("/tmp/keep", 0)
+        """,
+    "a file in a folder that nobody may write to": """
+        os.mkdir("/tmp/keep"); open("/tmp/keep/n", "w"); os.chmod("/tmp/keep", 0o555)
+        """,
+    "a thousand folders in each other without any rights": """
+        os.mkdir("/tmp/keep")
+        os.chdir("/tmp/keep")
+        for _ in range(1000): os.mkdir("x"); os.chdir("x")
+        for _ in range(1000): os.chdir(".."); os.chmod("x", 0)
+        os.chmod("/tmp/keep", 0)
+        """,
+    "links to folders of the system, and to itself": """
+        os.mkdir("/tmp/keep")
+        for n, target in enumerate(("/", "/usr", "/tmp", ".", "3", "/nowhere")): os.symlink(target, f"/tmp/keep/{n}")
+        os.symlink("/python", "/tmp/link"); os.chmod("/tmp/keep", 0)
+        """,
+    "a process that takes all rights from its folder, for as long as it lives": """
+        if os.fork() == 0:
+            os.setsid()
+            while True:
+                try: os.makedirs("/tmp/keep/keep", exist_ok=True)
+                except OSError: pass
+                os.chmod("/tmp/keep", 0)
+        while not os.path.exists("/tmp/keep"): pass
+        """,
+}
+"""What a program that passes leaves behind, for the next test to find."""
+CHANGES = {
+    "the rights of its folder": ("os.stat('/tmp').st_mode & 0o7777", "os.chmod('/tmp', 0o711)"),
+    "the limits of the process above": (
+        "resource.getrlimit(resource.RLIMIT_CPU)", "resource.prlimit(parent, resource.RLIMIT_CPU, (12345, 23456))"
+    ),
+    "the priority of the process above": ("os.getpriority(0, 0)", "os.setpriority(0, parent, 7)"),
+    "the kind of priority of the process above": (
+        "os.sched_getscheduler(0)", "os.sched_setscheduler(parent, os.SCHED_BATCH, os.sched_param(0))"
+    ),
+    "the processors of the process above": (
+        "len(os.sched_getaffinity(0))", "os.sched_setaffinity(parent, {min(os.sched_getaffinity(0))})"
+    ),
+}  # fmt: skip
+"""Something that a test can see, and how one changes it for the next one."""
 ENDLESS = {
     "prints 10 GB": "while True: print('x' * 1_000_000)",
     "prints 10 GB of empty lines": "import sys\nwhile True: sys.stdout.write('\\n' * 1_000_000)",
@@ -270,10 +321,36 @@ def test_a_function(attack, outside):
 def test_what_is_left(attack, outside):
     """The one program here that knows what is right, so that every test is run."""
     right = f"right-{secrets.token_hex(16)}"
+    asked = problem(right, tests=3)
     before = set(os.listdir("/proc/self/fd"))
-    assert TASK.grade(problem(right, tests=3), fenced(attack.given.replace("@RIGHT@", repr(right)))).correct == 1
+    assert TASK.grade(asked, fenced(attack.given.replace("@RIGHT@", repr(right)))).correct == 1
     assert set(os.listdir("/proc/self/fd")) <= before
     outside.untouched()
+
+
+@each(
+    *(Attack(f"leaves {does}", ENDED, "the next test finds nothing", dedent(code)) for does, code in LEAVES.items()),
+)
+def test_files_that_are_left(attack, outside):
+    """Every test passes, so none has found anything."""
+    right = f"right-{secrets.token_hex(16)}"
+    program = KEEPS.replace("@LEAVES@", attack.given).replace("@RIGHT@", repr(right))
+    assert TASK.grade(problem(right, tests=3), fenced(program)).correct == 1
+    outside.untouched()
+
+
+@each(
+    *(
+        Attack(f"changes {what}", ENDED, "the next test finds it as it was, or there is none", given)
+        for what, given in CHANGES.items()
+    ),
+)
+def test_what_is_changed(attack):
+    shows, changes = attack.given
+    program = f"import os, resource\nparent = os.getppid()\nprint({shows})\n{changes}"
+    with judge_named("bubblewrap", JudgeLimits(SOON, 256)).outputs(Submission(program), ["1\n"] * 3) as outputs:
+        texts = [output.text for output in outputs if output.failure is None]
+    assert len(set(texts)) <= 1
 
 
 @each(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
@@ -124,6 +125,50 @@ def test_what_cheats_a_scorer_is_wrong(name: str) -> None:
         right = problem.data["answer"]
         assert task.grade(problem, right).all_correct
         assert not task.grade(problem, CHEATS[name](right)).correct, (CHEATS[name](right), right)
+
+
+def changed(right: str, *pairs: tuple[str, str]) -> list[str]:
+    """Texts that differ from the reference."""
+    return [text for old, new in pairs if (text := right.replace(old, new)) != right]
+
+
+NEARLY: dict[str, Callable[[str], list[str]]] = {
+    "coin_flip?min_trials=12&max_trials=18": lambda right: [
+        *("0", "1", "0.5", f"-{right}"),
+        *(repr(float(right) * factor) for factor in (0.98, 1.02, 2)),
+    ],
+    "gsm_symbolic": lambda right: [f"-{right}", f"−{right}", f"it is -{right}", f"-{right}.0", f"= -{right}"],
+    "time_intervals": lambda right: [
+        *(f"-{right}", f"+{right}", right.split()[0] if "days" in right else "0", f"{right}%", f"{right}.0"),
+        *changed(right, ("days", "weeks"), ("days", "hours"), ("days", ""), (", ", ", -"), ("days", "days ago")),
+    ],
+}  # fmt: skip
+"""Answers of another sign, unit or size, made of the reference."""
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_signs_units_and_sizes_count(name: str) -> None:
+    task = task_named(f"gym:{name}")
+    for problem in first(f"gym:{name}", 12):
+        right = problem.data["answer"]
+        taken = [text for text in NEARLY[name](right) if text != right and task.grade(problem, text).correct]
+        assert task.grade(problem, right).all_correct and not taken, right
+
+
+def test_spellings_that_mean_the_same_are_right() -> None:
+    flips, sums, times = (task_named(f"gym:{name}") for name in ("coin_flip", "gsm_symbolic", "time_intervals"))
+    for problem in first("gym:coin_flip", 20):
+        right = Fraction(problem.data["answer"])
+        for text in (f"{float(right):.3e}", str(right), str(right.limit_denominator(1 << 15)), f"{float(right):.6f}"):
+            assert flips.grade(problem, text).all_correct, (text, problem.data["answer"])
+    for problem in first("gym:gsm_symbolic", 5):
+        right = problem.data["answer"]
+        for text in (f"{right}.0", f"The answer is {right}."):
+            assert sums.grade(problem, text).all_correct
+    for problem in first("gym:time_intervals", 20):
+        right = problem.data["answer"]
+        for text in (f"0{right}", f" {right}\n", right.upper() if right.endswith("days") else right):
+            assert times.grade(problem, text).all_correct or right.startswith("-"), (text, right)
 
 
 def test_answers_other_than_the_reference_are_right_too() -> None:

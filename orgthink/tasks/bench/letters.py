@@ -25,7 +25,7 @@ _SEVERAL = "?"
 
 _WORDS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|boldsymbol|mbox)\s*\{([^{}]*)\}")
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
-_MARKS = re.compile(r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|_+(?!\w)")
+_MARKS = re.compile(r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|(?<!_)_+(?!\w)")
 _BRACKETS = re.compile(r"\\([()\[\]])")
 _SAYS = r"(?:\s+(?:is|would\s+be|must\s+be|should\s+be)\b\s*:?|\s*[:=])\s*"
 _DECLARED = re.compile(rf"\b(?:answer|(?:correct|right|best)\s+(?:option|choice|letter)){_SAYS}", re.IGNORECASE)
@@ -44,7 +44,8 @@ _SEPARATED = re.compile(r"\s*\.(?:\s|$)")
 _CONTINUED = re.compile(r"\s*(?:[.:;,!](?:\s|$)|[-–—=]\s)|\s+[-–—=(]\s?|\s+(?:because|since|as|due|given|is)\b")
 """What may follow a letter that is declared; an article is followed by a word."""
 _ANOTHER = re.compile(
-    r"[\s.,;:)]*(?:(?:and|or|nor|&|/|,|;)\s*)+(?:either\s+|option\s+)?[(\[]?[A-J](?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))"
+    r"(?:[\s.,;:)]*(?:(?:and|or|nor|&|/)[\s,;]*)+|(?:[\s.:)]*[,;])+\s*)"
+    r"(?:either\s+|option\s+)?[(\[]?[A-J](?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))"
 )
 """A second letter beside the first."""
 

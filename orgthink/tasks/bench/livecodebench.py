@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError
 from orgthink.grammar.fenced import last_block
 from orgthink.registry import require_trust
 from orgthink.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
@@ -53,6 +52,7 @@ def read_livecodebench(values: Mapping[str, Any]) -> BenchmarkRow | None:
     private = values["private"]
     if not isinstance(private, str):
         raise ValueError("private_test_cases is no text")
+    cases_in(private)  # junk is found before anything runs
     public = cases_in(_text(values["public"], "public_test_cases"))
     function = _function(values["metadata"])
     how = (
@@ -131,10 +131,7 @@ def _public(problem: Problem) -> list[Case]:
 
 
 def _private(problem: Problem) -> list[Case]:
-    try:
-        return _cases(problem.data["private"])
-    except ValueError as error:
-        raise UserError(f"{problem.id}: {error}") from None
+    return _cases(problem.data["private"])
 
 
 @lru_cache(maxsize=2)

@@ -21,7 +21,9 @@ MATH_COLUMNS = {
 BOXED = AnswerTemplate("boxed", "Put your final answer in \\boxed{}.")
 """Asks for a boxed answer."""
 
-_LINE = re.compile(r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*[*_]*[ \t]*:(?P<text>.*)$", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(
+    r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*(?:[*_]+[ \t]*)?:(?P<text>.*)$", re.IGNORECASE | re.MULTILINE
+)
 """A line `ANSWER: …`; Markdown may stand around it."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from operator import itemgetter
 from typing import Any
@@ -35,18 +36,19 @@ def same_returned(right: str, output: str) -> bool:
     if len(output) > _LONGEST * len(right) + _SLACK:
         return False
     try:
-        return returned(output) == _frozen(json.loads(right), dict.items)
+        return returned(output) == _canonical(json.loads(right), dict.items)
     except (ValueError, RecursionError):
         return False
 
 
-def returned(output: str) -> Hashable:
-    """Identity of what a function returned. Numbers are equal as Python has it: `True`, 1 and 1.0 are one.
+def returned(output: str) -> str:
+    """Identity of what a function returned, as a text: hashes of numbers collide where a program wants it.
 
-    ValueError for what is no plain data.
+    Numbers are equal as Python has it: `True`, 1 and 1.0 are one. ValueError for what is no plain data, and for NaN,
+    which equals nothing.
     """
     try:
-        return _frozen(json.loads(output), itemgetter("items"))
+        return _canonical(json.loads(output), itemgetter("items"))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"no plain data: {error!r}") from None
 
@@ -69,10 +71,21 @@ def _numbers(line: str) -> tuple[Decimal, ...] | None:
     return None if any(number.is_nan() for number in numbers) else numbers
 
 
-def _frozen(value: Any, pairs: Callable[[dict[str, Any]], Iterable[Iterable[Any]]]) -> Hashable:
-    """The same value, hashable. `pairs` gives the keys and values of an object."""
+def _canonical(value: Any, pairs: Callable[[dict[str, Any]], Iterable[Iterable[Any]]]) -> str:
+    """One text for equal values. `pairs` gives the keys and values of an object."""
     if isinstance(value, list):
-        return tuple(_frozen(each, pairs) for each in value)
+        return f"[{','.join(_canonical(each, pairs) for each in value)}]"
     if isinstance(value, dict):
-        return frozenset(tuple(_frozen(part, pairs) for part in pair) for pair in pairs(value))
-    return value
+        items = {f"{_canonical(key, pairs)}:{_canonical(each, pairs)}" for key, each in pairs(value)}
+        return f"{{{','.join(sorted(items))}}}"
+    return _number(value) if isinstance(value, int | float) else json.dumps(value)
+
+
+def _number(value: float) -> str:
+    """One text for equal numbers: that of the float, if there is one."""
+    if value != value:
+        raise ValueError("NaN equals nothing")
+    with suppress(OverflowError):
+        if (near := float(value)) == value:
+            return repr(near + 0.0)  # -0.0 is 0.0
+    return str(value)
