@@ -16,6 +16,10 @@ from typing import Any
 from orgthink.errors import UserError
 from orgthink.files import read_whole
 
+_UNREADABLE = (ArithmeticError, LookupError, NotImplementedError, OSError, TypeError, ValueError)
+"""What a table of parquet or Arrow raises: of dates that Python does not have, time zones that nobody knows, and what
+pyarrow itself raises."""
+
 
 def has_parquet() -> bool:
     """Whether parquet can be read and written: pyarrow is installed."""
@@ -91,8 +95,7 @@ def _read_parquet(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
             known = [name for name in table.schema_arrow.names if name.lower() in wanted]
             for batch in table.iter_batches(columns=known):
                 yield from batch.to_pylist()
-    except (ArithmeticError, LookupError, NotImplementedError, OSError, TypeError, ValueError) as error:
-        # Dates that Python does not have, time zones that nobody knows; what pyarrow itself raises is among them too.
+    except _UNREADABLE as error:
         raise UserError(f"{file} cannot be read as parquet: {type(error).__name__}: {error}") from error
 
 
@@ -101,9 +104,10 @@ def _read_arrow(file: Path) -> Iterator[dict[str, Any]]:
     try:
         with arrow.memory_map(str(file)) as source, arrow.ipc.open_stream(source) as table:
             for batch in table:
+                batch.validate(full=True)  # an offset may lie far outside of its column
                 yield from batch.to_pylist()
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read as Arrow: {error}") from error
+    except _UNREADABLE as error:
+        raise UserError(f"{file} cannot be read as Arrow: {type(error).__name__}: {error}") from error
 
 
 def _read_csv(file: Path) -> Iterator[dict[str, Any]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 _OPENS = re.compile(r"[ \t]*(`{3,})[^`]*")
+_LINE_ENDS = re.compile(r"\r\n?|\n")
+"""Those of Python's source. Form feeds and the like belong to a program."""
 _CLOSES = re.compile(r"[ \t]*(`{3,})[ \t]*")
 
 
 def last_block(text: str) -> str | None:
     """The content of the last fenced block; `None` without one, and if the last one never ends: it was cut off."""
     fence, lines, found = "", list[str](), None
-    for line in text.splitlines():
+    for line in _LINE_ENDS.split(text):
         if not fence:
             if opens := _OPENS.fullmatch(line):
                 fence, lines, found = opens[1], [], None

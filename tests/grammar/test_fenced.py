@@ -25,6 +25,8 @@ TEXTS = st.text(st.sampled_from("`ab \n~"), max_size=60)
         ("````\n```\nx\n```\n````", "```\nx\n```"),
         ("  ```python\nx\n  ``` ", "x"),
         ("```\n```", ""),
+        ("```\nx = 1\f\ny = '\u2028'\n```", "x = 1\f\ny = '\u2028'"),
+        ("```\r\nx\r\ny\r\n```\r\n", "x\ny"),
         ("```python title=`a`\nx\n```\n", None),
     ],
 )

@@ -151,6 +151,13 @@ def test_other_files_of_a_snapshot_are_left_out(cache):
     assert len(drawn("bench:aime24")) == 1
 
 
+def test_what_is_no_file_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "test.jsonl")
+    (tmp_path / "test.csv").mkdir()
+    with pytest.raises(UserError, match="holds no rows of aime25"):
+        task_named(f"bench:aime25:{tmp_path}").rows  # noqa: B018
+
+
 def test_the_cache_may_lie_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "mine"))
     fixture = FIXTURES["aime25"]
@@ -174,6 +181,8 @@ def test_the_cache_may_lie_elsewhere(tmp_path, monkeypatch):
         ("mmlu-pro", {"question": "?", "options": ["1", "2"], "answer": "C"}, "no letter of an option"),
         ("mmlu-pro", {"question": "?", "options": ["1", "2"], "answer": "A", "answer_index": 1}, "or two"),
         ("mmlu-pro", {"question": "?", "options": ["1", "2"], "answer_index": "x"}, "no number"),
+        ("mmlu-pro", {"question": "?", "options": ["1", "2"], "answer_index": float("inf")}, "no number"),
+        ("mmlu-pro", {"question": "?", "options": ["1", "2"], "answer_index": float("nan")}, "no number"),
         ("enigmata-sudoku", {"meta": {"question": [[1]]}}, "no 4x4 grid"),
         ("countdown-3to4", {"nums": "1 2", "target": 3}, "no whole numbers"),
     ],

@@ -45,7 +45,8 @@ def read_mmlu_pro(values: Mapping[str, Any]) -> BenchmarkRow:
     while options and options[-1] == "N/A":  # fills up to ten
         options.pop()
     letter, index = str(values["answer"] or "").strip().upper(), values["index"]
-    if index is not None and not (isinstance(index, int | float) or str(index).isdigit()):
+    whole = index.is_integer() if isinstance(index, float) else isinstance(index, int) or str(index).isdecimal()
+    if index is not None and not whole:
         raise ValueError(f"answer_index is no number: {index!r}")
     letters = {*([letter] if letter else []), *(LETTERS[int(index) : int(index) + 1] for _ in [0] if index is not None)}
     if len(letters) != 1 or not letters <= {*LETTERS[: len(options)]}:

@@ -76,7 +76,8 @@ def _files(benchmark: Benchmark, folder: Path | None) -> tuple[tuple[int, int] |
 def matching(folder: Path, dataset: HubDataset) -> list[Path]:
     """The files in a folder with the rows of a data set, in the order of their names: those of its split, or else those
     of no split."""
-    files = sorted(each for each in folder.rglob("*") if each.suffix in SUFFIXES and each.name not in _ABOUT)
+    named = (each for each in folder.rglob("*") if each.suffix in SUFFIXES and each.name not in _ABOUT)
+    files = sorted(each for each in named if each.is_file())
     paths = {each: each.relative_to(folder).as_posix() for each in files}
     if dataset.files:
         return [each for each, path in paths.items() if any(fnmatch(path, pattern) for pattern in dataset.files)]
