@@ -350,3 +350,13 @@ def test_runs_of_version_2_go_on_with_the_prompts_they_began_with(tmp_path: Path
     prompts = {name: how["settings"].get("prompts") for name, how in found[2]["organizations"].items()}
     assert prompts == {"named": "paper-2", "default": "paper-2", "mine": None, "pocket": "pocket"}
     assert found[2]["job"]["settings"]["rollout"]["prompts"] == "paper-2"
+
+
+def test_what_takes_time_comes_before_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed() -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "provenance", killed)
+    with pytest.raises(KeyboardInterrupt):
+        RunFolder.create(tmp_path / "run", "eval", {})
+    assert not (tmp_path / "run").exists()

@@ -14,7 +14,6 @@ from rule_engine import RuleEngine
 from search_state import designs, gone
 from searched import ALONE, CHECKED, DESIGNER, fenced, settings
 
-from orgthink import store
 from orgthink.baselines import proposer, spent
 from orgthink.baselines.meta_agent_search import MetaAgentSearch, MetaAgentSettings
 from orgthink.baselines.proposer import graph_in
@@ -104,16 +103,6 @@ def test_a_search_without_its_archive_does_not_go_on(attack: Attack, whole: Path
     attack.given(cut / "archive.json")
     with pytest.raises(UserError, match=r"archive.json has no entry, and generations are complete"):
         run(meta(steps=3), cut)
-
-
-def test_what_takes_time_comes_before_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed() -> dict[str, object]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(store, "provenance", killed)
-    with pytest.raises(KeyboardInterrupt):
-        RunFolder.create(tmp_path / "run", "eval", {})
-    assert not (tmp_path / "run").exists()
 
 
 # A model designs.
