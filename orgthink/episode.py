@@ -141,6 +141,12 @@ class Billed:
     """Of these, thoughts, shown or not."""
 
 
+def is_logprob(number: float) -> bool:
+    """Whether a number can be a log-probability: above 0 by what rounding does at most, and not below what servers send
+    in place of minus infinity."""
+    return -1e6 <= number <= 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of one agent's context with one origin."""

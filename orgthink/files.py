@@ -75,7 +75,7 @@ def read_whole(file: Path, most: int = MOST) -> bytes:
         size = os.fstat(stream.fileno()).st_size
         content = b"" if size > most else stream.read(min(max(size, MOST), most) + 1)
     if max(size, len(content)) > most:
-        raise UserError(f"{file} has more than {most >> 20} MiB: it is not what its name says")
+        raise UserError(f"{file} has more than {most / 2**20:.3g} MiB: it is not what its name says")
     return content
 
 

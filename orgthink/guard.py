@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orgthink.episode import CONTROLLER, Episode, Problem, Status, StopReason, Trace, episode_id
 from orgthink.errors import UserError
+from orgthink.integrity import require_integrity
 from orgthink.store import Journal
 
 Crash = Callable[[str, Exception], str]
@@ -34,9 +35,12 @@ class Guard:
     """Stores a traceback."""
 
     async def run(self, work: Awaitable[Episode]) -> Episode:
-        """The episode of this work, or what a bug left of it. A UserError is about all episodes, and is raised."""
+        """The episode of this work, or what is left of it after a bug, such as a number that is none. A UserError is
+        about all episodes, and is raised."""
         try:
-            return await work
+            episode = await work
+            require_integrity(episode)
+            return episode
         except UserError:
             raise
         except Exception as bug:

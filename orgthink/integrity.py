@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from orgthink.episode import EdgeKind, Episode, Span, Trace
+from orgthink.episode import EdgeKind, Episode, Span, Trace, is_logprob
 
 LONGEST = 1e12
 """Bound of times in seconds and of costs; sums of more would lose all digits."""
@@ -31,12 +31,14 @@ def _wrong(episode: Episode) -> Iterator[str]:
             yield f"a span of agent {trace.agent!r} has fewer than 0 tokens"
         if not all(0 <= count <= LONGEST for span in trace.spans for count in _billed(span)):
             yield f"a request of agent {trace.agent!r} was billed a count that is none"
+        if not all(is_logprob(number) for span in trace.spans for number in span.logprobs or ()):
+            yield f"a log-probability is not one, in a span of agent {trace.agent!r}"
         if unknown := {span.source for span in trace.spans} - {None, *(one.agent for one in episode.traces)}:
             yield f"agent {trace.agent!r} was given the words of the unknown agent {unknown.pop()!r}"
     if episode.capacity < 1 or not all(-LONGEST <= count <= LONGEST for count in _counts(episode)):
         yield f"a count is none, or more than {LONGEST:g}"
     if any(number is not None and not -LONGEST <= number <= LONGEST for number in _numbers(episode)):
-        kinds = "a time, a cost, a log-probability or a setting of the sampling"
+        kinds = "a time, a cost or a setting of the sampling"
         yield f"{kinds} is not a number from {-LONGEST:g} to {LONGEST:g}"
     demands = [episode.problem.required, *([episode.grade.required] if episode.grade else [])]
     if not all(1 <= required <= MOST_REQUIRED for required in demands):
@@ -98,4 +100,3 @@ def _numbers_of(trace: Trace) -> Iterator[float | None]:
         yield from (span.start, span.end)
         if span.sampling is not None:
             yield from (span.sampling.temperature, span.sampling.top_p)
-        yield from span.logprobs or ()

@@ -6,33 +6,46 @@ whole; a file that is damaged, or that somebody else wrote, is no answer, and th
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
-import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from orgthink.engines.engine import Chunk
-from orgthink.engines.schema import MOST
+from pydantic import Field, TypeAdapter, ValidationError
+
+from orgthink.engines.engine import Chunk, FinishReason
+from orgthink.engines.schema import Count, Sent
 from orgthink.engines.wire import LONGEST_TOKEN
-from orgthink.episode import Billed, Sampling
+from orgthink.episode import Billed, Sampling, is_logprob
 from orgthink.errors import UserError
 from orgthink.files import read_whole, write_whole
 from orgthink.redaction import redact
 from orgthink.terminal import reason
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 log = logging.getLogger(__name__)
 
 NOTHING = Billed(0, 0, 0, 0)
 """What a stored answer costs."""
+
+SPARE, EACH = 1 << 16, 256
+"""Bytes of a file, and for each token that was asked for: a token of today takes a third of that."""
+
+
+class StoredChunk(Sent):
+    """What is stored of a chunk: nothing of the policy or the bill."""
+
+    pieces: Annotated[tuple[str, ...], Field(fail_fast=True)]
+    token_ids: Annotated[tuple[Count, ...], Field(fail_fast=True)] | None = None
+    logprobs: Annotated[tuple[float, ...], Field(fail_fast=True)] | None = None
+    finish: FinishReason | None = None
+    tokens: Count | None = None
+    reasoning: str = ""
 
 
 class AnswerCache:
@@ -49,7 +62,8 @@ class AnswerCache:
         It is stored before its last chunk is handed over: whoever reads it may leave there.
         """
         place = self.place(request) if sampling.temperature == 0 or sampling.seed is not None else None
-        stored = None if place is None else self.find(place, sampling.max_tokens)
+        # In a thread: a disk may be slow, and a file large.
+        stored = None if place is None else await asyncio.to_thread(self.find, place, sampling.max_tokens)
         for chunk in stored or ():
             yield chunk
         if stored is None:
@@ -69,8 +83,7 @@ class AnswerCache:
     def find(self, place: Path, most: int) -> list[Chunk] | None:
         """The answer that was stored there, of so many tokens at most; `None` without one."""
         try:
-            chunks = _adapter().validate_json(read_whole(place))
-            _require_whole(chunks, most)
+            chunks = _read(read_whole(place, SPARE + EACH * most), most)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, UserError) as error:
@@ -86,7 +99,8 @@ class AnswerCache:
         if redact(whole) != whole:
             return
         try:
-            text = _adapter().dump_json(chunks, exclude_defaults=True)
+            parts = [StoredChunk.model_validate(chunk, from_attributes=True) for chunk in chunks]
+            text = _adapter(len(parts)).dump_json(parts, exclude_defaults=True)
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.parent.is_symlink():
                 raise OSError(f"{place.parent} is a link: answers are written into the folder only")
@@ -95,25 +109,35 @@ class AnswerCache:
             log.warning("an answer is not stored at %s: %s", place, error)
 
 
-@cache
-def _adapter() -> TypeAdapter[list[Chunk]]:
-    from pydantic import TypeAdapter
+@lru_cache(maxsize=64)
+def _adapter(most: int) -> TypeAdapter[list[StoredChunk]]:
+    """Of so many chunks at most."""
+    return TypeAdapter(Annotated[list[StoredChunk], Field(fail_fast=True, max_length=most)])
 
-    return TypeAdapter(list[Chunk])
+
+def _read(content: bytes, most: int) -> list[Chunk]:
+    """The chunks of an answer of so many tokens at most; ValueError if it is none, which quotes nothing of it."""
+    try:
+        parts = _adapter(most + 1).validate_json(content)  # each but the last has a token
+    except ValidationError as error:
+        kind = error.errors(include_input=False, include_url=False)[0]["type"]
+        raise ValueError(f"it is no list of the parts of an answer ({kind})") from None
+    chunks = [Chunk(**dict(part)) for part in parts]
+    _require_whole(chunks, most)
+    return chunks
 
 
 def _require_whole(chunks: list[Chunk], most: int) -> None:
     """ValueError unless these are the chunks of one answer of so many tokens at most."""
-    *others, last = chunks
-    if last.finish is None or any(chunk.finish is not None for chunk in others):
-        raise ValueError("an answer has one end")
+    *others, last = chunks or [Chunk(())]
+    if last.finish is None or any(chunk.finish is not None or chunk.tokens is not None for chunk in others):
+        raise ValueError("an answer has one end, and is counted there")
     if sum(len(chunk.pieces) for chunk in chunks) > most:
         raise ValueError(f"an answer has {most} tokens at most")
     if sum(sum(map(len, chunk.pieces)) + len(chunk.reasoning) for chunk in chunks) > LONGEST_TOKEN * (most + 1):
         raise ValueError(f"an answer of {most} tokens has no such length")
     for chunk in chunks:
-        counts = (*(chunk.token_ids or ()), chunk.tokens or 0)
-        if not all(0 <= count <= MOST for count in counts) or not all(map(math.isfinite, chunk.logprobs or ())):
-            raise ValueError("ids and counts are from 0 on, and log-probabilities finite")
+        if not all(map(is_logprob, chunk.logprobs or ())):
+            raise ValueError("a log-probability is not one")
         if any(values is not None and len(values) != len(chunk.pieces) for values in (chunk.token_ids, chunk.logprobs)):
             raise ValueError("each piece has an id and a log-probability, or none has")

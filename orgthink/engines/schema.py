@@ -17,6 +17,9 @@ T = TypeVar("T")
 Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of which the first wrong item is an error, and no other: a list of all takes long, and much memory."""
 
+MOST_CHOICES, MOST_CALLS = 128, 1_000
+"""Choices, of which the first is read, and parts of calls in an event: to make an object of each part takes long."""
+
 
 class Sent(BaseModel):
     """JSON of a server. Nothing is converted: a number is no text."""
@@ -55,7 +58,7 @@ class SentDelta(Sent):
     """The next part of a chat's reply."""
 
     content: str | None = None
-    tool_calls: Many[SentCall] | None = None
+    tool_calls: Annotated[Many[SentCall], Field(max_length=MOST_CALLS)] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
 
@@ -103,7 +106,7 @@ class SentEvent(Sent):
 
     error: Any = None
     usage: SentUsage | None = None
-    choices: Many[SentChoice] | None = None
+    choices: Annotated[Many[SentChoice], Field(max_length=MOST_CHOICES)] | None = None
 
 
 class SentReply(Sent):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections.abc import Container
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from orgthink.engines.schema import (
     parsed,
 )
 from orgthink.engines.stops import StopFinder
-from orgthink.episode import Billed, Sampling
+from orgthink.episode import Billed, Sampling, is_logprob
 from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
 from orgthink.terminal import excerpt
@@ -268,14 +267,14 @@ def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
 
 
 def _logprobs(sent: SentLogprobs | None) -> tuple[list[str], tuple[float, ...] | None]:
-    """Texts and log-probabilities of the tokens of a chat or completion; `None` if a log-probability is not finite."""
+    """Texts and log-probabilities of the tokens of a chat or completion; `None` if a log-probability is none."""
     if sent is None:
         return [], None
     if sent.content is not None:
         tokens, found = [entry.token for entry in sent.content], [entry.logprob for entry in sent.content]
     else:
         tokens, found = sent.tokens, sent.token_logprobs
-    logprobs = tuple(p for p in found if p is not None and math.isfinite(p))
+    logprobs = tuple(p for p in found if p is not None and is_logprob(p))
     return tokens, logprobs if len(logprobs) == len(tokens) else None
 
 

@@ -49,7 +49,7 @@ def application(
     """
     routes = _Routes(served, episodes, key)
     live = [Route("/", routes.page), Route("/live", routes.listing), Route("/live/{name}", routes.episode)]
-    return Starlette(
+    found = Starlette(
         routes=[
             Route("/healthz", routes.health),
             Route("/metrics", routes.metrics),
@@ -60,6 +60,8 @@ def application(
         ],
         exception_handlers={RequestError: _refused, HTTPException: _unknown, Exception: _bug},  # type: ignore[dict-item]
     )
+    found.router.redirect_slashes = False  # that would answer before a route has asked for the key
+    return found
 
 
 class _Routes:

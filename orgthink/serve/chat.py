@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from orgthink.episode import Episode
 from orgthink.serve.exchange import event
-from orgthink.serve.question import ChatMessage, Many, Question, RequestError, Tokens, parse, require_question
+from orgthink.serve.question import Many, Question, RequestError, Tokens, Turns, parse, require_question
 from orgthink.serve.usage import facts, finish_reason, usage
 
 _UNSUPPORTED = {
@@ -43,7 +43,7 @@ class ChatRequest(BaseModel):
     """The members that are honoured."""
 
     model: Annotated[str, Field(max_length=1000)]
-    messages: Annotated[Many[ChatMessage], Field(min_length=1, max_length=10_000)]
+    messages: Turns
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: Tokens | None = None

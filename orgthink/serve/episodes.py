@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from orgthink.engines.engine import Bounded
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError
 from orgthink.evaluation import require_sampling_noise
@@ -25,6 +26,10 @@ WAIT = 1
 """Seconds after which a client that was turned away may ask again."""
 
 
+LONGEST = 16
+"""Bytes of a token, on average: texts of all languages have fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """An organization behind the name of a model."""
@@ -38,6 +43,15 @@ class Served:
     """Those of other roles."""
     limits: Limits
     """Of an episode. A client may ask for less."""
+
+    def require_room(self, question: Question) -> None:
+        """RequestError if no model here reads so much. To encode it first would hold up all other clients."""
+        engines = [backing.engine for backing in (self.default, *self.roles.values())]
+        contexts = [engine.max_context if isinstance(engine, Bounded) else None for engine in engines]
+        known = [context for context in contexts if context is not None]
+        if len(known) == len(contexts) and question.size > LONGEST * max(known):
+            text = f"the messages of {question.size:,} bytes do not fit the model's context of {max(known):,} tokens"
+            raise RequestError(text, code="context_length_exceeded", param="messages")
 
 
 @dataclass(slots=True)
@@ -70,12 +84,13 @@ class ServedEpisodes:
 
     def begin(self, served: Served, question: Question, watch: Watcher) -> asyncio.Task[Episode]:
         """Start an episode; to cancel its task ends all its agents. RequestError if there is no place, or the
-        question does not fit the organization."""
+        question does not fit the organization or its models."""
         if len(self._tasks) >= self.most:
             self.counts.turned_away += 1
             error = RequestError(f"{self.most} episodes are running: ask again later", 429, code="busy")
             error.headers = {"Retry-After": str(WAIT)}
             raise error
+        served.require_room(question)
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
         try:
             require_sampling_noise(served.organization, default.sampling, served.limits.capacity, served.roles)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import from_json
 
 from orgthink.episode import Message, Problem
@@ -18,6 +18,9 @@ TASK = "served"
 
 PLACE = 100
 """Characters of the place of what is wrong in a request: it may hold the client's own names."""
+
+MOST_PARTS = 10_000
+"""Parts of all messages together."""
 
 T = TypeVar("T", bound=BaseModel)
 Item = TypeVar("Item")
@@ -62,6 +65,18 @@ class ChatMessage(BaseModel):
         return Message("system" if self.role == "developer" else self.role, text)
 
 
+def _few_parts(turns: Any) -> Any:
+    """Turns as they were; ValueError for too many parts, which are counted before they are read."""
+    contents = [turn.get("content") for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+    if sum(len(content) for content in contents if isinstance(content, list)) > MOST_PARTS:
+        raise ValueError(f"the messages have more than {MOST_PARTS:,} parts")
+    return turns
+
+
+Turns = Annotated[Many[ChatMessage], Field(min_length=1, max_length=10_000), BeforeValidator(_few_parts)]
+"""A conversation."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A conversation that waits for its answer."""
@@ -78,6 +93,11 @@ class Question:
     """Of sampling; `None`: the server's."""
     seed: int | None
     """Of the whole tree; `None`: the answer is drawn anew."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of what was said."""
+        return sum(len(message.content.encode()) for message in self.messages)
 
     @property
     def problem(self) -> Problem:

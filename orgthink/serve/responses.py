@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from orgthink.episode import Episode, Message
 from orgthink.serve.exchange import encoded
-from orgthink.serve.question import ChatMessage, Many, Question, RequestError, Tokens, parse, require_question
+from orgthink.serve.question import Question, RequestError, Tokens, Turns, parse, require_question
 from orgthink.serve.usage import facts, finish_reason, response_usage
 
 _UNSUPPORTED = {
@@ -44,7 +44,7 @@ class ResponseRequest(BaseModel):
     """The members that are honoured."""
 
     model: Annotated[str, Field(max_length=1000)]
-    input: Annotated[Many[ChatMessage], Field(min_length=1, max_length=10_000)]
+    input: Turns
     instructions: str | None = None
     """What a message of the system would say, before the conversation."""
     stream: bool = False

@@ -3,8 +3,8 @@
 What a server sends is data of a stranger: messages, the list of its tools and what these return have most sizes.
 
 A server is a command that speaks over its stdin and stdout, or a URL. All episodes of an event loop share one
-connection to it, which ends with the loop, and what it said of its tools when it was connected; a command is started
-again when it has crashed.
+connection to it, which ends with the loop, and what it said of its tools when it was first connected: one that says
+something else when it is started again, as a command is that has crashed, must not change a run, or end it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
+from weakref import WeakKeyDictionary
 
 import httpx2
 from pydantic import ValidationError
@@ -145,7 +146,12 @@ async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
     except Exception as error:
         kind = ToolError if keeper.was_open else UserError
         raise kind(f"no MCP server at {by_name_of_command(command)!r}: {_line(error)}") from error
-    return [replace(tool, cost=cost) for tool in server.tools]
+    first = _FIRST.setdefault(asyncio.get_running_loop(), {}).setdefault(command, server.tools)
+    return [replace(tool, cost=cost) for tool in first]
+
+
+_FIRST = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[McpTool, ...]]]()
+"""What each server offered first, by its command, in each event loop."""
 
 
 @cache

@@ -1,4 +1,7 @@
-"""An MCP server that means harm, in plain JSON over stdin and stdout, or over HTTP: `hostile_mcp.py HOW [PORT]`."""
+"""An MCP server that means harm, in plain JSON over stdin and stdout, or over HTTP: `hostile_mcp.py HOW [PORT]`.
+
+`hostile_mcp.py HOW BEFORE`, with a file in place of the port: it offers what HOW says when it is started again.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ import json
 import sys
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
-HOW = sys.argv[1]
+HOW, *WHERE = sys.argv[1:]
+BEFORE = Path(WHERE[0]) if WHERE and not WHERE[0].isdigit() else None
+"""What is there if it was started before."""
+FIRST = BEFORE is not None and not BEFORE.exists()
 OBJECT = {"type": "object", "properties": {}}
 EVIL = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
 
@@ -84,6 +91,10 @@ def answer(asked: dict[str, Any]) -> dict[str, Any] | None:
             version = asked["params"]["protocolVersion"]
             info = {"name": "hostile", "version": "1"}
             return frame | {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+        case "tools/list" if FIRST:
+            return frame | {"result": {"tools": [tool("t")]}}
+        case "tools/call" if FIRST:
+            sys.exit("crashed")
         case "tools/list":
             return frame | {"result": LISTS.get(HOW, {"tools": [tool("t"), tool("u")]})}
         case "tools/call" if HOW == "retry at once":
@@ -93,7 +104,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/call" if asked["params"]["name"] == "u":
             return frame | {"result": text("fine")}
         case "tools/call":
-            return frame | {"result": CALLS[HOW]()}
+            return frame | {"result": CALLS.get(HOW, lambda: text("fine"))()}
         case _:
             return frame | {"error": {"code": -32601, "message": "Method not found"}}
 
@@ -172,8 +183,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
+    if BEFORE is not None:
+        BEFORE.touch()
+    elif WHERE:
+        server = ThreadingHTTPServer(("127.0.0.1", int(WHERE[0])), Handler)
         print("ready", flush=True)
         server.serve_forever()
     for line in sys.stdin:

@@ -66,7 +66,7 @@ def recurses() -> Chunk:
         "an engine of a plug-in gives a log-probability of NaN",
         BUG,
         "the same, because the episode cannot be stored",
-        (lambda: Chunk(("a",), (1,), (float("nan"),), FinishReason.EOS), "ValueError in store.py"),
+        (lambda: Chunk(("a",), (1,), (float("nan"),), FinishReason.EOS), "ValueError in integrity.py"),
     ),
 )
 async def test_a_bug_in_one_episode(

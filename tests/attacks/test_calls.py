@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ LINEAR = "What a model writes is read in time linear in its length."
 DATA = "What a tool returns, and what a model quotes, is text: it is never read as a call, an answer or a join."
 CALLS = "A call that cannot be read is answered on one line, and harms no other call."
 TOOLS = "What a server says of its tools is checked when it is opened: what is wrong is refused on one line."
+SAME = "What an MCP server offers first is offered for the rest of the run."
+OFFERED = "the same tools, and calls that fail as calls"
 RESULTS = "What an MCP server sends has a most size; more fails its own call, and the next call finds the server again."
 
 
@@ -319,6 +321,34 @@ async def test_a_server_that_is_refused(attack: Attack) -> None:
         with pytest.raises(UserError, match=r"^(no )?MCP server ") as refused:
             await served([hostile(attack.given)], taken=("final_answer",))
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 800
+
+
+@each(
+    Attack("a server that crashes, and then offers a tool twice", SAME, OFFERED, "twice"),
+    Attack("a server that crashes, and then offers `final_answer`", SAME, OFFERED, "final"),
+    Attack("a server that crashes, and then offers another tool as well", SAME, OFFERED, "another"),
+)
+async def test_a_server_that_offers_other_tools_later(attack: Attack, tmp_path: Path) -> None:
+    command = shlex.join([sys.executable, str(SERVER), attack.given, str(tmp_path / "before")])
+    for _ in range(3):  # as every episode does
+        tools = await served([command], taken=("final_answer",))
+        assert list(tools) == ["t"] and isinstance(tool := tools["t"], McpTool)
+        with suppress(ToolError):
+            assert await tool.call({}) == Result("fine")
+
+
+@each(
+    Attack("a server that crashes, and then offers 3,000 tools", SAME, "EXEC_ERR", "many tools"),
+)
+async def test_a_server_that_cannot_be_used_later(attack: Attack, tmp_path: Path) -> None:
+    command = shlex.join([sys.executable, str(SERVER), attack.given, str(tmp_path / "before")])
+    await served([command], taken=())
+    (tool,) = await mcp_tools(command)
+    for _ in range(2):
+        with pytest.raises(ToolError):
+            await tool.call({})
+    with pytest.raises(ToolError, match="it offers more than"):
+        await served([command], taken=())
 
 
 @each(

@@ -18,11 +18,15 @@ from attacks.catalogue import Attack, each
 
 pytest.importorskip("uvicorn")
 
+from rule_engine import RuleEngine
 from serve.test_serve import ASK, Server, serving
 
+from orgthink.episode import Message, Span
 from orgthink.serve import app, connection
 
 REFUSED = "A request that is not one is refused in one line, in OpenAI's form, before an agent begins."
+FIRST = "A question that is longer than the model's context is refused before anything is made of it."
+LONG = "status 400, one line: `context_length_exceeded`"
 DATA = "What a client writes is data: no part of it is read as protocol, whatever role it claims."
 TEXT = "Whatever a model says reaches its client as valid UTF-8 and JSON."
 APART = "What one client does is in no other's answer, and does not end another's episode."
@@ -97,6 +101,9 @@ def turn(content: Any, role: Any = "user") -> dict[str, Any]:
     return {"messages": [{"role": role, "content": content}]}
 
 
+PARTS = [{"type": "text", "text": "x"}] * 5_000
+
+
 def bad(does: str, sent: bytes, status: int = 400) -> Attack:
     return Attack(does, REFUSED, f"status {status}, one line", (sent, status))
 
@@ -132,6 +139,8 @@ def bad(does: str, sent: bytes, status: int = 400) -> Attack:
     bad("a conversation whose last word is the assistant's", body(**turn("x", "assistant"))),
     bad("an empty stop text", body(stop=[""])),
     bad("ten thousand and one messages", body(messages=turn("x")["messages"] * 10_001)),
+    bad("a message of 180,000 parts", body(**turn(PARTS * 36))),
+    bad("thirty messages of 5,000 parts each", body(messages=turn(PARTS)["messages"] * 30)),
     bad("tools of the client's own", body(tools=[{"type": "function", "function": {"name": "rm"}}])),
     bad("a thousand choices", body(n=1000)),
     bad("a body of 100 MB", b" " * 100_000_000, 413),
@@ -151,6 +160,32 @@ async def test_a_body(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureF
     no_accident(caplog)
 
 
+class Narrow(RuleEngine):
+    """An engine whose model reads 100 tokens, and which counts what it has to encode."""
+
+    max_context, encoded = 100, 0
+
+    def prompt(self, messages: tuple[Message, ...]) -> Span:
+        self.encoded += sum(len(message.content) for message in messages)
+        return super().prompt(messages)
+
+
+@each(
+    Attack("a question of 4 MB for a model that reads 100 tokens", FIRST, LONG, turn("x y " * 1_000_000)),
+    Attack("a history of 4 MB for a model that reads 100 tokens", FIRST, LONG,
+           {"messages": [*turn("x y " * 1_000_000)["messages"], *ASK["messages"]]}),
+)  # fmt: skip
+async def test_a_question_that_no_model_reads(attack: Attack, tmp_path: Path) -> None:
+    narrow = Narrow(quiet())
+    async with serving(tmp_path, other=narrow) as server:
+        for model in ("sequential-rule", "parallel-rule"):
+            reply = await server.ask(model, **attack.given)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+            one_line(reply.json())
+        assert narrow.encoded == 0 and not server.episodes.board.listing(0)["ended"]
+        assert (await server.ask(messages=turn("x" * 1_000)["messages"])).status_code == 200
+
+
 def response(**more: Any) -> bytes:
     return json.dumps({"model": "sequential-rule", "input": "How many?", **more}).encode()
 
@@ -159,6 +194,7 @@ def response(**more: Any) -> bytes:
     bad("a response's input of a number", response(input=7)),
     bad("a response's input nested a thousand deep", response(input=json.loads("[" * 900 + "]" * 900))),
     bad("a response's input of ten thousand and one turns", response(input=turn("x")["messages"] * 10_001)),
+    bad("an input of 180,000 parts", response(input=turn(PARTS * 36)["messages"])),
     bad("an item whose type is a million letters", response(input=[{"type": "x" * 1_000_000}])),
     bad("an item whose type is a list", response(input=[{"type": [[]], "role": "user", "content": "x"}])),
     bad("an item that another client was sent", response(input=[{"type": "item_reference", "id": "msg_0"}])),

@@ -32,6 +32,8 @@ ROOT = Path(orgthink.__file__).parent.parent
 
 PARTS = "Of what is wrong in an answer the first part is enough: an event takes memory of its own size to refuse."
 
+MANY = "An event has no more choices and calls than a model makes."
+
 
 def many(part: str, before: str, after: str) -> str:
     """An event of almost a megabyte, all of whose parts are wrong."""
@@ -40,6 +42,19 @@ def many(part: str, before: str, after: str) -> str:
 
 @each(
     Attack("an event of 500,000 choices that are numbers", PARTS, "no event", many("1", '{"choices":[', "]}")),
+    Attack("an event of 80,000 choices", MANY, "no event", many('{"text":""}', '{"choices":[', "]}")),
+    Attack(
+        "an event of 80,000 choices, and half of a surrogate pair",
+        MANY,
+        "no event",
+        many('{"text":""}', '{"choices":[{"text":"\\ud83d"},', "]}"),
+    ),
+    Attack(
+        "an event of 300,000 empty parts of calls",
+        MANY,
+        "no event",
+        many("{}", '{"choices":[{"delta":{"tool_calls":[', "]}}]}"),
+    ),
     Attack(
         "an event of 300,000 token ids that are texts",
         PARTS,

@@ -96,6 +96,8 @@ UNSOUND: dict[str, Episode | bytes] = {
     "that is not UTF-8": b'{"id": "\xff"}\n',
     "of a later version": changed(lambda record: record.update(schema_version=99)),
     "with a log-probability of 10⁴⁰⁰": sampled(logprobs=[-1.0, 10**400]),
+    "with a log-probability of −10⁹": sampled(logprobs=[-1.0, -1e9]),
+    "with a log-probability of 50": sampled(logprobs=[-1.0, 50.0]),
     "with a log-probability that is the text nan": sampled(logprobs=[-1.0, "nan"]),
     "sampled at a temperature of 10⁴⁰⁰": sampled(sampling={"max_tokens": 5, "temperature": 10**400}),
     "sampled with a top_p that is the text inf": sampled(sampling={"max_tokens": 5, "top_p": "inf"}),

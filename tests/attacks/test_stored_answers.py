@@ -13,7 +13,7 @@ from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import Exchange
 
 from orgthink import redaction
-from orgthink.engines.cache import AnswerCache
+from orgthink.engines.cache import NOTHING, AnswerCache
 from orgthink.engines.engine import Chunk, FinishReason
 from orgthink.episode import Episode, Sampling, StopReason
 
@@ -51,10 +51,17 @@ def forged(does: str, *chunks: dict[str, Any]) -> Attack:
     forged("stored thoughts that no fifty tokens have", {"pieces": ["a"], "reasoning": "x" * 20_000}, LAST),
     forged("a stored log-probability of NaN", LAST | {"logprobs": [float("nan")]}),
     forged("a stored log-probability of infinity", LAST | {"logprobs": [float("inf")]}),
+    forged("a stored log-probability of −10³⁰⁰", LAST | {"logprobs": [-1e300]}),
+    forged("a stored log-probability of 50", LAST | {"logprobs": [50.0]}),
     forged("a stored token id of −5", LAST | {"token_ids": [-5]}),
     forged("a stored token id of 10³⁰", LAST | {"token_ids": [10**30]}),
     forged("a stored count of −7", LAST | {"tokens": -7}),
     forged("a stored count of 10³⁰", LAST | {"tokens": 10**30}),
+    forged("a stored count of tokens before the end", {"pieces": ["a"], "tokens": 10**9}, LAST),
+    forged("a stored count that is a text", LAST | {"tokens": "7"}),
+    forged("stored ids and log-probabilities that are texts", LAST | {"token_ids": ["5"], "logprobs": ["-1"]}),
+    forged("a stored answer of 2,000 parts without a token", *[{"pieces": []}] * 2_000, LAST),
+    forged("a stored answer of 300 KB for fifty tokens", LAST | {"policy_version": "v" * 300_000}),
     Attack("a stored answer nested 100,000 deep", CHECKED, AGAIN, "[" * 100_000),
 )
 async def test_a_stored_answer(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -62,6 +69,17 @@ async def test_a_stored_answer(attack: Attack, tmp_path: Path, caplog: pytest.Lo
     assert [(each.stop, each.answer) for each in episodes.values()] == [(StopReason.DONE, "3")] * 3
     lines = [record.getMessage() for record in caplog.records if "holds no answer" in record.getMessage()]
     assert len(lines) == 3 and not any("\n" in line for line in lines)
+    assert not any("ANSWER" in line for line in lines), "nothing of the file is quoted"
+
+
+@each(
+    forged("a stored answer that says what it cost", LAST | {"billed": {"input": 10**30, "output": -5}}),
+    forged("a stored answer that names a policy", LAST | {"policy_version": "\x1b[2J" * 1_000}),
+)
+async def test_what_a_stored_answer_does_not_say(attack: Attack, tmp_path: Path) -> None:
+    episodes = await with_cache(tmp_path, Forged(tmp_path / "cache", attack.given))
+    spans = [span for episode in episodes.values() for span in episode.root.spans if span.origin.own]
+    assert [(span.billed, span.policy_version) for span in spans] == [(NOTHING, None)] * 3
 
 
 @each(Attack("a key that a server says in pieces", "No stored answer holds a key.", "it is not stored"))

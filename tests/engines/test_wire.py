@@ -17,8 +17,8 @@ CHAT = (
 
 
 @pytest.mark.parametrize("data", [COMPLETION, CHAT])
-@pytest.mark.parametrize("bad", ["null", "NaN", "-Infinity"])
-def test_a_logprob_that_is_no_number_makes_all_of_them_unknown(data: str, bad: str) -> None:
+@pytest.mark.parametrize("bad", ["null", "NaN", "-Infinity", "-1e300", "-2e6", "50"])
+def test_a_logprob_that_is_none_makes_all_of_them_unknown(data: str, bad: str) -> None:
     event = wire.event(data.replace("BAD", bad))
     assert (event.pieces, event.logprobs) == (("a", "b"), None)
     assert wire.event(data.replace("BAD", "-2")).logprobs == (-1, -2)

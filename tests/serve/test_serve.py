@@ -423,3 +423,9 @@ async def test_no_client_gets_a_secret_of_the_server(tmp_path: Path, stream: boo
     async with serving(tmp_path, lambda text: "<ANSWER> zebra-quill-battery </ANSWER>") as server:
         reply = await server.ask(stream=stream)
     assert reply.status_code == 200 and "zebra-quill-battery" not in reply.text and redaction.MARK in reply.text
+
+
+async def test_a_path_that_is_none_is_not_redirected(tmp_path: Path) -> None:
+    async with serving(tmp_path, key="k") as server:
+        reply = await server.client.post("/v1/chat/completions/", json=ASK)
+    assert reply.status_code == 404, "a redirect would answer before the key is asked for"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from echo import ECHO
 from registered import register
 from tiny_policy import TINY
 
+from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
-from orgthink.episode import Episode, Grade, Message, Problem
+from orgthink.episode import Episode, Grade, Message, Problem, Sampling
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
@@ -104,6 +105,23 @@ def test_a_bug_of_the_grader_leaves_out_a_group(tmp_path: Path, task: Clumsy) ->
     assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
     assert metrics["drawn_groups"] == 3 and metrics["broken_groups"] == 1
     assert crashes.count("a bug of the grader") >= 2, "of each of its attempts"
+
+
+def test_a_number_of_an_engine_that_is_none_leaves_out_a_group(
+    tmp_path: Path, task: Clumsy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = LocalEngine.stream
+
+    async def forged(self: LocalEngine, context: Context, sampling: Sampling) -> AsyncGenerator[Chunk]:
+        async for chunk in sound(self, context, sampling):
+            wrong = context.messages[-1].content == "0 of 3"
+            yield replace(chunk, logprobs=(-1e300,) * len(chunk.pieces)) if wrong else chunk
+
+    monkeypatch.setattr(LocalEngine, "stream", forged)
+    own = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
+    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=own))
+    assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
+    assert metrics["step"] == 1 and "a log-probability is not one" in crashes
 
 
 def test_answers_are_graded_beside_the_loop(tmp_path: Path, task: Clumsy) -> None:

@@ -105,7 +105,7 @@ class VerlEngine(TokenIds):
         A stretch with fewer than `count` tokens that was not aborted, and in which no signal ended it, has reached the
         end of the server's context.
         """
-        text, finish = _read(output.token_ids, self._tokenizer.eos_ids, pieces, stops)
+        text, finish = _read(output.token_ids[:count], self._tokenizer.eos_ids, pieces, stops)
         ids = tuple(output.token_ids[: len(text)])
         signalled = any(signal in "".join(text) for signal in signals)
         short = len(ids) < count and output.stop_reason != "aborted" and not signalled
@@ -126,7 +126,10 @@ def _read(
     for token_id in ids:
         if token_id in ends:
             return [*text, ""], FinishReason.EOS  # sampled, without text
-        text.append(pieces.piece(token_id))
+        try:
+            text.append(pieces.piece(token_id))
+        except (OverflowError, TypeError) as error:
+            raise EngineError(f"the server returned what is no token: {str(token_id)[:40]}") from error
         if stops.feed(text[-1]) is not None:
             return text, FinishReason.STOP
     return text, None
