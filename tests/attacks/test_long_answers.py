@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 
-import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orgthink.episode import Problem
-from orgthink.tasks.bench.letters import _ANOTHER, _MARKS, letter_of
-from orgthink.tasks.bench.mathematics import _LINE, final_result
+from orgthink.tasks.bench.letters import letter_of
+from orgthink.tasks.bench.mathematics import final_result
 from orgthink.tasks.bench.outputs import returned, same_returned
 from orgthink.tasks.math import MATH
-from orgthink.tasks.math_answer import LONGEST
 from orgthink.tasks.vote import vote
 
 LINEAR = "Answers are read in time linear in their length."
@@ -32,16 +27,6 @@ def test_a_result_of_mathematics(attack: Attack) -> None:
     problem = Problem("m", "math", "What is it?", data={"answer": "1"})
     assert within(30, lambda: MATH.grade(problem, attack.given)).correct == 0
     assert within(30, lambda: vote(Problem("q", "", "What is it?"), [attack.given, "1", "1"])) == "1"
-
-
-@pytest.mark.parametrize("spaces", ["", " "])
-def test_braces_around_a_result_mean_nothing(spaces: str) -> None:
-    problem = Problem("m", "math", "What is it?", data={"answer": "1/2"})
-    deep = (LONGEST - 3) // (2 * len(spaces) + 2)
-    for text in (f"{'{' * deep}1/2{'}' * deep}", f"\\boldsymbol {{{spaces}\\bm{{1/2{spaces}}}}}"):
-        assert MATH.grade(problem, text).correct == 1, text
-    for text in ("{1/2", "1/2}", "{1}/{3}", r"\{1/2\}1"):
-        assert MATH.grade(problem, text).correct == 0, text
 
 
 @each(
@@ -60,34 +45,6 @@ def test_a_letter(attack: Attack) -> None:
 )
 def test_a_line_with_a_result(attack: Attack) -> None:
     assert within(10, lambda: final_result(attack.given)) == attack.given
-
-
-SIMPLE = [
-    (_MARKS, r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|_+(?!\w)", ["_", "_", "a", " ", "*", "\\", ",", "é"]),
-    (
-        _ANOTHER,
-        r"[\s.,;:)]*(?:(?:and|or|nor|&|/|,|;)\s*)+(?:either\s+|option\s+)?[(\[]?[A-J]"
-        r"(?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))",
-        [" ", ",", ";", ".", ":", ")", "and", "or", "nor", "&", "/", "either ", "option ", "(", "A", "B", " x", "\n"],
-    ),
-    (
-        _LINE,
-        r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*[*_]*[ \t]*:(?P<text>.*)$",
-        ["answer", "Answer", " ", "\t", "*", "_", ":", "final ", "\n", "x", "#", ">"],
-    ),
-]
-"""A pattern that is quick, the same as it is easily said, and what its texts are made of."""
-
-
-@pytest.mark.parametrize(("quick", "simple", "pieces"), SIMPLE)
-def test_what_is_quick_finds_the_same(quick: re.Pattern[str], simple: str, pieces: list[str]) -> None:
-    plain = re.compile(simple, quick.flags)
-
-    @given(st.lists(st.sampled_from(pieces), max_size=12).map("".join))
-    def same(text: str) -> None:
-        assert [found.span() for found in quick.finditer(text)] == [found.span() for found in plain.finditer(text)]
-
-    same()
 
 
 COLLIDING = json.dumps({"items": [[number * (2**61 - 1), 0] for number in range(1, 60_000)]})

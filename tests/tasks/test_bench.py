@@ -23,8 +23,8 @@ from orgthink.errors import UserError
 from orgthink.registry import references, registered_only
 from orgthink.tasks import task_named, task_of
 from orgthink.tasks.bench import BENCHMARKS, BenchmarkTask
-from orgthink.tasks.bench.letters import CHOICES, letter_of
-from orgthink.tasks.bench.mathematics import MATHEMATICS, final_result
+from orgthink.tasks.bench.letters import _ANOTHER, _MARKS, CHOICES, letter_of
+from orgthink.tasks.bench.mathematics import _LINE, MATHEMATICS, final_result
 from orgthink.tasks.bench.puzzles import COUNTDOWN_3TO4
 from orgthink.tasks.vote import vote
 
@@ -288,6 +288,34 @@ def test_the_grader_of_letters_is_total_and_reads_a_boxed_letter_behind_anything
     assert letter_of(text, OPTIONS) in (*"ABCD", None)
     if text.count("{") == text.count("}"):
         assert letter_of(f"{text}\n\n\\boxed{{C}}", OPTIONS) == "C"
+
+
+SIMPLE = [
+    (_MARKS, r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|_+(?!\w)", ["_", "_", "a", " ", "*", "\\", ",", "é"]),
+    (
+        _ANOTHER,
+        r"[\s.,;:)]*(?:(?:and|or|nor|&|/|,|;)\s*)+(?:either\s+|option\s+)?[(\[]?[A-J]"
+        r"(?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))",
+        [" ", ",", ";", ".", ":", ")", "and", "or", "nor", "&", "/", "either ", "option ", "(", "A", "B", " x", "\n"],
+    ),
+    (
+        _LINE,
+        r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*[*_]*[ \t]*:(?P<text>.*)$",
+        ["answer", "Answer", " ", "\t", "*", "_", ":", "final ", "\n", "x", "#", ">"],
+    ),
+]
+"""A pattern that is quick, the same as it is easily said, and what its texts are made of."""
+
+
+@pytest.mark.parametrize(("quick", "simple", "pieces"), SIMPLE)
+def test_what_is_quick_finds_the_same(quick: re.Pattern[str], simple: str, pieces: list[str]) -> None:
+    plain = re.compile(simple, quick.flags)
+
+    @given(st.lists(st.sampled_from(pieces), max_size=12).map("".join))
+    def same(text: str) -> None:
+        assert [found.span() for found in quick.finditer(text)] == [found.span() for found in plain.finditer(text)]
+
+    same()
 
 
 def test_a_long_answer_is_graded_at_once():

@@ -18,7 +18,7 @@ from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.math import MATH, Math
-from orgthink.tasks.math_answer import canonical, final, is_same
+from orgthink.tasks.math_answer import LONGEST, canonical, final, is_same
 from orgthink.tasks.vote import vote
 
 FILE = Path(__file__).parents[1] / "data" / "deepscaler.jsonl"
@@ -175,6 +175,16 @@ def test_the_grader_is_total(text):
 @given(st.integers(-999, 999), st.integers(1, 99), st.integers(-999, 999), st.integers(1, 99))
 def test_numbers_are_compared_exactly(a, b, c, d):
     assert is_same(rf"\frac{{{a}}}{{{b}}}", f"{c}/{d}") == (a * d == c * b)
+
+
+@pytest.mark.parametrize("spaces", ["", " "])
+def test_braces_around_a_result_mean_nothing(spaces: str) -> None:
+    problem = Problem("m", "math", "What is it?", data={"answer": "1/2"})
+    deep = (LONGEST - 3) // (2 * len(spaces) + 2)
+    for text in (f"{'{' * deep}1/2{'}' * deep}", f"\\boldsymbol {{{spaces}\\bm{{1/2{spaces}}}}}"):
+        assert MATH.grade(problem, text).correct == 1, text
+    for text in ("{1/2", "1/2}", "{1}/{3}", r"\{1/2\}1"):
+        assert MATH.grade(problem, text).correct == 0, text
 
 
 def test_votes_are_for_what_a_result_is_worth():
