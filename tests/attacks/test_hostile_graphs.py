@@ -115,7 +115,8 @@ async def test_what_is_put_together_is_bounded(attack: Attack, monkeypatch: pyte
     assert "(cut)" in episode.answer and sum(made) < 100 * MOST_FILLED
 
 
-def test_the_placeholders_of_a_template_are_looked_for_once_for_all_nodes_of_a_block() -> None:
+@each(Attack("sixty templates that name one node", ONCE, "each template is looked through once"))
+def test_the_placeholders_of_a_template_are_looked_for_once(attack: Attack) -> None:
     templates = {f"t{i}": text(f"{i} {{a}} {{a}}") for i in range(60)}
     graph = read_graph(block("a", a=text("unheard of"), **templates))
     workflow_graph.holes.cache_clear()

@@ -173,7 +173,13 @@ def test_a_dead_process_keeps_nobody_out(
         "a second new run is made in one `--out` while the first makes its folder",
         ALONE,
         "the second stops with exit code 2; no episode is there twice",
-        (store, "provenance", [0, 2]),
+        (store.RunFolder, "write_json", [0, 2]),
+    ),
+    Attack(
+        "a second new run is made in one `--out` just before the first makes its folder",
+        ALONE,
+        "the first stops with exit code 2; no episode is there twice",
+        (store, "provenance", [2, 0]),
     ),
 )
 def test_one_of_two_new_runs_wins(attack: Attack, model: RuleEngine, capsys: pytest.CaptureFixture[str]) -> None:

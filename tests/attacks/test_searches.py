@@ -171,7 +171,16 @@ def test_a_design_that_is_refused_is_left_out_also_where_it_was_stored(attack: A
     assert len(run(meta(steps=1, proposer=DESIGNER), old)) == 2
 
 
-def test_where_no_engine_answers_no_design_is_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each(
+    Attack(
+        "the servers are gone while a model's design is evaluated",
+        "A design pays for nothing but itself",
+        "the search ends with a line, and goes on from there",
+    )
+)
+def test_where_no_engine_answers_no_design_is_to_blame(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, evaluated = tmp_path / "run", Searching.evaluated
 
     async def without_engines(self: Searching, generation: int, drafts: Any) -> Any:
@@ -216,12 +225,16 @@ def test_a_long_reply_is_not_read_from_every_brace(attack: Attack, monkeypatch: 
     assert len(attack.given) < sum(read) + 100 < 5 * len(attack.given)
 
 
-def test_a_graph_after_a_long_broken_one_is_found() -> None:
+@each(Attack("a long broken design before a whole one", READ, "the whole one is taken"))
+def test_a_graph_after_a_long_broken_one_is_found(attack: Attack) -> None:
     broken = fenced(CHECKED).replace("ballot", "ballot" * 5000).removesuffix("}\n```\n")
     assert graph_in(f"{{x}} {broken} or {fenced(ALONE)}") == ALONE
 
 
-def test_designs_are_read_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each(Attack("a design that may take its time to read", READ, "other episodes go on meanwhile"))
+def test_designs_are_read_beside_the_event_loop(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places: list[int] = []
     monkeypatch.setattr(proposer, "graph_in", lambda reply: places.append(threading.get_ident()) or graph_in(reply))
     designed(tmp_path / "run", ALONE)

@@ -85,7 +85,10 @@ def run(tmp_path: Path) -> str:
     return str(folder.path)
 
 
-def test_the_command_prints_the_comparison(run: str, capsys: pytest.CaptureFixture[str]):
+def test_the_command_prints_the_comparison(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["measure", run, "--against", "sequential", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["against"] == json.loads(json.dumps(against(EPISODES, "sequential")))
     assert main(["measure", run, "--against", "sequential"]) == 0
