@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pages import ENDPOINT, EXPERIMENTS, PAGES, ROOT, Block, blocks, commands, endpoint, links
 
+from orgthink import tasks
 from orgthink.cli import _verb, main
 from orgthink.cli.eval import Eval
 from orgthink.cli.run import RunCommand
@@ -30,6 +31,9 @@ def server():
 def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setattr(
+        tasks, "_opened", dict(tasks._opened)
+    )  # tasks of the pages share names with others of the tests
     return tmp_path
 
 
