@@ -135,7 +135,7 @@ def test_who_wants_no_more_outputs_leaves_nothing():
 
 def test_no_more_than_so_many_at_once(monkeypatch):
     monkeypatch.setattr(bubblewrap_judge, "_places", threading.BoundedSemaphore(2))
-    at_once, most, lock = 0, 0, threading.Lock()
+    at_once, most, lock, pair = 0, 0, threading.Lock(), threading.Barrier(2, timeout=60)
 
     def one(_: int) -> str:
         nonlocal at_once, most
@@ -143,6 +143,7 @@ def test_no_more_than_so_many_at_once(monkeypatch):
             with lock:
                 at_once += 1
                 most = max(most, at_once)
+            pair.wait()  # two are in at once, however the threads are scheduled
             text = next(found).text
             with lock:
                 at_once -= 1
