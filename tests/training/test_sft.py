@@ -13,8 +13,9 @@ from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import Cursor, batches, collate
+from orgthink.training.batches import Cursor, batches, collate, in_one_go
 from orgthink.training.losses import cross_entropy_sum
+from orgthink.training.parts import gradients
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
 
@@ -169,3 +170,28 @@ def test_only_trained_tokens_count():
 def test_settings_are_checked():
     with pytest.raises(ValueError, match="steps is 0"):
         SftSettings(steps=0)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_parts_side_by_side_add_up_to_the_gradient_of_the_whole(workers):
+    model, batch = course().model, [next(rows(seed, 0)) for seed in range(40)]
+    parameters = [*model.parameters(), torch.nn.Parameter(torch.ones(3))]  # the last one is not used
+
+    def loss(part):
+        return cross_entropy_sum(model, *collate(part, 0))
+
+    loss(batch).backward()
+    whole = [parameter.grad for parameter in parameters]
+    total = gradients(loss, in_one_go(batch, 60), parameters, workers)
+    assert total == pytest.approx(loss(batch).item(), rel=1e-5)
+    assert parameters[-1].grad is None
+    for parameter, expected in zip(parameters[:-1], whole, strict=False):
+        assert (parameter.grad - expected).norm() <= 1e-5 * expected.norm()
+
+
+def test_an_error_in_a_part_is_raised():
+    def loss(part):
+        raise ValueError(f"part {part}")
+
+    with pytest.raises(ValueError, match="part 0"):
+        gradients(loss, [0, 1, 2], [], 2)

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+import torch
+
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import Report, model_folder
 from orgthink.store import RunFolder
@@ -67,8 +69,9 @@ class Base:
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return lessons.rows(seed, pool, tokenizer)
 
-        pad = base.vocabulary().index(PAD)
-        return Course(model.to(resolve_device(self.device)), rows, partial(base.write_folder, config=config), pad)
+        device, write = resolve_device(self.device), partial(base.write_folder, config=config)
+        workers = torch.get_num_threads() if device == "cpu" else 1
+        return Course(model.to(device), rows, write, base.vocabulary().index(PAD), workers)
 
 
 SETTINGS = SftSettings(steps=16_000, learning_rate=3e-3, warmup=200, batch_rows=48, save_every=100)
