@@ -26,6 +26,7 @@ def _wrong(episode: Episode) -> Iterator[str]:
     if not episode.traces:
         yield "it has no traces"
     yield from _wrong_tree(episode)
+    agents = {trace.agent for trace in episode.traces}
     for trace in episode.traces:
         if any(span.tokens < 0 for span in trace.spans):
             yield f"a span of agent {trace.agent!r} has fewer than 0 tokens"
@@ -33,7 +34,7 @@ def _wrong(episode: Episode) -> Iterator[str]:
             yield f"a request of agent {trace.agent!r} was billed a count that is none"
         if not all(is_logprob(number) for span in trace.spans for number in span.logprobs or ()):
             yield f"a log-probability is not one, in a span of agent {trace.agent!r}"
-        if unknown := {span.source for span in trace.spans} - {None, *(one.agent for one in episode.traces)}:
+        if unknown := {span.source for span in trace.spans if span.source is not None} - agents:
             yield f"agent {trace.agent!r} was given the words of the unknown agent {unknown.pop()!r}"
     if episode.capacity < 1 or not all(-LONGEST <= count <= LONGEST for count in _counts(episode)):
         yield f"a count is none, or more than {LONGEST:g}"

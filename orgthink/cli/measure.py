@@ -83,9 +83,12 @@ class Measure:
     def _text(self) -> int:
         from orgthink.measure.text import measure_text
 
-        name = "standard input" if str(self.file) == "-" else str(self.file)
+        piped = str(self.file) == "-"
+        name = "standard input" if piped else str(self.file)
+        if piped and sys.stdin is None:
+            raise UserError("standard input is closed: pipe a text to it, or name a file")
         try:
-            text = sys.stdin.read() if str(self.file) == "-" else read_whole(self.file).decode("utf-8-sig")
+            text = sys.stdin.read() if piped else read_whole(self.file).decode("utf-8-sig")
             measures = measure_text(json.loads(text))
         except UserError:
             raise

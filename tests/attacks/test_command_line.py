@@ -223,3 +223,20 @@ def test_what_to_install(attack: Attack, tmp_path: Path) -> None:
     done = without_extras(*attack.given, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "pip install 'orgthink[" in done.stderr
+
+
+@each(
+    Attack(
+        "standard input that is closed",
+        "What cannot be read is one line.",
+        "exit code 2: pipe a text to it",
+        ["measure", "-"],
+    ),
+)
+def test_standard_input_is_closed(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(attack.given) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "pipe a text" in printed

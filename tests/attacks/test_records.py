@@ -213,6 +213,58 @@ def test_a_deep_record_is_simulated(attack: Attack, tmp_path: Path, capsys: pyte
     assert printed.count("\n") == 1 and "too deep" in printed
 
 
+ESTIMATES = "What is estimated for a stranger's run takes time in line with its size; wrong numbers are one line."
+
+
+def simulated(path: Path, *options: str) -> int:
+    return within(60, lambda: main(["simulate", str(path), *options]))
+
+
+@each(
+    *(
+        Attack(f"a price of {value}", ESTIMATES, "exit code 2", ("--price", value, "price"))
+        for value in ("nan", "inf", "-1")
+    ),
+    *(
+        Attack(f"{value} GPUs", ESTIMATES, "exit code 2", ("--gpus", value, "--gpus"))
+        for value in ("0", "100000000", "-8")
+    ),
+)  # fmt: skip
+def test_estimates_from_wrong_numbers(attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    option, value, named = attack.given
+    assert simulated(folder(tmp_path / "run", dump(EPISODE)), option, value) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and named in printed and value.lstrip("-") in printed
+
+
+@each(
+    Attack("a line break in an organization's name", ESTIMATES, "one line of the table", "a\nb"),
+)  # fmt: skip
+def test_a_name_in_a_table_of_estimates(
+    attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder(tmp_path / "run", dump(replace(EPISODE, organization=attack.given)))
+    assert simulated(path, "--gpus", "1") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+@each(
+    Attack("4,000 agents with prompts of 1,000 tokens", ESTIMATES, "estimated at once", (4_000, 1_000, 1)),
+    Attack("an agent that forks after each of 30,000 tokens", ESTIMATES, "estimated at once", (30_000, 1, 30_000)),
+)  # fmt: skip
+def test_large_records_are_simulated(attack: Attack, tmp_path: Path) -> None:
+    agents, prompt, tokens = attack.given
+    spans = (
+        Span(Origin.PROMPT, "p", prompt, token_ids=tuple(range(prompt))),
+        Span(Origin.SAMPLED, "s", tokens, start=0.0, end=1.0),
+    )
+    forks = tuple(Edge(EdgeKind.FORK, f"o/{i}", f"o/{i}", min(i, tokens)) for i in range(1, agents))
+    workers = (Trace(f"o/{i}", "worker", "o", spans[:1]) for i in range(1, agents))
+    traces = (Trace("o", "organizer", None, spans, forks), *workers)
+    path = folder(tmp_path / "run", dump(replace(EPISODE, traces=traces)))
+    assert simulated(path, "--gpus", "1") == 0
+
+
 def of_solver(task: str, data: dict[str, Any]) -> Episode:
     """A record of a solver, with these data of its problem."""
     said = "<ANSWER> 3 </ANSWER>"

@@ -56,6 +56,8 @@ class _Agent:
     """Which episode it belongs to."""
     parent: _Agent | None
     """Who forked it."""
+    rest: Sequence[int]
+    """Tokens that it decodes from each operation on, up to the end of the request."""
     next: int = 0
     """Its next operation."""
     context: int = 0
@@ -110,7 +112,8 @@ class _Cluster:
         )
 
     def _start(self, program: AgentProgram, episode: int, parent: _Agent | None) -> _Agent:
-        agent = _Agent(program, episode, parent, unread=program.prompt - program.cached, context=program.cached)
+        unread, rest = program.prompt - program.cached, _rest(program)
+        agent = _Agent(program, episode, parent, rest, unread=unread, context=program.cached)
         self._after(0, lambda: self._proceed(agent))
         return agent
 
@@ -153,20 +156,9 @@ class _Cluster:
             return
         read = agent.context + agent.unread
         unread = self._model.unread(agent.context, agent.unread, sampled=agent.replica is not None)
-        request = ReplicaRequest(agent, unread, read, tokens, read + tokens + self._rest(agent))
+        request = ReplicaRequest(agent, unread, read, tokens, read + tokens + agent.rest[agent.next])
         agent.context, agent.unread = read + tokens, 0
         self._after(self._model.turnaround, lambda: self._submit(request))
-
-    def _rest(self, agent: _Agent) -> int:
-        """Tokens that the agent decodes after the current operation, up to the end of its request."""
-        tokens = 0
-        for i in range(agent.next, len(agent.program.operations)):
-            operation = agent.program.operations[i]
-            if isinstance(operation, ReadTokens | WaitSeconds):
-                break
-            if isinstance(operation, DecodeTokens):
-                tokens += operation.tokens
-        return tokens
 
     def _submit(self, request: ReplicaRequest[_Agent]) -> None:
         agent = request.agent
@@ -212,3 +204,12 @@ class _Cluster:
 
         if time is not None:
             self._push(time, self._index[replica], happen)
+
+
+def _rest(program: AgentProgram) -> list[int]:
+    """From each operation on, the last one's end included: tokens up to the end of the request."""
+    rest = [0]
+    for operation in reversed(program.operations):
+        ends = isinstance(operation, ReadTokens | WaitSeconds)
+        rest.append(0 if ends else rest[-1] + (operation.tokens if isinstance(operation, DecodeTokens) else 0))
+    return rest[::-1]

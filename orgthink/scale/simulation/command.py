@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from orgthink.errors import UserError, pick, user_input
-from orgthink.terminal import show
+from orgthink.errors import UserError, pick, require_at_least, user_input
+from orgthink.terminal import one_line, show
 
 if TYPE_CHECKING:
     from orgthink.scale.simulation.engine import EngineModel
@@ -53,8 +53,11 @@ class Simulate:
             serving = with_assumed(Serving(), values)
             card, cluster = with_assumed(card, values), with_assumed(Cluster(), values)
             engine = estimated(Model.of(config_of(self.model)), card, cluster, serving)
-        if wrong := [n for n in self.gpus if n < 1 or n % serving.tensor]:
-            raise UserError(f"--gpus {wrong[0]}: it must be a multiple of tensor={serving.tensor}, and at least 1")
+            require_at_least(0, self, "price")
+        if wrong := [n for n in self.gpus if not 1 <= n <= MOST_GPUS or n % serving.tensor]:
+            raise UserError(
+                f"--gpus {wrong[0]}: it must be a multiple of tensor={serving.tensor}, from 1 to {MOST_GPUS:,}"
+            )
         programs: dict[str, list[AgentProgram]] = {}
         for episode in RunFolder.open(self.folder).episodes():
             programs.setdefault(episode.organization, []).append(recorded(episode))
@@ -66,6 +69,8 @@ class Simulate:
         return 0
 
 
+MOST_GPUS = 100_000
+"""Largest number of GPUs."""
 TITLES = (
     "organization",
     "episodes",
@@ -95,7 +100,7 @@ def _table(
             mean = sum(it.episodes) / len(episodes)
             speed, cost = it.sampled / it.seconds if it.seconds else 0, n * it.seconds * price / 3600 / len(episodes)
             rows.append(
-                (name, f"{len(episodes):,}", f"{agents:,}", f"{n:,}", f"{it.seconds:,.1f}", f"{mean:,.1f}",
+                (one_line(name), f"{len(episodes):,}", f"{agents:,}", f"{n:,}", f"{it.seconds:,.1f}", f"{mean:,.1f}",
                  f"{it.utilization:.0%}", f"{it.rows:.1f}", f"{speed:,.0f}", f"{cost:.2g}")
             )  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

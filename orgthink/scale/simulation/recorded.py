@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 from orgthink.episode import EdgeKind, Episode, Origin, Trace
 from orgthink.scale.simulation.program import (
@@ -25,35 +25,31 @@ def recorded(episode: Episode) -> AgentProgram:
     contexts of the same episode, where ids are recorded.
     """
     programs: dict[str, AgentProgram] = {}
-    for i in reversed(range(len(episode.traces))):  # children come after their parents
-        trace = episode.traces[i]
-        earlier = episode.traces[:i]
-        programs[trace.agent] = AgentProgram(
-            0 if trace.person else sum(span.tokens for span in trace.spans if span.origin is Origin.PROMPT),
-            tuple(_operations(trace, programs)),
-            _shared(trace, earlier),
-        )
+    shared = _shared(episode.traces)
+    for trace, cached in zip(reversed(episode.traces), reversed(shared), strict=True):  # children follow their parents
+        prompt = 0 if trace.person else _prompt_tokens(trace)
+        programs[trace.agent] = AgentProgram(prompt, tuple(_operations(trace, programs)), cached)
     return programs[episode.root.agent]
 
 
 def _operations(trace: Trace, programs: dict[str, AgentProgram]) -> Iterator[Operation]:
     if not trace.spans and not trace.edges:
         yield WaitSeconds(trace.end - trace.start)
-    edges, forked, done = list(trace.edges), list[str](), 0
+    edges, forked, done = deque(trace.edges), dict[str, int](), 0
 
     def until(step: int) -> Iterator[Operation]:
         """Decoding up to a step of the agent, with the forks and joins up to there."""
         nonlocal done
         while edges and edges[0].at <= step:
-            edge = edges.pop(0)
+            edge = edges.popleft()
             if edge.at > done:
                 yield DecodeTokens(edge.at - done)
                 done = edge.at
             if edge.kind is EdgeKind.FORK:
-                forked.append(edge.child)
+                forked.setdefault(edge.child, len(forked))
                 yield ForkChild(programs[edge.child])
             else:
-                yield JoinChild(forked.index(edge.child))
+                yield JoinChild(forked[edge.child])
         if step > done:
             yield DecodeTokens(step - done)
             done = step
@@ -68,12 +64,23 @@ def _operations(trace: Trace, programs: dict[str, AgentProgram]) -> Iterator[Ope
     yield from until(max([done, *(edge.at for edge in edges)]))
 
 
-def _shared(trace: Trace, earlier: Sequence[Trace]) -> int:
-    """Tokens at the beginning of the prompt with which an earlier agent's context begins as well."""
-    prompt = _ids(trace)[: sum(span.tokens for span in trace.spans if span.origin is Origin.PROMPT)]
-    pairs = (zip(prompt, _ids(other), strict=False) for other in earlier)
-    return max((sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], each)) for each in pairs), default=0)
+def _shared(traces: Sequence[Trace]) -> list[int]:
+    """For each agent, the tokens at the beginning of its prompt with which an earlier agent's context begins as well.
+
+    All contexts form a tree of tokens, so this takes time linear in them.
+    """
+    tree: dict[tuple[int, int], int] = {}
+    shared: list[int] = []
+    for trace in traces:
+        ids = [i for span in trace.spans for i in span.token_ids or ()]
+        prompt, node, known = _prompt_tokens(trace), 0, 0
+        for depth, token in enumerate(ids, start=1):
+            if (node, token) in tree and depth <= prompt:
+                known = depth
+            node = tree.setdefault((node, token), len(tree) + 1)
+        shared.append(known)
+    return shared
 
 
-def _ids(trace: Trace) -> tuple[int, ...]:
-    return tuple(i for span in trace.spans for i in span.token_ids or ())
+def _prompt_tokens(trace: Trace) -> int:
+    return sum(span.tokens for span in trace.spans if span.origin is Origin.PROMPT)
