@@ -48,6 +48,7 @@ CREDITS: Registry[type[EpisodeCredit]] = Registry(
     "orgthink.credits",
     {
         "shared": "orgthink.credit.shared:SharedCredit",
+        "accepted": "orgthink.credit.accepted:AcceptedCredit",
         "recursive": "orgthink.credit.recursive:RecursiveCredit",
     },
     "a dataclass that derives from orgthink.credit.EpisodeCredit",
