@@ -180,6 +180,9 @@ class Arena:
     """Problems for the choices of grids."""
     preparations: dict[str, Preparation] = field(default_factory=dict)
     """Searches and trainings by name."""
+    prepared_in: str | None = None
+    """Name of the folder of preparations, beside the arena's own folder, so that arenas of other tasks use them too;
+    `None`: inside the arena's folder."""
     concurrency: int = 64
     """Episodes that run at once; it affects only the running time."""
     page: int = 6
@@ -196,7 +199,8 @@ class Arena:
             raise ValueError(f"an arena needs factors, each above 0 and at most {LARGEST_FACTOR:,}")
         if len({cap_name(factor) for factor in self.factors}) < len(self.factors):
             raise ValueError("two factors of the arena are the same at six digits: name each once")
-        for name in (*self.methods, *self.pool, *self.preparations):
+        shared = () if self.prepared_in is None else (self.prepared_in,)
+        for name in (*self.methods, *self.pool, *self.preparations, *shared):
             require_folder_name(name)
         pick("method", self.reference, self.methods)
         for name, method in self.methods.items():

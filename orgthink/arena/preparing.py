@@ -38,7 +38,8 @@ class Prepared:
 
 def folder_of(out: Path, arena: Arena, name: str, seed: int) -> Path:
     """The run folder of a preparation."""
-    return out / "preparations" / (f"{name}-seed{seed}" if arena.preparations[name].seeded else name)
+    within = out / "preparations" if arena.prepared_in is None else out.resolve().parent / arena.prepared_in
+    return within / (f"{name}-seed{seed}" if arena.preparations[name].seeded else name)
 
 
 def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:

@@ -35,6 +35,18 @@ def test_what_was_stopped_goes_on_and_what_is_done_is_left_alone(tmp_path: Path)
     assert prepare(tmp_path, arena, "guess", 1).spent.sampled_tokens == 800, "only the missing step, and it is counted"
 
 
+def test_arenas_beside_each_other_share_what_was_prepared(tmp_path: Path) -> None:
+    arena = replace(guesses(tmp_path), prepared_in="trainings")
+    first = prepare(tmp_path / "one", arena, "guess", 0)
+    written = (first.folder / "memory.json").stat().st_mtime_ns
+    assert first.folder == tmp_path / "trainings" / "guess-seed0"
+    assert prepare(tmp_path / "two", replace(arena, n=7), "guess", 0) == first
+    assert (first.folder / "memory.json").stat().st_mtime_ns == written
+    for outside in ("../elsewhere", "/tmp", ".."):
+        with pytest.raises(ValueError, match="names a folder"):
+            replace(arena, prepared_in=outside)
+
+
 def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path, guesses(tmp_path, steps=1), "guess", 0)
     with pytest.raises(UserError, match="other settings"):
