@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import exp, log
 from typing import Any
 
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.measure.accuracy import all_correct
+from orgthink.measure.concurrency import concurrency
 from orgthink.measure.crossed import crossed_average, crossed_difference, crossed_proportion
 from orgthink.measure.estimate import Estimate, average, difference, proportion
+from orgthink.measure.forking import forked
 from orgthink.measure.latency import critical_path
 from orgthink.measure.orchestration import cost
 from orgthink.measure.people import model_seconds
@@ -23,8 +26,11 @@ from orgthink.measure.usage import replies, sampled_tokens
 Row = dict[str, Any]
 """One row of a table, as JSON values."""
 
-QUANTITIES = ("tokens", "cost", "critical_path_steps", "cost_units")
+QUANTITIES = ("tokens", "cost", "critical_path_steps", "cost_units", "concurrency")
 """Columns beside accuracy and seconds: fields of an attempt."""
+
+PATH_RATIO = "critical_path_ratio"
+"""Column of a difference: the critical path as a multiple of the reference's."""
 
 OK = "ok"
 """Status of a row with results."""
@@ -51,6 +57,10 @@ class Attempt:
     """Critical-path latency in decoding steps."""
     cost_units: float | None
     """Units of Table 7 of ParaManager; `None` where they are not known."""
+    concurrency: float | None
+    """η over all agents: how many decode at once, on average; `None` if nothing was decoded."""
+    forked: bool
+    """Whether a model forked."""
     seconds: float
     """Wall clock, without the waits for people."""
     cut: bool
@@ -72,6 +82,8 @@ def attempt_of(episode: Episode, unit: str | None = None) -> Attempt:
         cost=replies(episode),
         critical_path_steps=critical_path(episode),
         cost_units=cost(episode),
+        concurrency=concurrency(episode),
+        forked=forked(episode),
         seconds=model_seconds(episode),
         cut=any(trace.exhausted is not None and trace.exhausted.budget in CAPPED for trace in episode.traces),
     )
@@ -117,6 +129,7 @@ def row(results: Results, facts: Mapping[str, Any]) -> Row:
         "seconds": average((attempt.unit, attempt.seconds) for attempt in results.alone),
         "search_tokens": average((str(seed), float(tokens)) for seed, tokens in results.search_tokens.items()),
         "cut": _proportion(results.cells("cut")),
+        "forked": share(results.cells("forked")),
         "tasks": {task: share(results.cells("right", task)) for task in tasks},
     }
     largest = {name: max(getattr(attempt, name) for attempt in results.attempts) for name in ("tokens", "cost")}
@@ -125,7 +138,7 @@ def row(results: Results, facts: Mapping[str, Any]) -> Row:
 
 def failed_row(method: str, status: str, facts: Mapping[str, Any]) -> Row:
     """The row of a method without results: it says why, and holds no numbers."""
-    names = ("accuracy", *QUANTITIES, "seconds", "search_tokens", "cut")
+    names = ("accuracy", *QUANTITIES, "seconds", "search_tokens", "cut", "forked")
     nothing = asdict(Estimate(None, None, None, 0))
     return {"method": method, "status": status, **facts, **dict.fromkeys(names, nothing), "tasks": {}, "largest": None}
 
@@ -133,11 +146,17 @@ def failed_row(method: str, status: str, facts: Mapping[str, Any]) -> Row:
 def gap(ours: Results, reference: Results) -> Row:
     """A method against the reference: method - reference, paired by problem, and by seed if either was trained."""
     paired = crossed_difference if ours.trained or reference.trained else _difference
-    found = {
-        name: paired(ours.cells(measure), reference.cells(measure))
-        for name, measure in {"accuracy": "right", **dict(zip(QUANTITIES, QUANTITIES, strict=True))}.items()
-    }
+    measures = {"accuracy": "right", "forked": "forked", **dict(zip(QUANTITIES, QUANTITIES, strict=True))}
+    found = {name: paired(ours.cells(measure), reference.cells(measure)) for name, measure in measures.items()}
+    factor = paired(_logarithms(ours), _logarithms(reference))
+    mean, low, high = (None if x is None else exp(x) for x in (factor.mean, factor.low, factor.high))
+    found[PATH_RATIO] = Estimate(mean, low, high, factor.n)
     return {"method": ours.method, "reference": reference.method, **as_json(found)}
+
+
+def _logarithms(results: Results) -> list[tuple[str, int, float | None]]:
+    """Of the critical paths, so that their difference is a paired ratio: its mean is geometric."""
+    return [(unit, seed, log(steps) if steps else None) for unit, seed, steps in results.cells("critical_path_steps")]
 
 
 def frontier(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

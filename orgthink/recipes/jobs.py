@@ -189,6 +189,9 @@ class Reinforced(FromModel, ABC):
     """Settings of that engine; the local one takes none. The trainer shares the GPU: lower `gpu_memory_utilization`."""
     pack_tokens: int = 1024
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
+    workers: int = 1
+    """Number of threads that compute passes side by side on a CPU, which is faster for small models. It changes nothing
+    but the time."""
     mixed_precision: bool = False
     """Whether to compute in bfloat16, as verl does on GPUs anyway. Weights, gradients and optimizer stay in `dtype`."""
 

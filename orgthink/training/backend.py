@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ from orgthink.training.logprobs import token_logprobs
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable, copy_companions
 from orgthink.training.packing import Pack, packs
+from orgthink.training.parts import add_gradients
 from orgthink.training.policy_loss import PolicyLoss, per_row_log_ratio, token_losses
 from orgthink.training.rows import PolicyRow
 
@@ -174,14 +176,16 @@ class EmbeddedBackend:
         pack_tokens: int = 1024,
         reference: Trainable | None = None,
         mixed_precision: bool = False,
+        workers: int = 1,
     ) -> None:
         """`base` is the folder of the initial model: `save` copies its other files, such as the tokenizer.
 
         `pack_tokens` is the largest number of tokens in a forward pass. `reference` is the policy of the KL penalty.
-        `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are.
+        `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are. `workers` threads
+        compute packs side by side.
         """
         self._model, self._sampler, self._base, self._pack_tokens = model, sampler, base, pack_tokens
-        self._reference, self._mixed_precision = reference, mixed_precision
+        self._reference, self._mixed_precision, self._workers = reference, mixed_precision, workers
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
@@ -199,10 +203,13 @@ class EmbeddedBackend:
         return found
 
     def forward_backward(self, rows: Sequence[PolicyRow], loss: PolicyLoss) -> Signals:
-        return sum((self._pass(pack, loss) for pack in packs(rows, self._pack_tokens)), Signals())
+        found = add_gradients(
+            partial(self._loss, loss), list(packs(rows, self._pack_tokens)), self._parameters, self._workers
+        )
+        return sum(found, Signals())
 
-    def _pass(self, pack: Pack[PolicyRow], loss: PolicyLoss) -> Signals:
-        """Forward and backward of one pack."""
+    def _loss(self, loss: PolicyLoss, pack: Pack[PolicyRow]) -> tuple[Tensor, Signals]:
+        """The loss of one pack, with a gradient, and its measurements."""
         device = self._parameters[0].device
         sampled_N = _trained(pack, [row.logprobs for row in pack.rows]).to(device)
         old_N = _trained(pack, [row.old or row.logprobs for row in pack.rows]).to(device)
@@ -217,8 +224,7 @@ class EmbeddedBackend:
         lengths = [sum(row.trained[1:]) for row in pack.rows]
         tokens = Tokens(sampled_N, old_N, age_N, advantages_N, weights_N, lengths, [row.name for row in pack.rows])
         result, signals = assess(tokens, loss, logprobs_N, entropy_N, reference_N)
-        result.backward()
-        return replace(signals, computed=len(pack.ids))
+        return result, replace(signals, computed=len(pack.ids))
 
     def _token_logprobs(self, model: Trainable, pack: Pack[PolicyRow]) -> tuple[Tensor, Tensor]:
         with torch.autocast(model.device.type, torch.bfloat16, enabled=self._mixed_precision):

@@ -60,13 +60,24 @@ class Equipment(Protocol):
         """Largest number of tokens in a forward pass."""
         ...
 
+    @property
+    def workers(self) -> int:
+        """Number of threads that compute passes side by side on a CPU."""
+        ...
+
 
 def embedded(folder: Path, job: Equipment) -> EmbeddedBackend:
     """Open the model for training and again for sampling. UserError if the folder has no usable model."""
     device, dtype = resolve_device(job.device), torch_dtype(job.dtype)
     model = open_trainable(folder, job.lora, dtype, device, job.settings.seed)
     reference = open_trainable(folder, None, dtype, device) if job.settings.loss.kl > 0 else None
-    settings = {"pack_tokens": job.pack_tokens, "reference": reference, "mixed_precision": job.mixed_precision}
+    workers = job.workers if device == "cpu" else 1
+    settings = {
+        "pack_tokens": job.pack_tokens,
+        "reference": reference,
+        "mixed_precision": job.mixed_precision,
+        "workers": workers,
+    }
     return EmbeddedBackend(model, sampler(folder, job), folder, **settings)
 
 

@@ -6,7 +6,7 @@ threads takes five sixths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -17,35 +17,32 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def gradients(
-    loss: Callable[[Part], Tensor], parts: Sequence[Part], parameters: Sequence[Tensor], workers: int
-) -> float:
-    """Set each parameter's gradient to that of the summed losses of all parts. Returns that sum.
+def add_gradients(
+    loss: Callable[[Part], tuple[Tensor, Result]], parts: Sequence[Part], parameters: Sequence[Tensor], workers: int
+) -> list[Result]:
+    """Add the gradient of all parts' losses to each parameter's. Returns what `loss` gives beside each loss.
 
-    The parts are added in their order, so the result is the same for any number of `workers`. `loss` must draw no
-    random numbers if there are several.
+    The parts are added in their order, so the result is the same for any number of `workers` from 2 on, and up to
+    rounding for one. `loss` must draw no random numbers if there are several. Each worker needs memory for the
+    gradients of all parameters.
     """
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
 
-    def computed(part: Part) -> tuple[float, Sequence[Tensor | None]]:
-        value = loss(part)
-        return value.item(), torch.autograd.grad(value, parameters, allow_unused=True)
+    def computed(part: Part) -> tuple[Result, Sequence[Tensor | None]]:
+        value, beside = loss(part)
+        return beside, torch.autograd.grad(value, trained, allow_unused=True)
 
-    total = 0.0
-    for parameter in parameters:
-        parameter.grad = None
-    for value, found in _side_by_side(computed, parts, min(workers, len(parts))):
-        total += value
-        for parameter, gradient in zip(parameters, found, strict=True):
-            if gradient is not None:
-                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-    return total
-
-
-def _side_by_side(
-    function: Callable[[Part], Result], parts: Iterable[Part], workers: int
-) -> Iterator[Result]:
-    if workers <= 1:
-        yield from map(function, parts)
-        return
+    results: list[Result] = []
+    if min(workers, len(parts)) <= 1:
+        for part in parts:
+            value, beside = loss(part)
+            value.backward()
+            results.append(beside)
+        return results
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield from pool.map(function, parts)
+        for beside, gradients in pool.map(computed, parts):
+            results.append(beside)
+            for parameter, gradient in zip(trained, gradients, strict=True):
+                if gradient is not None:
+                    parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+    return results

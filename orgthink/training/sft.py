@@ -22,7 +22,7 @@ from orgthink.training.batches import POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.interrupt import interrupt
 from orgthink.training.losses import cross_entropy_sum, gradient_norm
 from orgthink.training.models import Trainable
-from orgthink.training.parts import gradients
+from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
 
 
@@ -134,12 +134,13 @@ def _step(
     tokens = sum(sum(row.trained[1:]) for row in rows)
     parts = in_one_go(rows, settings.batch_tokens)[::-1]  # long rows first, so that threads end at about the same time
 
-    def share(part: list[Row]) -> torch.Tensor:
+    def share(part: list[Row]) -> tuple[torch.Tensor, float]:
         ids, trained = (tensor.to(course.model.device) for tensor in collate(part, course.pad_id))
-        return cross_entropy_sum(course.model, ids, trained) / tokens
+        loss = cross_entropy_sum(course.model, ids, trained) / tokens
+        return loss, loss.item()
 
     parameters = _trained(course.model)
-    loss = gradients(share, parts, parameters, course.workers)
+    loss = sum(add_gradients(share, parts, parameters, course.workers))
     norm = gradient_norm(parameters, settings.clip)
     for group in optimizer.param_groups:
         group["lr"] = settings.rate(step)

@@ -10,6 +10,8 @@ MODELS = Path(__file__).parent / "models"
 
 POCKET = MODELS / "pocket"
 """Base model: countdown, arithmetic and sudoku, alone and in the form of AsyncThink."""
+POCKET_BASE = MODELS / "pocket-base"
+"""The next base: every task, alone and in the form of every role, without planted faults or routes."""
 POCKET_ASYNC = MODELS / "pocket-async"
 """`pocket` after AsyncThink's reinforcement learning."""
 POCKET_SEQUENTIAL = MODELS / "pocket-sequential"

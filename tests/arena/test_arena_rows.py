@@ -25,7 +25,8 @@ POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12)
 
 def attempt(problem: str = "p0", **changes: Any) -> Attempt:
     found = {"task": "t", "right": True, "tokens": 100, "cost": 3, "critical_path_steps": 50, "cost_units": 2.0}
-    return Attempt(problem, **{**found, "seconds": 1.0, "cut": False, **changes})
+    found |= {"concurrency": 1.5, "forked": True, "seconds": 1.0, "cut": False}
+    return Attempt(problem, **{**found, **changes})
 
 
 def results(method: str = "ours", *, trained: bool = True, **changes: Any) -> Results:
@@ -98,6 +99,27 @@ def test_a_gap_is_the_method_minus_the_reference(ours: bool, theirs: bool) -> No
     found = gap(results(trained=ours, tokens=80), results("reference", trained=theirs, right=False))
     assert (found["method"], found["reference"]) == ("ours", "reference")
     assert (found["accuracy"]["mean"], found["tokens"]["mean"]) == (1, -20)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_path_as_a_multiple_of_the_references_is_paired(trained: bool) -> None:
+    def of(factor: int) -> Results:
+        by_seed = {
+            seed: [attempt(f"p{i}", critical_path_steps=factor * (100 + 50 * i)) for i in range(4)] for seed in (0, 1)
+        }
+        return Results("x", by_seed, [], trained, {0: 0})
+
+    found = gap(of(1), of(2))["critical_path_ratio"]
+    assert (found["mean"], found["low"], found["high"]) == pytest.approx((0.5, 0.5, 0.5)), "as on every problem"
+    assert gap(results(critical_path_steps=0), of(2))["critical_path_ratio"]["mean"] is None
+
+
+def test_forks_and_concurrency_are_compared_too() -> None:
+    found = gap(results(concurrency=2.0), results(forked=False))
+    assert (found["concurrency"]["mean"], found["forked"]["mean"]) == (0.5, 1)
+    assert row(results(), {})["forked"]["mean"] == 1
+    alone = attempt_of(sample.sequential())
+    assert (alone.concurrency, alone.forked) == (1, False)
 
 
 def test_a_failed_row_has_no_numbers_and_says_why() -> None:

@@ -240,9 +240,7 @@ def test_estimates_from_wrong_numbers(attack: Attack, tmp_path: Path, capsys: py
 @each(
     Attack("a line break in an organization's name", ESTIMATES, "one line of the table", "a\nb"),
 )  # fmt: skip
-def test_a_name_in_a_table_of_estimates(
-    attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_in_a_table_of_estimates(attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder(tmp_path / "run", dump(replace(EPISODE, organization=attack.given)))
     assert simulated(path, "--gpus", "1") == 0
     assert len(capsys.readouterr().out.splitlines()) == 3

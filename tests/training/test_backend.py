@@ -168,6 +168,22 @@ def test_packed_rows_give_what_rows_alone_give(temperatures, pack_tokens, loss, 
         assert all(weight.grad is None for weight in reference.parameters())
 
 
+@pytest.mark.parametrize("pack_tokens", [1, 60, 10_000])
+@pytest.mark.numerical
+def test_packs_side_by_side_give_the_same_gradients(pack_tokens, tmp_path):
+    rows, signals, gradients = weighted(group(), "token-mean"), [], []
+    for workers in (1, 2, 3):
+        backend = backend_of(model := policy().float(), tmp_path, pack_tokens=pack_tokens, workers=workers)
+        signals += [backend.forward_backward(rows, PolicyLoss()) for _ in range(2)]  # which adds up
+        gradients.append([weight.grad for weight in model.parameters()])
+    assert signals[2:] == [signals[2]] * 4
+    assert (signals[0].tokens, signals[0].computed) == (signals[2].tokens, signals[2].computed)
+    assert signals[0].loss == pytest.approx(signals[2].loss, abs=TOLERANCE)
+    assert all(map(torch.equal, gradients[1], gradients[2]))
+    for one, other in zip(gradients[0], gradients[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("temperatures", TEMPERATURES)
 @pytest.mark.numerical
 def test_logits_that_are_computed_by_and_by_give_what_all_at_once_give(temperatures, tmp_path, monkeypatch):

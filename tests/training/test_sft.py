@@ -15,7 +15,7 @@ from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.batches import Cursor, batches, collate, in_one_go
 from orgthink.training.losses import cross_entropy_sum
-from orgthink.training.parts import gradients
+from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, train
 
@@ -178,12 +178,14 @@ def test_parts_side_by_side_add_up_to_the_gradient_of_the_whole(workers):
     parameters = [*model.parameters(), torch.nn.Parameter(torch.ones(3))]  # the last one is not used
 
     def loss(part):
-        return cross_entropy_sum(model, *collate(part, 0))
+        value = cross_entropy_sum(model, *collate(part, 0))
+        return value, value.item()
 
-    loss(batch).backward()
+    loss(batch)[0].backward()
     whole = [parameter.grad for parameter in parameters]
-    total = gradients(loss, in_one_go(batch, 60), parameters, workers)
-    assert total == pytest.approx(loss(batch).item(), rel=1e-5)
+    model.zero_grad()
+    found = add_gradients(loss, in_one_go(batch, 60), parameters, workers)
+    assert sum(found) == pytest.approx(loss(batch)[1], rel=1e-5)
     assert parameters[-1].grad is None
     for parameter, expected in zip(parameters[:-1], whole, strict=False):
         assert (parameter.grad - expected).norm() <= 1e-5 * expected.norm()
@@ -194,4 +196,4 @@ def test_an_error_in_a_part_is_raised():
         raise ValueError(f"part {part}")
 
     with pytest.raises(ValueError, match="part 0"):
-        gradients(loss, [0, 1, 2], [], 2)
+        add_gradients(loss, [0, 1, 2], [], 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -30,6 +30,8 @@ class Base:
     grown_from: str | None = None
     """A pocket model of the same width and no more layers to begin with, such as an earlier state of the base; `None`:
     fresh weights."""
+    mixture: Literal["even", "late"] = "even"
+    """How often each lesson is drawn: `late` has more of what takes longest to learn."""
     ordered: bool = True
     """Whether the fresh embeddings of integers know their order."""
     device: str = "auto"
@@ -67,7 +69,7 @@ class Base:
         tokenizer = Tokenizer(place)
 
         def rows(seed: int, pool: int) -> Iterator[Row]:
-            return lessons.rows(seed, pool, tokenizer)
+            return lessons.rows(seed, pool, tokenizer, lessons.MIXTURES[self.mixture])
 
         device, write = resolve_device(self.device), partial(base.write_folder, config=config)
         workers = torch.get_num_threads() if device == "cpu" else 1
@@ -80,3 +82,5 @@ POCKET_BASE = Base(SETTINGS)
 """Trains the base from scratch."""
 POCKET_BASE_GROWN = Base(replace(SETTINGS, steps=8_000, learning_rate=1.5e-3), grown_from="pocket")
 """Trains the base from `pocket`, which knows numbers, scans and copies, but no review and no calls."""
+POCKET_BASE_LATE = Base(replace(SETTINGS, steps=4_000, learning_rate=1e-3, seed=1), mixture="late")
+"""The second phase, from what either of the others trained: `--set grown_from=FOLDER`."""

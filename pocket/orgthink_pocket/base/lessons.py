@@ -86,7 +86,18 @@ MIXTURE = Mixture(
     calls={"manager": 7, "user": 2, "coder": 1.5, "searcher": 3, "reviewer": 2.5},
     drills={"relations": 9, "operations": 10},
 )
-"""Shares of the shipped base."""
+"""Shares of a training's first phase."""
+LATE = Mixture(
+    alone={COUNTDOWN: 4, SINGLE: 2, SEVERAL: 3, ARITHMETIC: 4, SUMS: 4, PARTS: 4, SUDOKU: 5},
+    organizing={COUNTDOWN: 18, SEVERAL: 7, SUMS: 8, PARTS: 9, SUDOKU: 7},
+    verifying={ARITHMETIC: 5, SUMS: 4, SINGLE: 2, SEVERAL: 3, SUDOKU: 2},
+    correcting={ARITHMETIC: 2, SUMS: 2, SINGLE: 1, SEVERAL: 4, SUDOKU: 3},
+    calls={"manager": 8, "user": 3, "coder": 1, "searcher": 1.5, "reviewer": 3},
+    drills={"relations": 4, "operations": 4},
+)
+"""Shares of its second phase: more of what takes longest to learn, which is to bring together what others return."""
+MIXTURES = {"even": MIXTURE, "late": LATE}
+"""Mixtures by name."""
 
 
 class Lessons:

@@ -1,0 +1,45 @@
+"""Reinforcement learning of the base, for the claims of experiments/CLAIMS.md."""
+
+from __future__ import annotations
+
+from orgthink.evaluation import OrganizationSpec
+from orgthink.recipes.jobs import Policy
+from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.runtime.budget import Limits
+from orgthink.training.episodes import RlSettings
+from orgthink.training.rollout import Rollout
+from orgthink_pocket.model import ORGANIZING
+from orgthink_pocket.recipes import JOINED
+
+AGENT_TOKENS = 640
+"""Tokens of an agent with which everybody can finish, so that forks are chosen, not forced."""
+CAPACITY = 4
+"""c: agents at work at once."""
+
+
+def organizing(organization: str = "asyncthink", *, weight: float = 0.2) -> Policy:
+    """RL of the base on `countdown-mini` with room for everybody; `weight` is λ."""
+    alone = organization == "sequential"
+    rollout = Rollout(
+        "countdown-mini",
+        OrganizationSpec(organization, {"prompts": "pocket-base", **ORGANIZING.get(organization, {})}),
+        Limits(1 if alone else CAPACITY, agent_tokens=AGENT_TOKENS),
+        max_tokens=AGENT_TOKENS,
+        problems=16,
+    )
+    settings = RlSettings(
+        rollout,
+        steps=40,
+        learning_rate=4e-4,
+        minibatches=4,
+        reward=AsyncThinkReward(weight=0.0 if alone else weight, **JOINED),
+        drift=1e-3,
+        record_every=8,
+    )
+    return Policy(settings, model="pocket-base", workers=2)
+
+
+ASYNCTHINK = organizing()
+"""AsyncThink's reinforcement learning of the base."""
+SEQUENTIAL = organizing("sequential")
+"""The same for a thinker alone: its baseline."""
