@@ -1,4 +1,4 @@
-"""Tables of an arena's file: `make results-arena` writes all of them.
+"""Tables of an arena's file: `make results-arena` and `make results-evidence` write all of them.
 
     python -m experiments.arena.results                                                   ParaManager's tables
     python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml      another arena
@@ -26,6 +26,8 @@ from orgthink.store import RunFolder
 from orgthink.threads import set_threads
 
 HERE = Path(__file__).parent
+EVIDENCE = "evidence"
+"""Folder of a paper's arenas that share their trainings."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,24 @@ class Options:
     only: tuple[str, ...] = ()
     """Methods to run now; the rows of others stay empty."""
     runs: Path | None = None
-    """Folder of the arena's runs; without it runs/arena, or runs/arena-PAPER for that of a paper."""
+    """Folder of the arena's runs; without it runs/arena, runs/arena-PAPER for that of a paper, or
+    runs/evidence-PAPER/NAME for evidence."""
     out: Path | None = None
     """Folder for results.json, the plots and README.md, instead of that of the file."""
 
     @property
     def folder(self) -> Path:
         """Folder of the arena's runs."""
-        own = "" if self.config.parent == HERE else f"-{self.config.parent.parent.name}"
+        above = self.config.parent.parent
+        if above.name == EVIDENCE:
+            return self.runs or Path(f"runs/{EVIDENCE}-{above.parent.name}") / self.config.parent.name
+        own = "" if self.config.parent == HERE else f"-{above.name}"
         return self.runs or Path(f"runs/arena{own}")
+
+    @property
+    def command(self) -> str:
+        """What runs it."""
+        return "make results-evidence" if self.config.parent.parent.name == EVIDENCE else "make results-arena"
 
     @property
     def target(self) -> Path:
@@ -73,7 +84,7 @@ def make(options: Options) -> int:
         raise UserError("results of a trial must not replace the published ones: give another --out")
     arena = read_arena(options.config, options.changes)
     folder = _folder(options.folder, arena)
-    code = conduct(folder, arena, frozenset(options.only), command="make results-arena")
+    code = conduct(folder, arena, frozenset(options.only), command=options.command)
     if (folder.path / "results.json").is_file() and code < 2:
         write(folder.path, options.target, options.config.parent)
     return code

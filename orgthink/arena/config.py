@@ -159,7 +159,8 @@ class Arena:
     """What the intervals are over: an entry of each problem's data, such as `target`, where problems that share one are
     hard for the same reason. Each of its values weighs the same; `None`: the problem."""
     factors: tuple[float, ...] = (1.0, 2.0)
-    """Caps as multiples of the reference's mean budget; the first one is that of `table1`."""
+    """Caps as multiples of the reference's mean budget; the first one is that of `table1`. With `uncapped` there may
+    be none."""
     uncapped: bool = False
     """Whether all methods run without a cap, too."""
     timed: int = 0
@@ -195,8 +196,10 @@ class Arena:
             raise ValueError("an arena needs a pool with a model and at least one method")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("an arena needs seeds, each once")
-        if not self.factors or not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
-            raise ValueError(f"an arena needs factors, each above 0 and at most {LARGEST_FACTOR:,}")
+        if not (self.factors or self.uncapped):
+            raise ValueError("an arena needs factors, or uncapped = true")
+        if not all(0 < factor <= LARGEST_FACTOR for factor in self.factors):
+            raise ValueError(f"the factors of an arena must be above 0 and at most {LARGEST_FACTOR:,}")
         if len({cap_name(factor) for factor in self.factors}) < len(self.factors):
             raise ValueError("two factors of the arena are the same at six digits: name each once")
         shared = () if self.prepared_in is None else (self.prepared_in,)

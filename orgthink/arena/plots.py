@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 
 from orgthink.arena.rows import OK, frontier
+from orgthink.arena.tables import drawn
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -45,8 +46,8 @@ _STYLE = {
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
-    """Write frontier-CAP.svg for every cap."""
-    caps = results["conditions"]["caps"]
+    """Write frontier-CAP.svg for every cap at which several methods ran."""
+    caps = drawn(results)
     save(
         {f"frontier-{cap}": frontiers for cap in caps},
         {f"frontier-{cap}": results["tables"][cap] for cap in caps},
@@ -67,12 +68,12 @@ def save(figures: Mapping[str, Callable[[Rows], Figure]], results: Mapping[str, 
 
 def frontiers(rows: Rows) -> Figure:
     """A panel for each price; the line joins the methods that no other one beats."""
-    drawn = [row for row in rows if row["status"] == OK]
-    groups = dict.fromkeys(row["group"] for row in drawn)
+    finished = [row for row in rows if row["status"] == OK]
+    groups = dict.fromkeys(row["group"] for row in finished)
     colours = {group: COLOURS[i % len(COLOURS)] for i, group in enumerate(groups)}
     figure, axes = plt.subplots(2, 2, figsize=(12, 9), layout="constrained")
     for panel, (price, title) in zip(axes.flat, PANELS.items(), strict=True):
-        _panel(panel, drawn, price, colours)
+        _panel(panel, finished, price, colours)
         panel.set(xlabel=title, ylabel="accuracy %")
     handles = [
         plt.Line2D([], [], marker="o", ls="", color=colour, label=group or "–") for group, colour in colours.items()

@@ -16,6 +16,11 @@ from orgthink.provenance import hardware
 from orgthink.store import RunFolder, plain
 
 
+def first_cap(arena: Arena, mean: Cap) -> Cap:
+    """The cap of `table1`: the first one, or none. `mean` is the reference's mean budget."""
+    return mean.of(arena.factors[0]) if arena.factors else UNCAPPED
+
+
 def results_of(contest: Contest, mean: Cap, outcomes: Mapping[Cap, Outcomes], folder: RunFolder, command: str) -> Row:
     """The content of results.json. `table1` has the rows at the first cap."""
     arena = contest.arena
@@ -23,9 +28,8 @@ def results_of(contest: Contest, mean: Cap, outcomes: Mapping[Cap, Outcomes], fo
         cap.name: [_row(contest, cap, name, outcome) for name, outcome in found.items()]
         for cap, found in outcomes.items()
     }
-    first = mean.of(arena.factors[0]).name
     return {
-        "table1": tables[first],
+        "table1": tables[first_cap(arena, mean).name],
         "tables": tables,
         "differences": {cap.name: _gaps(arena, found) for cap, found in outcomes.items() if len(found) > 1},
         "choices": [
@@ -120,9 +124,7 @@ def render_page(contest: Contest, first: Cap, results: Mapping[str, Any], title:
     """The page of the chosen episodes, as `orgthink view` makes one."""
     from orgthink.view import render
 
-    cap = results["conditions"]["caps"][first.name]
-    notes = {
-        "cap": f"{cap['tokens']} tokens and {cap['replies']} replies an episode",
-        "reference": contest.arena.reference,
-    }
+    cap = results["conditions"]["caps"].get(first.name)
+    limits = "none" if cap is None else f"{cap['tokens']} tokens and {cap['replies']} replies an episode"
+    notes = {"cap": limits, "reference": contest.arena.reference}
     return render(_page_episodes(contest, first), title=title, notes=notes)

@@ -29,8 +29,8 @@ Row = dict[str, Any]
 QUANTITIES = ("tokens", "cost", "critical_path_steps", "cost_units", "concurrency")
 """Columns beside accuracy and seconds: fields of an attempt."""
 
-PATH_RATIO = "critical_path_ratio"
-"""Column of a difference: the critical path as a multiple of the reference's."""
+PATH_RATIO, SECONDS_RATIO = "critical_path_ratio", "seconds_ratio"
+"""Columns of a difference: critical path and seconds as multiples of the reference's, geometric means."""
 
 OK = "ok"
 """Status of a row with results."""
@@ -148,15 +148,25 @@ def gap(ours: Results, reference: Results) -> Row:
     paired = crossed_difference if ours.trained or reference.trained else _difference
     measures = {"accuracy": "right", "forked": "forked", **dict(zip(QUANTITIES, QUANTITIES, strict=True))}
     found = {name: paired(ours.cells(measure), reference.cells(measure)) for name, measure in measures.items()}
-    factor = paired(_logarithms(ours), _logarithms(reference))
-    mean, low, high = (None if x is None else exp(x) for x in (factor.mean, factor.low, factor.high))
-    found[PATH_RATIO] = Estimate(mean, low, high, factor.n)
+    found[PATH_RATIO] = _exponential(paired(_path_logarithms(ours), _path_logarithms(reference)))
+    found[SECONDS_RATIO] = _exponential(difference(*(_second_logarithms(each) for each in (ours, reference))))
     return {"method": ours.method, "reference": reference.method, **as_json(found)}
 
 
-def _logarithms(results: Results) -> list[tuple[str, int, float | None]]:
-    """Of the critical paths, so that their difference is a paired ratio: its mean is geometric."""
+def _path_logarithms(results: Results) -> list[tuple[str, int, float | None]]:
+    """Of the critical paths: their paired difference is the logarithm of a paired ratio."""
     return [(unit, seed, log(steps) if steps else None) for unit, seed, steps in results.cells("critical_path_steps")]
+
+
+def _second_logarithms(results: Results) -> list[tuple[str, float | None]]:
+    """Of the seconds of the attempts that ran alone."""
+    return [(attempt.unit, log(attempt.seconds) if attempt.seconds else None) for attempt in results.alone]
+
+
+def _exponential(estimate: Estimate) -> Estimate:
+    """The estimate of which this one is the logarithm."""
+    mean, low, high = (None if x is None else exp(x) for x in (estimate.mean, estimate.low, estimate.high))
+    return Estimate(mean, low, high, estimate.n)
 
 
 def frontier(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -43,12 +43,15 @@ def interval(estimate: Mapping[str, Any] | None, factor: float, digits: int) -> 
     return f"{mean} [{factor * estimate['low']:.{digits}f}, {factor * estimate['high']:.{digits}f}]"
 
 
+def drawn(results: Mapping[str, Any]) -> list[str]:
+    """Names of the caps that have a plot: those at which several methods ran."""
+    return [cap for cap, rows in results["tables"].items() if len(rows) > 1]
+
+
 def blocks(results: Mapping[str, Any]) -> dict[str, str]:
     """All tables by name: one for each cap, the differences at each, the choices, the preparations, the conditions."""
     found = {f"at-{cap}": table(rows, _ROWS) for cap, rows in results["tables"].items()}
-    found |= {
-        f"frontier-{cap}": f"![Accuracy against its price](frontier-{cap}.svg)" for cap in results["conditions"]["caps"]
-    }
+    found |= {f"frontier-{cap}": f"![Accuracy against its price](frontier-{cap}.svg)" for cap in drawn(results)}
     found |= {f"differences-{cap}": table(rows, _GAPS) for cap, rows in results["differences"].items()}
     found["methods"] = table(results["table1"], _METHODS)
     found["tasks"] = _tasks(results["table1"])
@@ -67,7 +70,7 @@ def document(results: Mapping[str, Any]) -> str:
         lines += [f"## {_heading(cap, facts)}", parts[f"at-{cap}"]]
         if parts.get(f"differences-{cap}"):
             lines += [f"Against `{facts['reference']}`, paired:", parts[f"differences-{cap}"]]
-        if cap in facts["caps"]:
+        if cap in drawn(results):
             lines.append(parts[f"frontier-{cap}"])
     lines += ["## By task, at the first cap", parts["tasks"], "## Methods", parts["methods"]]
     lines += ["## Choices on development problems", parts["choices"], "## Preparations", parts["preparations"]]
@@ -84,7 +87,7 @@ def conditions(facts: Mapping[str, Any]) -> str:
         f"{facts['n']} {facts['split']} problems of `{facts['task']}`, {facts['samples']} attempts at each with each "
         f"of {len(facts['seeds'])} seeds; {timed}.",
         f"An episode of `{facts['reference']}` without a cap takes {mean['tokens']} tokens and {mean['replies']} "
-        f"replies on average; caps of every episode: {'; '.join(limits)}.",
+        f"replies on average; caps of every episode: {'; '.join(limits) or 'none'}.",
         f"c = {facts['capacity']}, T = {facts['temperature']:g}. {machine['cpu']}, {machine['cores']} cores.",
         f"Commit {facts['commit']}. `{facts['command']}`.",
         f"95 % intervals over {unit}, and over trainings where a method has one for each seed.",
@@ -110,6 +113,8 @@ _ROWS: tuple[Column, ...] = (
     _number("cost", "replies", 1),
     _number("cost_units", "cost units", 1),
     _number("critical_path_steps", "critical path (steps)"),
+    _number("concurrency", "η", 2),
+    _number("forked", "forked %", 0, 100),
     _number("seconds", "seconds alone", 2),
     _number("search_tokens", "search tokens"),
     _number("cut", "cut off %", 0, 100),
@@ -120,6 +125,8 @@ _GAPS: tuple[Column, ...] = (
     _number("tokens", "tokens"),
     _number("cost", "replies", 1),
     _number("critical_path_steps", "critical path (steps)"),
+    _number("critical_path_ratio", "critical path ÷", 2),
+    _number("seconds_ratio", "seconds ÷", 2),
 )
 _METHODS: tuple[Column, ...] = (
     _METHOD,

@@ -119,7 +119,7 @@ async def _contest(
     """The results, which are written too; `None` if Ctrl-C stopped them."""
     from orgthink.arena.contest import Contest
     from orgthink.arena.on_demand import OnDemand, Stopped
-    from orgthink.arena.report import results_of
+    from orgthink.arena.report import first_cap, results_of
 
     async with OnDemand(stop) as lab:
         contest = Contest(folder.path, arena, lab, prepared, only)
@@ -128,7 +128,7 @@ async def _contest(
         except Stopped:
             return None
     results = results_of(contest, mean, outcomes, folder, command or again(folder).partition(": ")[2])
-    _write(folder, contest, mean.of(arena.factors[0]), results)
+    _write(folder, contest, first_cap(arena, mean), results)
     return results
 
 

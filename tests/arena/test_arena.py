@@ -226,6 +226,16 @@ def test_seconds_are_of_episodes_that_run_alone(tmp_path: Path) -> None:
     assert list(rows(results, "uncapped")) == ["asking", "wide", "base", "vote"]
 
 
+def test_an_arena_may_have_no_caps(tmp_path: Path) -> None:
+    config = arena_file(tmp_path, timed=2, uncapped=True, factors=[], seeds=[0])
+    results = run(config, tmp_path / "out", "--n", "3")
+    assert list(results["tables"]) == ["uncapped"] and results["table1"] == results["tables"]["uncapped"]
+    assert list(rows(results, "uncapped")) == ["asking", "wide", "base", "vote"]
+    assert all(gap["seconds_ratio"]["mean"] > 0 for gap in results["differences"]["uncapped"])
+    assert "caps of every episode: none" in (tmp_path / "out" / "table.md").read_text()
+    assert "asking" in (tmp_path / "out" / "view.html").read_text()
+
+
 def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = arena_file(tmp_path, methods={"faulty": {"organization": f"{HERE}:Faulty"}}, reference="faulty")
     assert main(["arena", str(config), "--out", str(tmp_path / "out")]) == 2

@@ -107,10 +107,12 @@ def test_a_path_as_a_multiple_of_the_references_is_paired(trained: bool) -> None
         by_seed = {
             seed: [attempt(f"p{i}", critical_path_steps=factor * (100 + 50 * i)) for i in range(4)] for seed in (0, 1)
         }
-        return Results("x", by_seed, [], trained, {0: 0})
+        return Results("x", by_seed, [replace(one, seconds=0.1 * factor) for one in by_seed[0]], trained, {0: 0})
 
     found = gap(of(1), of(2))["critical_path_ratio"]
     assert (found["mean"], found["low"], found["high"]) == pytest.approx((0.5, 0.5, 0.5)), "as on every problem"
+    seconds = gap(of(1), of(2))["seconds_ratio"]
+    assert (seconds["mean"], seconds["low"], seconds["high"]) == pytest.approx((0.5, 0.5, 0.5))
     assert gap(results(critical_path_steps=0), of(2))["critical_path_ratio"]["mean"] is None
 
 
