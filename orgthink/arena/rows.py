@@ -149,7 +149,7 @@ def gap(ours: Results, reference: Results) -> Row:
     measures = {"accuracy": "right", "forked": "forked", **dict(zip(QUANTITIES, QUANTITIES, strict=True))}
     found = {name: paired(ours.cells(measure), reference.cells(measure)) for name, measure in measures.items()}
     found[PATH_RATIO] = _exponential(paired(_path_logarithms(ours), _path_logarithms(reference)))
-    found[SECONDS_RATIO] = _exponential(difference(*(_second_logarithms(each) for each in (ours, reference))))
+    found[SECONDS_RATIO] = _exponential(difference(_second_logarithms(ours), _second_logarithms(reference)))
     return {"method": ours.method, "reference": reference.method, **as_json(found)}
 
 

@@ -28,11 +28,15 @@ def _of_another(word: str) -> Callable[[Problem], str]:
     return lambda problem: f"{word} {pocket.terse(problem).partition(' ')[2]}"
 
 
+def _parts(problem: Problem) -> str:
+    return f"parts {' ; '.join(f'{name} = {part}' for name, part in problem.data['parts'])}"
+
+
 _WRITERS: dict[str, Callable[[Problem], str]] = {
     "countdown-mini-single": _of_another("single"),
     "countdown-mini-four": _of_another("several"),
     "sums-mini": lambda problem: f"sums {problem.data['expression']}",
-    "parts-mini": lambda problem: f"parts {' ; '.join(f'{name} = {part}' for name, part in problem.data['parts'])}",
+    **dict.fromkeys(("parts-mini", "parts-mini-independent", "parts-mini-chained"), _parts),
 }
 
 BASE = Style(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, in_split
@@ -25,15 +26,19 @@ OPERANDS = (2, 3)
 """Fewest and most operands of a part."""
 
 
+@dataclass(frozen=True)
 class PartsMini:
-    """A fifth of the problems, by a hash of their text, is held out for `test`. Half of them are chains."""
+    """A fifth of the problems, by a hash of their text, is held out for `test`: the same for every share of chains."""
 
-    name = "parts-mini"
+    name: str = "parts-mini"
+    """Its name."""
+    chained: float = 0.5
+    """Share of chains."""
 
     def problems(self, split: Split, seed: int) -> Iterator[Problem]:
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
-            problem = self._drawn(rng, rng.random() < 0.5)
+            problem = self._drawn(rng, rng.random() < self.chained)
             if problem is not None and in_split(problem.id, split):
                 yield problem
 
@@ -60,7 +65,7 @@ class PartsMini:
         """`parts` are names and expressions, with spaces between the tokens."""
         listed = " ; ".join(f"{name} = {expression}" for name, expression in parts)
         return Problem(
-            id=f"{self.name}/{listed.replace(' ', '')}",
+            id=f"parts-mini/{listed.replace(' ', '')}",
             task=self.name,
             text=f"Compute all values: {listed}.\nWrite only the numbers in the answer, in order, separated by ;",
             data={"parts": [list(part) for part in parts], "values": list(values), "chained": chained},
@@ -97,3 +102,7 @@ def _numbers(answer: str) -> list[int] | None:
 
 PARTS_MINI = PartsMini()
 """Several named values."""
+PARTS_MINI_INDEPENDENT = PartsMini("parts-mini-independent", 0.0)
+"""Without chains."""
+PARTS_MINI_CHAINED = PartsMini("parts-mini-chained", 1.0)
+"""Nothing but chains."""
