@@ -41,7 +41,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = -n $(JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager results-arena vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
+.PHONY: help setup demo sandbox test test-core test-wheel test-isa test-slow test-lowest test-newest lock check bench pocket results-asyncthink results-marsrl results-paramanager results-arena results-evidence vllm test-vllm verl test-verl trl clients proxy test-clients gpu verl-gpu test-gpu bench-gpu test-learning test-browser docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -140,6 +140,9 @@ results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool
 	$(BIN)/python -m experiments.arena.results
 	$(BIN)/python -m experiments.arena.results --config experiments/asyncthink/arena/arena.toml
 	$(BIN)/python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml
+
+results-evidence: setup  ## AsyncThink against baselines at their best with room for everybody, and on problems it was not trained on
+	$(BIN)/python -m experiments.asyncthink.evidence.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 

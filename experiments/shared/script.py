@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from experiments.shared.laboratory import Laboratory, evaluate_share, share
 from orgthink.errors import UserError
 from orgthink.files import write_whole
+from orgthink.tabular import json_object
 from orgthink.threads import set_threads
 
 
@@ -105,7 +106,10 @@ class Experiment(Generic[Given, Lab]):
     def _write(self, results: Mapping[str, Any], out: Path) -> None:
         """Write all results. A missing README.md is copied from the home folder first."""
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "results.json", (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode())
+        file = out / "results.json"
+        decided = json_object(file).get("claims") if file.exists() else None  # they come from other runs: keep them
+        results = results if decided is None else {**results, "claims": decided}
+        write_whole(file, (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode())
         try:
             importlib.import_module(f"experiments.{self.home.name}.plots").draw(results, out)
         except ModuleNotFoundError as error:
@@ -114,4 +118,4 @@ class Experiment(Generic[Given, Lab]):
         if not page.exists():
             shutil.copy(self.home / "README.md", page)
         write_whole(page, self.render(page.read_text(), results).encode())
-        print(f"{out / 'results.json'}, the plots and the tables of README.md are written")
+        print(f"{file}, the plots and the tables of README.md are written")

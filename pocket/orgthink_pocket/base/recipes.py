@@ -11,6 +11,8 @@ from orgthink.training.rollout import Rollout
 from orgthink_pocket.model import ORGANIZING
 from orgthink_pocket.recipes import JOINED
 
+TASK = "countdown-mini"
+"""Its second half of the training problems; settings are chosen on the first."""
 AGENT_TOKENS = 640
 """Tokens of an agent with which everybody can finish, so that forks are chosen, not forced."""
 CAPACITY = 4
@@ -21,7 +23,7 @@ def organizing(organization: str = "asyncthink", *, weight: float = 0.2) -> Poli
     """RL of the base on `countdown-mini` with room for everybody; `weight` is λ."""
     alone = organization == "sequential"
     rollout = Rollout(
-        "countdown-mini",
+        f"{TASK}@1/2",
         OrganizationSpec(organization, {"prompts": "pocket-base", **ORGANIZING.get(organization, {})}),
         Limits(1 if alone else CAPACITY, agent_tokens=AGENT_TOKENS),
         max_tokens=AGENT_TOKENS,

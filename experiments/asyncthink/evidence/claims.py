@@ -1,0 +1,134 @@
+"""The claims about AsyncThink of experiments/CLAIMS.md, decided by the arenas of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from experiments.shared.claims import Claim, Results, against_reference, best, value
+
+FAMILIES = {"sudoku": "sudoku", "sums": "long sums", "parts": "independent values", "several": "several countdowns"}
+"""Arena → the problems of another family on which the policy is tried."""
+PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
+
+
+def claims(countdown: Results, others: Mapping[str, Results]) -> list[dict[str, Any]]:
+    """One row for each number. `countdown` is the arena of the trainings' own task, `others` those of `FAMILIES` and
+    of chains.
+    """
+    found = [*_at_its_best(countdown), *_concurrency_reward(countdown), *_places(countdown)]
+    for family, title in FAMILIES.items():
+        if family in others:
+            found += _transfer(others[family], family, title)
+    if "chains" in others:
+        found.append(_chains(others["chains"]))
+    return [claim.row() for claim in found]
+
+
+def _at_its_best(countdown: Results) -> Iterator[Claim]:
+    """A1 to A4: as right as the best baseline, on a shorter path, in less time, by choice."""
+    rival = best(countdown, "baseline")
+    right = against_reference(countdown, rival, "accuracy").negated
+    yield Claim(
+        "A1",
+        f"as right as the best baseline, which is {rival}: difference",
+        right,
+        "upper end < 0 or mean < −0.02",
+        lambda mean, _, high: high < 0 or mean < -0.02,
+    )
+    path = against_reference(countdown, rival, PATH).inverse
+    yield Claim(
+        "A2",
+        f"on a shorter critical path than {rival}: ratio",
+        path,
+        "mean > 0.55 or upper end > 0.60",
+        lambda mean, _, high: mean > 0.55 or high > 0.60,
+    )
+    yield Claim(
+        "A3 (this CPU)",
+        f"in less time than {rival}, alone on this machine, where steps are not bound by memory: ratio",
+        against_reference(countdown, rival, SECONDS).inverse,
+        "mean > 0.67 or upper end > 0.75",
+        lambda mean, _, high: mean > 0.67 or high > 0.75,
+    )
+    yield Claim(
+        "A4",
+        "forks are chosen: share of episodes with a Fork at c = 4",
+        value(countdown, "asyncthink", "forked"),
+        "mean < 0.80",
+        lambda mean, *_: mean < 0.80,
+    )
+
+
+def _concurrency_reward(countdown: Results) -> Iterator[Claim]:
+    """A5 and A6: what R_η is worth."""
+    yield Claim(
+        "A5",
+        "the concurrency reward shortens the path: steps without − with it",
+        against_reference(countdown, "no-concurrency-reward", "critical_path_steps"),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+    yield Claim(
+        "A6",
+        "it costs no accuracy: all correct with − without it",
+        against_reference(countdown, "no-concurrency-reward", "accuracy").negated,
+        "upper end < 0",
+        lambda _, __, high: high < 0,
+    )
+
+
+def _places(countdown: Results) -> Iterator[Claim]:
+    """A13: the critical path at c = 1, 2 and 8 against that at c = 4."""
+    for places, method in ((1, "one-place"), (2, "two-places")):
+        yield Claim(
+            f"A13 (c = {places})",
+            f"more workers, shorter path: path at c = 4 ÷ path at c = {places}",
+            against_reference(countdown, method, PATH).inverse,
+            "mean > 0.75" if places == 2 else "mean > 1",
+            lambda mean, *_, bound=0.75 if places == 2 else 1.0: mean > bound,
+        )
+    yield Claim(
+        "A13 (c = 8)",
+        "more workers, shorter path: path at c = 8 ÷ path at c = 4",
+        against_reference(countdown, "eight-places", PATH),
+        "mean > 1",
+        lambda mean, *_: mean > 1,
+    )
+
+
+def _transfer(arena: Results, family: str, title: str) -> Iterator[Claim]:
+    """A9 and A10: what reinforcement learning on countdown changes on another family, by itself and with shuffled
+    rewards.
+    """
+    for id_, method, what in (("A9", "after", ""), ("A10", "after-shuffled", ", shuffled rewards")):
+        for name, quantity in (("η", "concurrency"), ("path", "critical_path_steps"), ("accuracy", "accuracy")):
+            change = against_reference(arena, method, quantity)
+            if id_ == "A9":
+                yield _expected(f"A9 ({family}, {name})", f"{title}, {name}: after − before", change, name)
+            elif name != "accuracy":
+                yield _flat(f"A10 ({family}, {name})", f"{title}, {name}{what}: after − before", change, name)
+
+
+def _expected(id_: str, text: str, change: Any, name: str) -> Claim:
+    if name == "η":
+        return Claim(id_, text, change, "lower end ≤ 0", lambda _, low, __: low <= 0)
+    if name == "path":
+        return Claim(id_, text, change, "upper end ≥ 0", lambda _, __, high: high >= 0)
+    return Claim(id_, text, change, "mean < −0.03", lambda mean, *_: mean < -0.03)
+
+
+def _flat(id_: str, text: str, change: Any, name: str) -> Claim:
+    if name == "η":
+        return Claim(id_, text, change, "lower end > 0", lambda _, low, __: low > 0)
+    return Claim(id_, text, change, "upper end < 0", lambda _, __, high: high < 0)
+
+
+def _chains(arena: Results) -> Claim:
+    return Claim(
+        "A11",
+        "no forks where parts depend on each other: share of episodes with a Fork after reinforcement learning",
+        value(arena, "after", "forked"),
+        "mean > 0.05",
+        lambda mean, *_: mean > 0.05,
+    )

@@ -1,0 +1,120 @@
+"""Claims that were written down before they were measured (experiments/CLAIMS.md), as rows for results.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orgthink.arena.plans import UNCAPPED
+from orgthink.arena.tables import Column, interval, table
+
+Results = Mapping[str, Any]
+"""The content of an arena's results.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A number with its 95 % interval; `None` where it could not be measured."""
+
+    mean: float | None
+    """The number."""
+    low: float | None
+    """Lower end."""
+    high: float | None
+    """Upper end."""
+
+    @property
+    def negated(self) -> Measured:
+        """The difference the other way round."""
+        return Measured(*(None if value is None else -value for value in (self.mean, self.high, self.low)))
+
+    @property
+    def inverse(self) -> Measured:
+        """The ratio the other way round."""
+        return Measured(*(1 / value if value else None for value in (self.mean, self.high, self.low)))
+
+
+UNKNOWN = Measured(None, None, None)
+"""What was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim, what was measured, and what would refute it."""
+
+    id: str
+    """Its number in CLAIMS.md, with what is measured where that is more than one thing."""
+    text: str
+    """What is claimed."""
+    measured: Measured
+    """The number that decides."""
+    refuted_if: str
+    """When it does not hold."""
+    refuted: Callable[[float, float, float], bool]
+    """The same as a function of mean, lower and upper end."""
+
+    def row(self) -> dict[str, Any]:
+        """The row of results.json. `holds` is `None` where nothing was measured or there is no interval."""
+        mean, low, high = self.measured.mean, self.measured.low, self.measured.high
+        holds = None if mean is None or low is None or high is None else not self.refuted(mean, low, high)
+        return {
+            "id": self.id,
+            "claim": self.text,
+            "measured": mean,
+            "low": low,
+            "high": high,
+            "refuted_if": self.refuted_if,
+            "holds": holds,
+        }
+
+
+def value(results: Results, method: str, quantity: str) -> Measured:
+    """A method's row of the table without caps."""
+    return _found(results["tables"][UNCAPPED.name], method, quantity)
+
+
+def against_reference(results: Results, method: str, quantity: str) -> Measured:
+    """The method - the reference, or a ratio of the two."""
+    return _found(results["differences"].get(UNCAPPED.name, ()), method, quantity)
+
+
+def _found(rows: Iterable[Mapping[str, Any]], method: str, quantity: str) -> Measured:
+    for row in rows:
+        if row["method"] == method and quantity in row:
+            return Measured(*(row[quantity][end] for end in ("mean", "low", "high")))
+    return UNKNOWN
+
+
+def best(results: Results, group: str) -> str:
+    """The method of a group that was right most often on development problems, by the choices of the grids.
+
+    The first of those that are alike. ValueError if no method of the group had a choice.
+    """
+    members = [row["method"] for row in results["tables"][UNCAPPED.name] if row["group"] == group]
+    tried = {
+        choice["method"]: max(trial["accuracy"] for trial in choice["tried"])
+        for choice in results["choices"]
+        if choice["cap"] == UNCAPPED.name and choice["method"] in members
+    }
+    if not tried:
+        raise ValueError(f"no method of the group {group} has chosen its settings on development problems")
+    return max(tried, key=lambda method: tried[method])
+
+
+def _holds(row: Mapping[str, Any]) -> str:
+    return {True: "yes", False: "**no**", None: "not measured"}[row["holds"]]
+
+
+_COLUMNS: tuple[Column, ...] = (
+    ("", lambda row: str(row["id"])),
+    ("claim", lambda row: str(row["claim"])),
+    ("measured", lambda row: interval({"mean": row["measured"], "low": row["low"], "high": row["high"]}, 1, 3)),
+    ("refuted if", lambda row: str(row["refuted_if"])),
+    ("holds", _holds),
+)
+
+
+def claims_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The claims as a table."""
+    return table(list(rows), _COLUMNS)

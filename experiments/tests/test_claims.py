@@ -1,0 +1,101 @@
+"""Claims as rows: what was measured decides them, and what was not measured decides nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.arena.results import Options
+from experiments.asyncthink.evidence import results
+from experiments.asyncthink.evidence.claims import claims
+from experiments.shared.claims import UNKNOWN, Claim, Measured, best
+from orgthink.arena.config import read_arena
+
+ARENAS = {name: read_arena(results.HERE / name / "arena.toml") for name in results.ARENAS}
+LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
+
+
+def arena_results(name: str) -> dict[str, Any]:
+    """Results of an arena in which every number is 0.4 [0.3, 0.5]."""
+    arena = ARENAS[name]
+    quantities = dict.fromkeys(
+        ("accuracy", "forked", "concurrency", "critical_path_steps", "critical_path_ratio", "seconds_ratio"), LOW
+    )
+    rows = [{"method": method, "group": each.group, **quantities} for method, each in arena.methods.items()]
+    return {
+        "tables": {"uncapped": rows},
+        "differences": {"uncapped": [row for row in rows if row["method"] != arena.reference]},
+        "choices": [
+            {"method": method, "cap": "uncapped", "tried": [{"accuracy": 0.9 if method == "vote" else 0.8}]}
+            for method in arena.methods
+        ],
+    }
+
+
+def decided() -> dict[str, dict[str, Any]]:
+    """The claims of such arenas by their number."""
+    found = {name: arena_results(name) for name in results.ARENAS}
+    return {row["id"]: row for row in claims(found["countdown"], found)}
+
+
+def test_every_number_of_a_claim_is_found_in_the_arenas() -> None:
+    for row in decided().values():
+        assert row["measured"] is not None and row["holds"] is not None, row
+
+
+def test_the_best_baseline_is_the_best_on_development_problems() -> None:
+    assert best(arena_results("countdown"), "baseline") == "vote"
+    assert "vote" in decided()["A1"]["claim"]
+    with pytest.raises(ValueError, match="chosen its settings"):
+        best(arena_results("countdown"), "nobody")
+
+
+def test_differences_and_ratios_are_turned_towards_asyncthink() -> None:
+    rows = decided()
+    assert (rows["A1"]["measured"], rows["A1"]["low"], rows["A1"]["high"]) == (-0.4, -0.5, -0.3)
+    assert not rows["A1"]["holds"]
+    assert (rows["A2"]["measured"], rows["A2"]["low"], rows["A2"]["high"]) == (1 / 0.4, 1 / 0.5, 1 / 0.3)
+    assert rows["A5"]["measured"] == 0.4 and rows["A5"]["holds"], "without the reward - with it: longer"
+
+
+def test_transfer_needs_more_concurrency_and_a_shorter_path_and_its_control_must_be_flat() -> None:
+    rows = decided()
+    assert rows["A9 (sums, η)"]["holds"] and not rows["A9 (sums, path)"]["holds"]
+    assert not rows["A10 (sums, η)"]["holds"] and rows["A10 (sums, path)"]["holds"]
+    assert not rows["A11"]["holds"], "four chains of ten with a Fork"
+
+
+def test_what_was_not_measured_neither_holds_nor_fails() -> None:
+    assert Claim("A0", "a claim", UNKNOWN, "never", lambda *_: False).row()["holds"] is None
+    assert Claim("A0", "a claim", Measured(1.0, None, None), "never", lambda *_: False).row()["holds"] is None
+    countdown = arena_results("countdown") | {"differences": {}}
+    assert {row["id"] for row in claims(countdown, {}) if row["holds"] is not None} == {"A4"}
+
+
+def test_arenas_of_one_paper_share_their_trainings() -> None:
+    folders = {Options(results.HERE / name / "arena.toml").folder.parent for name in ARENAS}
+    assert len(folders) == 1
+    trained = ARENAS["countdown"].preparations
+    for arena in ARENAS.values():
+        assert arena.prepared_in == "trainings"
+        assert {name: trained[name] for name in arena.preparations} == arena.preparations
+
+
+def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "HERE", tmp_path)
+    monkeypatch.setattr(results, "PAPER", tmp_path / "paper.json")
+    (tmp_path / "paper.json").write_text('{"figure5": []}')
+    (tmp_path / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    results.write()
+    assert "claims" not in json.loads((tmp_path / "paper.json").read_text()), "nothing was measured yet"
+    (tmp_path / "countdown").mkdir()
+    (tmp_path / "countdown" / "results.json").write_text(json.dumps(arena_results("countdown")))
+    results.write()
+    found = json.loads((tmp_path / "paper.json").read_text())
+    assert found["figure5"] == [] and {row["id"] for row in found["claims"]} >= {"A1", "A5", "A13 (c = 8)"}
+    assert "| A1 | as right as the best baseline" in (tmp_path / "README.md").read_text()
