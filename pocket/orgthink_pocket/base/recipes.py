@@ -9,12 +9,13 @@ from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.rollout import Rollout
 from orgthink_pocket.model import ORGANIZING
-from orgthink_pocket.recipes import JOINED
 
 TASK = "countdown-mini"
 """Its second half of the training problems; settings are chosen on the first."""
 AGENT_TOKENS = 640
 """Tokens of an agent with which everybody can finish, so that forks are chosen, not forced."""
+THRESHOLD = 0.7
+"""τ: of the largest 0.75, the three workers of an organizer at work all the time."""
 CAPACITY = 4
 """c: agents at work at once."""
 
@@ -32,9 +33,9 @@ def organizing(organization: str = "asyncthink", *, weight: float = 0.2) -> Poli
     settings = RlSettings(
         rollout,
         steps=40,
-        learning_rate=4e-4,
+        learning_rate=2e-4,
         minibatches=4,
-        reward=AsyncThinkReward(weight=0.0 if alone else weight, **JOINED),
+        reward=AsyncThinkReward(weight=0.0 if alone else weight, threshold=THRESHOLD, malformed=True, nested=True),
         drift=1e-3,
         record_every=8,
     )
