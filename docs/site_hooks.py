@@ -15,7 +15,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
-PAGES = r"experiments/\w+/(?:arena/)?(?:README\.md|[\w.-]+\.(?:svg|sh|toml))"
+PAGES = r"experiments/(?:CLAIMS\.md|\w+/(?:arena/|evidence/(?:\w+/)?)?(?:README\.md|[\w.-]+\.(?:svg|sh|toml)))"
 """Files beside docs/ that are part of the site."""
 OUTWARD = re.compile(r"\[([^\]]*)\]\((?:\.\./)*(?:orgthink|pocket|experiments|benchmarks|tests|examples)/[^)]*\)")
 """A link to a file of the repository that is not part of the site."""
