@@ -21,7 +21,11 @@ NAMES = (
     *("meta-agent-search", "evoflow", "puppeteer", "toolorchestra", "static-workflow", "asyncthink"),
 )
 """Every system of ParaManager's tables."""
-CONFIGS = (HERE / "arena.toml", *sorted(HERE.parent.glob("*/arena/arena.toml")))
+CONFIGS = (
+    HERE / "arena.toml",
+    *sorted(HERE.parent.glob("*/arena/arena.toml")),
+    *sorted(HERE.parent.glob("*/evidence/*/arena.toml")),
+)
 TINY = """
 task = "arithmetic-mini"
 n = 2
@@ -50,7 +54,7 @@ def test_every_system_of_the_tables_has_its_row() -> None:
     assert arena.reference == "paramanager" and arena.factors == (1.0, 2.0) and len(arena.seeds) >= 3
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda file: file.parent.parent.name)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda file: str(file.parent.relative_to(HERE.parent)))
 def test_every_evaluation_and_every_preparation_can_be_planned(config: Path) -> None:
     arena = read_arena(config)
     assert arena.split == "test" and arena.development is not None and arena.development.split == "train"
@@ -96,7 +100,7 @@ def test_a_small_arena_writes_results_plots_and_tables(tmp_path: Path) -> None:
         results.make(Options(config, n=1, runs=tmp_path / "runs", out=tmp_path / "out"))
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda file: file.parent.parent.name)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda file: str(file.parent.relative_to(HERE.parent)))
 def test_a_trial_does_not_replace_the_published_results(config: Path) -> None:
     for trial in (Options(config, n=4), Options(config, only=("vote",)), Options(config, n=4, out=config.parent)):
         with pytest.raises(UserError, match="give another --out"):
@@ -104,6 +108,6 @@ def test_a_trial_does_not_replace_the_published_results(config: Path) -> None:
 
 
 def test_each_arena_has_runs_and_a_page_of_its_own() -> None:
-    assert len({Options(config).folder for config in CONFIGS}) == len(CONFIGS) == 3
+    assert len({Options(config).folder for config in CONFIGS}) == len(CONFIGS) == 9
     for config in CONFIGS:
         assert Options(config).target == config.parent and (config.parent / "README.md").is_file()
