@@ -193,7 +193,11 @@ def _same_quantity(right: str, offered: str, question: str) -> bool:
     sides = [theirs.value] if "=" in ours.value else re.split("=", theirs.value)
     factors = _factors(ours.unit, theirs.unit, theirs.value)
     same = any(all(_equal(ours.value, side.strip(), factor) for side in sides) for factor in factors)
-    return same and any(is_finished(_rooted(ours.value), _rooted(side), question) for side in sides)
+
+    def is_right(formula: str) -> bool:
+        return _equal(ours.value, formula, Fraction(1))
+
+    return same and any(is_finished(_rooted(ours.value), _rooted(side), question, is_right) for side in sides)
 
 
 def _factors(ours: str, theirs: str, offered: str) -> list[Fraction]:

@@ -136,6 +136,37 @@ COPIED = [
 ]
 """A question, the right answer, and what of the question has the same value."""
 
+OTHER_FORMS = [
+    ("Factor $1-x^2$.", "(1-x)(1+x)", "-(x-1)(x+1)"),
+    ("Factor $x^2-1$.", "(x-1)(x+1)", "(1+x)(-1+x)"),
+    ("Factor $x^2+2x+1$.", "(x+1)^2", "(x+1)(x+1)"),
+    ("Factor $2x^2-8$.", "2(x-2)(x+2)", "(2x-4)(x+2)"),
+    ("Factor $2x+2$.", "2(x+1)", "(1+x)2"),
+    ("Expand $(x+1)^2$.", "x^2+2x+1", "1+2x+x^2"),
+    ("Expand $(x+1)^2$.", "x^2+2x+1", "(x^2+2x+1)"),
+    ("Expand $(a+b)(a-b)$.", "a^2-b^2", r"-b^2+a\cdot a"),
+    (r"Simplify $\frac{2x+2}{4}$.", r"\frac{x+1}{2}", r"\frac{x}{2}+\frac{1}{2}"),
+    (r"Simplify $\frac{2x+2}{4}$.", r"\frac{x+1}{2}", r"\frac{1}{2}(x+1)"),
+    (r"Simplify $\frac{x^2+x}{x^2}$.", r"\frac{x+1}{x}", r"1+\frac{1}{x}"),
+    (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", "1+x"),
+    (r"Compute $\frac{1}{\sqrt{2}}+\sqrt2$.", r"\frac{3\sqrt{2}}{2}", r"\frac{3}{2}\sqrt{2}"),
+    (r"Compute $\frac{1}{\sqrt{2}}+\sqrt2$.", r"\frac{3\sqrt{2}}{2}", r"\frac{3}{\sqrt{2}}"),
+    (r"Compute $\frac{1}{\sqrt{2}}+\sqrt2$.", r"\frac{3\sqrt{2}}{2}", r"1.5\sqrt{2}"),
+    (r"Compute $\sqrt{3}\cdot\sqrt{6}$.", r"3\sqrt{2}", r"\sqrt{18}"),
+    (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"\frac{6}{\sqrt{2}}"),
+    (r"Rationalize $\frac{1}{\sqrt{2}}$.", r"\frac{\sqrt{2}}{2}", r"\frac{1}{2}\sqrt{2}"),
+    (r"Simplify $(x^2)^3$.", "x^6", "x^{6}"),
+    (r"Simplify $2^x\cdot 2^x$.", "2^{2x}", "4^x"),
+    ("If $f(x)=x^3+x$, find $f'(x)$.", "3x^2+1", r"1+3\cdot x^2"),
+    (r"What is the sum of $\frac{x}{2}$ and $\frac{x}{3}$?", r"\frac{5x}{6}", r"\frac{5}{6}x"),
+    (r"Find the slope field of $\frac{dy}{dx}=x(x+1)$ in expanded form.", "x^2+x", "x+x^2"),
+    (r"Invert $\begin{pmatrix}1&2\\3&4\end{pmatrix}$.", r"\begin{pmatrix}-2&1\\1.5&-0.5\end{pmatrix}",
+     r"\begin{pmatrix}-2&1\\\frac{3}{2}&-\frac{1}{2}\end{pmatrix}"),
+    (r"Invert $\begin{pmatrix}1&2\\3&4\end{pmatrix}$.", r"\begin{pmatrix}-2&1\\1.5&-0.5\end{pmatrix}",
+     r"\frac{1}{2}\begin{pmatrix}-4&2\\3&-1\end{pmatrix}"),
+]  # fmt: skip
+"""A question, the right answer, and another one that is neither its spelling nor the question's form."""
+
 TUPLES = [
     ("Find the ordered pair $(x,y)$.", "(2,3)", "2,3", True),
     ("Find the ordered pair $(x,y)$.", "(2,3)", "2, 3", True),

@@ -1,0 +1,54 @@
+r"""Answers that a grader might take for right, though they are not, or for another answer than they give."""
+
+from __future__ import annotations
+
+from attacks.catalogue import Attack, each
+
+from orgthink.tasks.math import MATH
+
+RESTATED = "What restates the question is no result: no operation that is still to be done, no form of the question's."
+A = r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"
+B = r"\begin{pmatrix}5&6\\7&8\end{pmatrix}"
+
+
+def graded(question: str, right: str, offered: str) -> int:
+    return MATH.grade(MATH.problem(question, right), rf"\boxed{{{offered}}}").correct
+
+
+@each(
+    *(
+        Attack(f"`{offered}` for: {question}", RESTATED, "not correct", (question, right, offered))
+        for question, right, offered in (
+            ("Differentiate $x^3+x$.", "3x^2+1", r"\frac{d}{dx}(x^3+x)"),
+            (r"Differentiate $\sin(x^2)$.", r"2x\cos(x^2)", r"\frac{d}{dx}\sin(x^2)"),
+            (r"Find the derivative of $\ln x$.", r"\frac{1}{x}", r"\frac{d}{dx}\ln x"),
+            ("If $f(x)=x^5$, find $f'(x)$.", "5x^4", r"\frac{\mathrm d}{\mathrm dx}x^5"),
+            ("If $f(x)=x^5$, find $f'(x)$.", "5x^4", r"\dfrac{\mathrm{d}}{\mathrm{d}x}x^5"),
+            (r"Compute $\frac{d}{dx}x^3$.", "3x^2", r"\frac{d}{dx}(x\cdot x^2)"),
+            ("Find the second derivative of $x^3$.", "6x", r"\frac{d^2}{dx^2}x^3"),
+            ("Factor $x^2-1$.", "(x-1)(x+1)", "-(1-x^2)"),
+            ("Factor $x^2-1$.", "(x-1)(x+1)", r"\frac{2(x^2-1)}{2}"),
+            ("Factor $x^2-5x+6$.", "(x-2)(x-3)", r"x\cdot x-5x+6"),
+            ("Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)(x+1)"),
+            ("Expand $(x+1)^2$.", "x^2+2x+1", "(-x-1)^2"),
+            ("Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)(x+1)+0"),
+            ("Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)^{1+1}"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"-(-\sqrt{12})"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"\sqrt{4\cdot 3}"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"\frac{\sqrt{12}}{1}"),
+            (r"Simplify $\frac{x^2+x}{x^2}$.", r"\frac{x+1}{x}", r"\frac{2x^2+2x}{2x^2}"),
+        )
+    ),
+    *(
+        Attack(f"{what} for a matrix", RESTATED, "not correct", given)
+        for what, given in {
+            "two matrices side by side": (f"$A={A}$, $B={B}$: $AB$?", r"\begin{pmatrix}19&22\\43&50\end{pmatrix}", A + B),
+            "a sum of matrices": (f"$A={A}$, $B={B}$: $A+B$?", r"\begin{pmatrix}6&8\\10&12\end{pmatrix}", f"{A}+{B}"),
+            "`A^T`": (f"Transpose $A={A}$.", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}", A + "^T"),
+            r"`A^{\top}`": (f"Transpose $A={A}$.", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}", A + r"^{\top}"),
+        }.items()
+    ),
+)  # fmt: skip
+def test_the_question_restated(attack: Attack) -> None:
+    question, right, offered = attack.given
+    assert (graded(question, right, offered), graded(question, right, right)) == (0, 1)
