@@ -188,7 +188,9 @@ def _same_part(right: str, offered: str, question: str) -> bool:
 
 def _same_quantity(right: str, offered: str, question: str) -> bool:
     ours, theirs = quantity(right), quantity(offered)
-    if ours.base != theirs.base or (ours.unit and theirs.unit and ours.unit != theirs.unit):
+    if (ours.base, ours.factor) != (theirs.base, theirs.factor) or (
+        ours.unit and theirs.unit and ours.unit != theirs.unit
+    ):
         return False
     sides = [theirs.value] if "=" in ours.value else re.split("=", theirs.value)
     factors = _factors(ours.unit, theirs.unit, theirs.value)

@@ -9,6 +9,7 @@ from orgthink.tasks.math import MATH
 RESTATED = "What restates the question is no result: no operation that is still to be done, no form of the question's."
 A = r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"
 B = r"\begin{pmatrix}5&6\\7&8\end{pmatrix}"
+PRODUCT = r"\begin{pmatrix}19&22\\43&50\end{pmatrix}"
 
 
 def graded(question: str, right: str, offered: str) -> int:
@@ -42,7 +43,7 @@ def graded(question: str, right: str, offered: str) -> int:
     *(
         Attack(f"{what} for a matrix", RESTATED, "not correct", given)
         for what, given in {
-            "two matrices side by side": (f"$A={A}$, $B={B}$: $AB$?", r"\begin{pmatrix}19&22\\43&50\end{pmatrix}", A + B),
+            "two matrices side by side": (f"$A={A}$, $B={B}$: $AB$?", PRODUCT, A + B),
             "a sum of matrices": (f"$A={A}$, $B={B}$: $A+B$?", r"\begin{pmatrix}6&8\\10&12\end{pmatrix}", f"{A}+{B}"),
             "`A^T`": (f"Transpose $A={A}$.", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}", A + "^T"),
             r"`A^{\top}`": (f"Transpose $A={A}$.", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}", A + r"^{\top}"),
@@ -52,3 +53,25 @@ def graded(question: str, right: str, offered: str) -> int:
 def test_the_question_restated(attack: Attack) -> None:
     question, right, offered = attack.given
     assert (graded(question, right, offered), graded(question, right, right)) == (0, 1)
+
+
+COUNTED = "What stands behind a number is a unit only if it is one: no letter, function or word that multiplies."
+
+
+@each(
+    *(
+        Attack(f"`{offered}` for {right}", COUNTED, "not correct", (right, offered))
+        for right, offered in (
+            ("2", r"2\mathrm{i}"), (r"2\mathrm{i}", "2"), (r"\sqrt{2}", r"\sqrt{2}\mathrm{i}"), ("5", r"5\mathrm{e}"),
+            ("5", r"5\text{x}"), ("3", r"3\mathrm{d}"), ("3", "3 d"), ("2", r"2\text{ sqrt}"), ("4", "4 ln"),
+            (r"4\text{ ln}", "4"), (r"\sqrt{2}", r"\sqrt{2}\text{ cos}"), ("2", r"2\operatorname{Re}"), ("3", "3 pi"),
+            ("3", r"3\text{ theta}"), ("7", "7 xy"), ("2", r"2\text{ab}"), ("7", "7 xyz"), ("5", "5 sixteenths"),
+            ("5", "5 hundredth"), ("5", "5 eleven"), ("5", "5 thirty-seconds"), ("5", "5 lakh"), ("5", "5 score"),
+            ("5", "5 quadrillion"), ("5", "5 googol"), ("5", "5 infinity"), ("5", "5 incorrect"),
+            ("5 dozen", "5"),
+        )
+    )
+)  # fmt: skip
+def test_what_is_no_unit(attack: Attack) -> None:
+    right, offered = attack.given
+    assert graded("Find it.", right, offered) == 0

@@ -7,6 +7,12 @@ SPELLINGS = [
     ("12 apples", "12"), ("12", "12 apples"), ("5 hours", "5 h"), ("60 mph", "60 miles per hour"), ("11", "11th"),
     (r"\$5", "5"), ("5", r"\$5"), (r"\$5", "5 dollars"), (r"\$1,250", "1250"), ("90", r"90^\circ"),
     ("90 degrees", r"90^\circ"), ("7", r"7\ \text{cm}"), (r"7 \text{ cm}", r"7 \text{ cm.}"), ("3:30 PM", "3:30 PM"),
+    ("12", "12 dogs"), ("12", r"12\text{ men}"), ("4", "4 ways"), ("3", "3 cups of tea"), ("7", r"7\text{ N}"),
+    ("9.8", r"9.8\text{ m/s}^2"), ("9.8", r"9.8\text{ m/s^2}"), ("20", r"20^{\circ}\text{C}"), ("2", "2 min"),
+    ("20", "20 degrees Celsius"), ("5", r"5\,\mathrm{kHz}"), ("7", "7 sq ft"), ("24", "24 zeros"), ("3", "3 roots"),
+    ("30", "30 sec"), ("5", "5 days"), ("5", "5 US dollars"), ("6", "6 eggs"), ("8", "8 months"), ("4", "4 tons"),
+    ("2", "2 units per day"), ("2i", r"2\mathrm{i}"), (r"2\mathrm{i}", "2i"), (r"3\mathrm{e}", "3e"),
+    ("5 dozen", r"5\text{ dozen}"), ("5 thousand", "5 thousand"),
     # percents
     ("12", r"12\%"), (r"12\%", "12"), ("0.5", r"50\%"), (r"50\%", "0.5"), ("0.25", "25%"), ("50%", "50"),
     # bases
@@ -55,7 +61,9 @@ TRICKS = [
     ("5 cm", "5 m"), (r"5\text{ cm}", r"5\text{ m}"), ("100 km", "100 m"), ("5 hours", "5 minutes"),
     (r"5\text{ cm}^2", r"5\text{ cm}^3"), ("5 square cm", "5 cm"), (r"\$5", "5 cents"), (r"90^\circ", "90 radians"),
     ("5 east", "5 west"), ("3:30 PM", "3:30 AM"), ("101_2", "101"), ("101", "101_2"), ("101_2", "101_3"),
-    # letters that only look like units
+    # letters and words that only look like units
+    ("5", r"5\mathrm{e}"), (r"2\mathrm{i}", "2"), ("3", "3 pi"), ("7", "7 xy"), ("5", "5 hundredth"),
+    (r"4\text{ ln}", "4"),
     ("5", "5d"), ("5", "5m"), ("5m", "5"), ("5", "5c"), ("5", "5x"),
     # several answers in one
     ("5", r"5\text{ or 6}"), ("5", r"5 \text{ or maybe 6}"), ("5", r"5 \text{ (not 5)}"), ("5", r"5\approx 6"),
