@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attacks.catalogue import Attack, each
 
+from orgthink.tasks.bench.letters import letter_of
 from orgthink.tasks.math import MATH
 
 RESTATED = "What restates the question is no result: no operation that is still to be done, no form of the question's."
@@ -75,3 +76,46 @@ COUNTED = "What stands behind a number is a unit only if it is one: no letter, f
 def test_what_is_no_unit(attack: Attack) -> None:
     right, offered = attack.given
     assert graded("Find it.", right, offered) == 0
+
+
+SAID = "A letter is the answer where it is said to be: not as a wrong, another or an imagined one, nor beside others."
+OPTIONS = ["10 eV", "20 eV", "30 eV", "40 eV"]
+
+
+@each(
+    *(
+        Attack(f"an answer, and then: {text}", SAID, "the answer is read", rf"{answer}{between}{text}")
+        for answer, between, text in (
+            (r"\boxed{B}", "\n\n", "A frequent wrong answer is A, because the sign is forgotten."),
+            ("The answer is B.", " ", "A common incorrect answer is A."),
+            ("The answer is B.", " ", "A tempting but wrong answer is (A)."),
+            ("**Answer: B**", "\n\n", "Note: the wrong answer: A) comes from a factor of 2."),
+            ("Answer: (B).", " ", "Other answer: A"),
+            (r"\boxed{B}", " ", "(Option A is the best approximation of the classical result.)"),
+            ("Answer: B.", " ", "Option A is the best approximation of the classical result."),
+            ("Answer: B.", "\n", "Choice A is correct only at T=0."),
+            ("Answer: B.", " ", "If the question asked for mass, the answer would be C."),
+            (r"\boxed{B}.", " ", "The answer is C only if the field is zero."),
+        )
+    )
+)
+def test_a_letter_that_is_not_the_answer(attack: Attack) -> None:
+    assert letter_of(attack.given, OPTIONS) == "B"
+
+
+@each(
+    *(
+        Attack(f"a letter and more: `{text}`", SAID, "no answer", text)
+        for text in (
+            r"\boxed{A (or B)}",
+            r"\boxed{A is wrong}",
+            r"\boxed{A) B) C)}",
+            r"\boxed{(A)(B)}",
+            r"\boxed{A. B.}",
+            "The answer is A is not right.",
+            "A wrong answer is A.",
+        )
+    )
+)
+def test_a_letter_beside_others(attack: Attack) -> None:
+    assert letter_of(attack.given, OPTIONS) is None
