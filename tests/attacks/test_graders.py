@@ -2,10 +2,14 @@ r"""Answers that a grader might take for right, though they are not, or for anot
 
 from __future__ import annotations
 
+from itertools import islice
+
 from attacks.catalogue import Attack, each
 
+from orgthink.tasks import task_named
 from orgthink.tasks.bench.letters import letter_of
 from orgthink.tasks.math import MATH
+from orgthink.tasks.vote import vote
 
 RESTATED = "What restates the question is no result: no operation that is still to be done, no form of the question's."
 A = r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"
@@ -119,3 +123,37 @@ def test_a_letter_that_is_not_the_answer(attack: Attack) -> None:
 )
 def test_a_letter_beside_others(attack: Attack) -> None:
     assert letter_of(attack.given, OPTIONS) is None
+
+
+DIGITS = "Of an answer in digits every number counts, in whatever signs it is written."
+
+
+@each(
+    *(
+        Attack(f"the right digits {how}", DIGITS, "not correct", change)
+        for how, change in {
+            "with a minus sign": ("", "-{}"),
+            "with a minus sign of typographers": ("", "−{}"),
+            "and ⑤": (" ⑤", "{}"),
+            "and ½": (" ½", "{}"),
+            "and ²": ("²", "{}"),
+            "and Ⅴ": (" Ⅴ", "{}"),
+        }.items()
+    )
+)
+def test_digits_of_parts(attack: Attack) -> None:
+    more, form = attack.given
+    task = task_named("parts:chained")
+    (problem,) = islice(task.problems("test", 0), 1)
+    right = problem.data["answer"]
+    assert task.grade(problem, right).all_correct
+    assert not task.grade(problem, " ".join(map(form.format, right.split())) + more).correct
+
+
+ONE_VOTE = "Answers that one grade takes for the same are one vote."
+
+
+@each(Attack("`Yes`, `yes` and `YES` against two `no`", ONE_VOTE, "yes is elected", ["Yes", "yes", "YES", "no", "no"]))
+def test_words_are_one_vote(attack: Attack) -> None:
+    problem = MATH.problem("Is 7 prime?", r"\text{yes}")
+    assert vote(problem, attack.given) == "Yes"

@@ -52,7 +52,8 @@ SPELLINGS = [
     # other forms of a number, where the question has not got them
     ("7", "21/3"), ("2/3", "4/6"), (r"\frac{2}{3}", r"\frac{4}{6}"),
     # words
-    ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("3:5", "3:5"),
+    ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("No", "no"),
+    ("3:5", "3:5"),
 ]  # fmt: skip
 """The right answer, and another spelling of it."""
 
