@@ -77,7 +77,7 @@ def final(answer: str) -> str:
 
 
 def canonical(text: str) -> Fraction | str:
-    """The exact value of a number, a word in lower case, and any other text without spaces and marks that mean nothing."""
+    """The exact value of a number; a word in lower case; any other text without spaces and marks that mean nothing."""
     plain = _plain(text.strip()[: LONGEST + 1])
     if _WORD.fullmatch(plain):
         return plain.casefold()
