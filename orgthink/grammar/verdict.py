@@ -6,13 +6,15 @@ The verdict is the last field with this name. Its value is one of the words, alo
 correct"; a word for a wrong solution may be followed by a remark, as in "Wrong (critical error)". Everything else (no
 field, "not correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for
 a word anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field
-without bold or heading counts only at the end of the report, and what stands in a code fence or behind `>` does not
-count at all. A fence that is never closed reaches to the end, as in markdown.
+without bold or heading counts only at the end of the report, and what is quoted does not count at all: in a code fence
+or an element of HTML such as `<pre>`, which reach to the end if they are never closed, behind `>`, behind four blanks,
+in backticks or in quotation marks.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -102,6 +104,14 @@ _FENCE = re.compile(r"[\s>]*(?:(?:[*+•-]|[0-9]{1,3}[.)])\s+)*(`{3,}|~{3,})")
 """Begins or ends a code fence, in a list or a quote as well."""
 _QUOTED = re.compile(r"\s*(?:(?:[*+•-]|[0-9]{1,3}[.)])\s+)*>")
 """Begins a line of a quote."""
+_INDENTED = re.compile(r" {4}| {0,3}\t")
+"""Begins a line of code."""
+_ENDS_PARAGRAPH = re.compile(r"\s*(?:$|#{1,6}\s|\0|([-*_])(?:\s*\1){2,}\s*$)")
+"""Begins a line that is no text of a paragraph."""
+_ITEM = re.compile(r"\s*(?:[*+•-]|[0-9]{1,3}[.)])\s")
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
+_ELEMENT = re.compile(r"<(/?)(?:pre|code|samp|blockquote|q)(?:\s+[a-z-]+=[^>]*)?>", re.IGNORECASE)
+"""Begins or ends an element of HTML that quotes."""
 _MASK = "\0"
 """Stands for every character that is quoted: neither blank nor mark nor word."""
 
@@ -136,18 +146,47 @@ def read_report(text: str, form: VerdictForm) -> Report:
 
 
 def _without_quotes(text: str) -> str:
-    """The text with a mask, as long as they are, in place of code fences and of lines behind `>`."""
-    lines, fence = list[str](), ""
-    for line in text.splitlines(keepends=True):
+    """The text with a mask, as long as they are, in place of lines that are quoted."""
+    lines = text.splitlines(keepends=True)
+    for quoted in (_fenced, _in_elements, _behind_marks):
+        lines = [_masked(line) if hidden else line for line, hidden in zip(lines, quoted(lines), strict=True)]
+    return "".join(lines)
+
+
+def _masked(line: str) -> str:
+    end = len(line.rstrip())
+    return _MASK * end + line[end:]
+
+
+def _fenced(lines: Iterable[str]) -> Iterator[bool]:
+    """Which lines belong to code fences."""
+    fence = ""
+    for line in lines:
         mark = _FENCE.match(line)
-        hidden = bool(fence or mark or _QUOTED.match(line))
+        yield bool(fence or mark)
         if not fence:
             fence = mark[1] if mark and "`" not in line[mark.end() :] else ""
         elif mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
             fence = ""
-        end = len(line.rstrip())
-        lines.append(_MASK * end + line[end:] if hidden else line)
-    return "".join(lines)
+
+
+def _in_elements(lines: Iterable[str]) -> Iterator[bool]:
+    """Which lines belong to elements of HTML that quote."""
+    depth = 0
+    for line in lines:
+        closing = [tag == "/" for tag in _ELEMENT.findall(_CODE_SPAN.sub("", line))]
+        yield depth > 0 or False in closing
+        depth = max(0, depth + closing.count(False) - closing.count(True))
+
+
+def _behind_marks(lines: Iterable[str]) -> Iterator[bool]:
+    """Which lines stand behind `>` or four blanks, or go on with a paragraph behind `>`."""
+    quoted = False
+    for line in lines:
+        mark = _QUOTED.match(line)
+        quoted = bool(mark) or (quoted and not _ITEM.match(line))
+        quoted = quoted and not _ENDS_PARAGRAPH.match(line, mark.end() if mark else 0)
+        yield bool(mark) or quoted or bool(_INDENTED.match(line))
 
 
 def _in_lines(text: str, form: VerdictForm) -> list[_Field]:
@@ -159,7 +198,7 @@ def _in_lines(text: str, form: VerdictForm) -> list[_Field]:
     fields: list[_Field] = []
     for i, line in enumerate(lines):
         named = name.match(line.text)
-        if named is None or not _is_field(named[2], form):
+        if named is None or _opens_quotation(named[1], named[2]) or not _is_field(named[2], form):
             continue
         value, last = _bare(named[2]), i
         if not value and i + 1 < len(lines) and form.decides(below := _bare(lines[i + 1].text)):
@@ -174,6 +213,11 @@ def _lines(text: str) -> list[_ReportLine]:
     lines = text.splitlines(keepends=True)
     ends = accumulate(map(len, lines))
     return [_ReportLine(end - len(line), end, line) for line, end in zip(lines, ends, strict=True) if _bare(line)]
+
+
+def _opens_quotation(before: str, rest: str) -> bool:
+    """Whether a quotation or code begins before a name and does not end right behind it, as in `"Correctness": …`."""
+    return any(mark in _QUOTES + "`" for mark in before) and rest.lstrip("*_")[:1] not in tuple(_QUOTES + "`")
 
 
 def _is_field(rest: str, form: VerdictForm) -> bool:

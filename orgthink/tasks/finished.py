@@ -2,14 +2,18 @@ r"""Whether an offered result is a result, and not the question once more.
 
 A model that is rewarded for `123 \cdot 456` where 56088 is right learns to repeat questions. So a number must be given
 as one; any other result must have no operation that is still to be done, must not be copied from the question, and
-must not have many more operations than the right one.
+must not have many more operations than the right one. Where the question has the value in another form than the right
+result, as `Factor x^2-1` has it, a result in the form of the question's is none, in whatever dress.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from math import gcd
+
+from orgthink.tasks.closed_form import value_of
 
 _INTEGER = r"\d{1,60}"
 _NUMBER = re.compile(rf"[+-]?(?:{_INTEGER}(?:\.\d{{0,60}})?|\.\d{{1,60}})", re.ASCII)
@@ -27,10 +31,26 @@ _TO_BE_DONE = re.compile(
     r"|(?<!\\)!|\\operatorname"
 )
 """Operations whose result is another text."""
+_DIFFERENTIAL = r"\{*(?:\\(?:mathrm|rm)\{?)?d\}?"
+_DERIVATIVE = re.compile(
+    rf"\\[dt]?frac{_DIFFERENTIAL}.*?{_DIFFERENTIAL}\{{?(?:[A-Za-z]|\\[A-Za-z]+)(?:\^\{{?\d\}}?)?\}}"
+)
+"""As math-verify reads it."""
+_MATRIX = re.compile(r"\\begin\{[A-Za-z]*(?:matrix|array)\}")
+_OF_A_MATRIX = re.compile(r"\\end\{[A-Za-z]*(?:matrix|array)\}[)\]}]*(?:[\^']|\\top|\\intercal)")
+"""Its power, or the transposed one."""
 _KINDS = (("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan"), ("log", "ln", "lg"))
 """Functions that give each other's results: one of them may stand for another, and for nothing else."""
 _PART = re.compile(r"\d+(?:\.0*(?!\d))?|\\[A-Za-z]+|\S", re.ASCII)
 _DRESS = {*"+*·×^{}()[]1", "\\cdot", "\\times", "\\left", "\\right"}
+_FORMULAS = 8
+"""Formulas of a question that are compared with a right result: each comparison may take seconds."""
+_GROUP = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
+_NOTHING = re.compile(r"(?<=.)[-+]0(?:\.0*)?(?![\w.\\({^*/])|^[-+]+", re.ASCII)
+"""A summand of 0, and a sign before everything."""
+_MULTIPLE = re.compile(r"(?:\d+(?:\.\d+)?(?:\\cdot|\\times|[*·×])?)?[(\[{](?P<of>.*)[)\]}]", re.ASCII)
+_PART_OF = re.compile(r"(?:\\[dt]?frac\{(?P<above>.*)\}\{\d+\}|(?P<of>.*)/\d+)", re.ASCII)
+_UNDER_ROOT = re.compile(r"\\sqrt\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 _OPERATION = re.compile(r"[-+*/^×·÷√]|\\(?:[dt]?frac|sqrt|cdot|times|div|pm|mp)(?![A-Za-z])")
 
 
@@ -57,15 +77,18 @@ def literal(plain: str) -> Fraction | None:
     return None
 
 
-def is_finished(right: str, offered: str, question: str) -> bool:
+def is_finished(right: str, offered: str, question: str, is_right: Callable[[str], bool]) -> bool:
     """Whether an offered result that equals the right one is finished. All texts are plain, as for `literal`; after the
-    first line of the question its formulas follow, one a line."""
+    first line of the question its formulas follow, one a line. `is_right` says whether one of them equals the right
+    result."""
     if literal(offered) is not None or offered == right:
         return literal(offered) is None or not _is_copied_number(right, offered, question)
     if literal(right) is not None:
         return False
     done = _operations(offered) <= 2 * _operations(right) + 2 and not _left_to_do(offered) - _left_to_do(right)
-    return done and not (_operations(offered) and _is_copied(right, offered, question))
+    if not done or not _operations(offered):
+        return done
+    return not _is_copied(right, offered, question) and not _is_restated(right, offered, question, is_right)
 
 
 def _is_copied_number(right: str, offered: str, question: str) -> bool:
@@ -99,6 +122,53 @@ def _is_copied(right: str, offered: str, question: str) -> bool:
     return parts != _parts(right) and any(parts == _parts(line) for line in question.split("\n"))
 
 
+def _is_restated(right: str, offered: str, question: str, is_right: Callable[[str], bool]) -> bool:
+    """Whether a formula of the question equals the right result and has not its form, but that of the offered one."""
+    formulas = (line for line in question.split("\n")[1:] if _operations(line) and _is_nearer(right, offered, line))
+    return any(is_right(formula) for formula in list(dict.fromkeys(formulas))[:_FORMULAS])
+
+
+def _is_nearer(right: str, offered: str, formula: str) -> bool:
+    """Whether an offered result is rather a formula than the right result: it is such a sum, product or fraction, has
+    no fewer operations, or the same number under a root, and the right one has not."""
+    return (
+        _form(offered) == _form(formula) != _form(right)
+        or _operations(offered) >= _operations(formula) > _operations(right)
+        or _largest_root(offered) == _largest_root(formula) > _largest_root(right)
+    )
+
+
+def _form(plain: str) -> str:
+    """`sum`, `fraction`, `product` of what is in brackets, or `term`; of a multiple of a sum `sum` as well."""
+    before = ""
+    while before != plain:
+        before, plain = plain, _NOTHING.sub("", plain)
+        outside = _outside(plain)
+        if re.search(r"[-+]", outside):
+            return "sum"
+        if (found := _PART_OF.fullmatch(plain)) and outside.count("\0") <= 2:
+            plain = found["above"] or found["of"]
+        elif (found := _MULTIPLE.fullmatch(plain)) and outside.count("\0") == 1:
+            plain = found["of"]
+    if re.match(r"\\[dt]?frac\0\0$", outside) or "/" in outside:
+        return "fraction"
+    return "product" if re.search(r"(?<!\^)(?<!\\sqrt)(?<!frac)(?<!frac\0)\0", outside) else "term"
+
+
+def _outside(plain: str) -> str:
+    """A formula with a sign in place of each of its brackets."""
+    before = ""
+    while before != plain:
+        before, plain = plain, _GROUP.sub("\0", plain)
+    return plain
+
+
+def _largest_root(plain: str) -> float:
+    """The largest number under a root; 0 without one."""
+    values = (value_of(found[1]) or 0 for found in _UNDER_ROOT.finditer(plain))
+    return max((float(value.lstrip("≈")) if isinstance(value, str) else float(value) for value in values), default=0)
+
+
 def _parts(plain: str) -> list[str]:
     """What a formula is made of, in no order; without what changes nothing, such as brackets and a factor of 1."""
     found = (part.partition(".")[0].lstrip("0") for part in _PART.findall(plain))
@@ -107,7 +177,9 @@ def _parts(plain: str) -> list[str]:
 
 def _left_to_do(plain: str) -> set[str]:
     kinds = {kind[0] for kind in _KINDS if re.search(rf"\\(?:{'|'.join(kind)})(?![A-Za-z])", plain)}
-    return {found.lstrip("\\") for found in _TO_BE_DONE.findall(plain)} | kinds
+    matrices = {f"matrix {count}" for count, _ in enumerate(_MATRIX.finditer(plain))}
+    named = {name for name, found in (("d", _DERIVATIVE), ("of a matrix", _OF_A_MATRIX)) if found.search(plain)}
+    return {found.lstrip("\\") for found in _TO_BE_DONE.findall(plain)} | kinds | matrices | named
 
 
 def _operations(plain: str) -> int:

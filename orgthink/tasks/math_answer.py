@@ -46,7 +46,7 @@ _QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|
 _ROOT = re.compile(r"\\sqrt(\w)")
 _ENCLOSED = re.compile(r"(?<![\w)}])\((\d+|[A-Za-z]|\\\w+(?:\{\w+\})?)\)(?![\w(\\])")
 _SHORT = re.compile(r"\\[dt]?frac(\d)(\d)(?!\d)")
-_WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|no")
+_WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
 _RELATION = re.compile(r"\\(?:n?approx|n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]")
 """Says more of a result than what it is."""
 _INEQUALITY = re.compile(r"[<>≤≥]|\\(?:[lg]eq?|[lg]t)(?![A-Za-z])")
@@ -77,8 +77,10 @@ def final(answer: str) -> str:
 
 
 def canonical(text: str) -> Fraction | str:
-    """The exact value of a number; any other text without spaces and marks that have no meaning."""
+    """The exact value of a number; a word in lower case; any other text without spaces and marks that mean nothing."""
     plain = _plain(text.strip()[: LONGEST + 1])
+    if _WORD.fullmatch(plain):
+        return plain.casefold()
     value = _value(plain)
     return _spelled(plain) if value is None else value
 
@@ -188,12 +190,18 @@ def _same_part(right: str, offered: str, question: str) -> bool:
 
 def _same_quantity(right: str, offered: str, question: str) -> bool:
     ours, theirs = quantity(right), quantity(offered)
-    if ours.base != theirs.base or (ours.unit and theirs.unit and ours.unit != theirs.unit):
+    if (ours.base, ours.factor) != (theirs.base, theirs.factor) or (
+        ours.unit and theirs.unit and ours.unit != theirs.unit
+    ):
         return False
     sides = [theirs.value] if "=" in ours.value else re.split("=", theirs.value)
     factors = _factors(ours.unit, theirs.unit, theirs.value)
     same = any(all(_equal(ours.value, side.strip(), factor) for side in sides) for factor in factors)
-    return same and any(is_finished(_rooted(ours.value), _rooted(side), question) for side in sides)
+
+    def is_right(formula: str) -> bool:
+        return _equal(ours.value, formula, Fraction(1))
+
+    return same and any(is_finished(_rooted(ours.value), _rooted(side), question, is_right) for side in sides)
 
 
 def _factors(ours: str, theirs: str, offered: str) -> list[Fraction]:
@@ -215,7 +223,7 @@ def _equal(right: str, offered: str, factor: Fraction) -> bool:
     if (known := _number(right, ours)) is not None and (other := _number(offered, theirs)) is not None:
         return known == other
     if isinstance(ours, str) and _WORD.fullmatch(ours):
-        return str(theirs).casefold() == ours.casefold()
+        return False
     if ("=" in right and "=" not in offered) or {*_RELATION.findall(offered)} - {*_RELATION.findall(right)}:
         return False
     if _ROUNDED.search(offered) and not _ROUNDED.search(right):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from string import ascii_lowercase
@@ -25,8 +26,10 @@ from orgthink.tasks.task import Solution, Split, in_split
 
 _FACTORS = "379"
 """Multiplying by these can be undone, if only the last digit is kept."""
-_RESULT = re.compile(r"(?<![\w.])\d(?!\w|\.\d)", re.ASCII)
+_RESULT = re.compile(r"(?<![\w.−-])\d(?!\w|\.\d)", re.ASCII)
 _NUMBER = re.compile(r"\d+")
+_OTHER_NUMBERS = ("No", "Nl")
+"""Categories of signs such as `⑤`, `½`, `²` and `Ⅴ`: numbers, but no digits."""
 _INSTRUCTION = (
     "Each line is a part. A part starts with a digit, or with the result of the part whose letter stands there, and "
     "takes its steps from left to right, whatever they are. After every step only the last digit is kept. Write only "
@@ -139,6 +142,8 @@ def _text(lines: list[Line]) -> str:
 
 def _read(answer: str) -> list[str] | None:
     """The digits of an answer; `None` if another number stands there."""
+    if any(unicodedata.category(sign) in _OTHER_NUMBERS for sign in answer):
+        return None
     found = _RESULT.findall(answer)
     return found if len(found) == len(_NUMBER.findall(answer)) else None
 

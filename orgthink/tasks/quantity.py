@@ -11,7 +11,7 @@ from dataclasses import dataclass
 _UNITS = {
     "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre", "km": "kilometer kilometre",
     "in": "inch inche", "ft": "foot feet", "yd": "yard", "mi": "mile", "mg": "milligram", "g": "gram",
-    "kg": "kilogram", "lb": "pound", "oz": "ounce", "s": "sec second", "min": "minute", "h": "hr hour", "d": "day",
+    "kg": "kilogram", "lb": "pound", "oz": "ounce", "s": "sec second", "min": "minute", "h": "hr hour", "day": "",
     "yr": "year", "l": "liter litre", "ml": "milliliter millilitre", "deg": "degree", "rad": "radian",
     "dollar": "usd buck", "cent": "", "percent": "percentage pct", "mph": "",
 }  # fmt: skip
@@ -24,13 +24,31 @@ _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "c
 _SPEAKS = frozenset(
     ("or", "and", "not", "no", "maybe", "perhaps", "either", "neither", "nor", "if", "but", "about", "roughly", "less",
      "approximately", "more", "than", "except", "unless", "plus", "minus", "times", "over", "wrong", "increase",
-     "decrease", "gain", "loss", "profit", "hundred", "thousand", "million", "billion", "trillion", "dozen", "half",
-     "halves", "third", "thirds", "quarter", "quarters", "fourths", "fifths", "sixths", "sevenths", "eighths", "ninths",
-     "tenths", "hundredths", "thousandths", "factorial", "negative", "positive", "point", "below", "above", "to", "mod",
-     "modulo", "otherwise", "versus", "vs", "alternatively", "possibly", "probably", "false", "one", "two", "three",
-     "four", "five", "six", "seven", "eight", "nine", "ten", "hundreds", "thousands", "millions", "dozens")
+     "decrease", "gain", "loss", "profit", "negative", "positive", "point", "below", "above", "to", "mod",
+     "modulo", "otherwise", "versus", "vs", "alternatively", "possibly", "probably", "false", "incorrect", "invalid",
+     "untrue", "imaginary", "infinite", "undefined", "binary", "octal", "hexadecimal")
 )  # fmt: skip
-"""Words that say something of the number, or multiply it; with one of them it is no unit."""
+"""Words that say something of the number; with one of them it is no unit."""
+_MULTIPLIES = re.compile(
+    r"zero|one|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie)|hundred|thousand|[a-z]*illion|lakh|crore|googol(?:plex)?"
+    r"|dozen|score|gross|fif|eigh|nin|twelf|thir|third|quarter|halve)(?:s|ths?)?|thirds?|half|twice|thrice|double|triple"
+    r"|(?:a(?:rc|r)?)?(?:sin|cos|tan|cot|csc|sec)h?|log|ln|lg|exp|sqrt|root|cbrt|factorial|det|gcd|lcm|max|lim|sup|inf"
+    r"|abs|ceil|floor|sum|prod|int|frac|over|cdot|div|pi|tau|phi|theta|alpha|beta|gamma|delta|epsilon|zeta|eta|kappa"
+    r"|lambda|mu|nu|xi|rho|sigma|chi|psi|omega|infinity|infty"
+)
+"""Words that multiply the number, or take it for something else: numerals, functions, constants."""
+_BRIEF = frozenset(
+    ("N", "J", "W", "V", "A", "K", "C", "F", "L", "Hz", "kHz", "Pa", "kPa", "kV", "kW", "MW", "eV", "mA", "kJ", "kN",
+     "dB", "GB", "MB", "KB", "kB", "TB", "AM", "PM", "am", "pm", "nm", "dm", "dl", "dL", "mL", "cl", "kl", "ms", "ns",
+     "ha", "pt", "qt", "rpm", "bpm", "kph", "kmh", "kWh", "US", "CD", "TV", "amp", "egg", "ant", "ace", "ape", "owl",
+     "oil", "art", "ear", "eye", "arm", "age", "ash", "oak", "elk", "inn")
+)  # fmt: skip
+"""May be counted, though they look like products of letters."""
+_LINKS = frozenset(("a", "an", "of", "per", "the", "in", "at", "on", "by", "for", "each", "sq", "cu"))
+"""Words within a unit that are none."""
+_NOUN = re.compile(r"(?=.*[aeiou])[a-z]{4,}|[b-df-hj-np-tv-z][aeiou][a-z]")
+"""May be a noun; other letters are a product."""
 
 _PERCENT = re.compile(r"\s*(?:\\?%|\\text\s*\{\s*\\?%\s*\})$")
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\degree|°)$")
@@ -61,6 +79,8 @@ class Quantity:
     """In one of its spellings; empty without one."""
     base: str = ""
     """Of its digits, where it is said; empty otherwise."""
+    factor: str = ""
+    """Words that multiply it, in lower case, such as `dozen`; empty without them."""
 
 
 def quantity(text: str) -> Quantity:
@@ -84,22 +104,43 @@ def quantity(text: str) -> Quantity:
 def _with_words(text: str) -> Quantity:
     """The parts of a result whose unit is a word."""
     found = _TAIL.fullmatch(text)
-    if found is None or not _is_unit(found):
+    if found is None:
         return Quantity(text)
-    words = found["marked"] if found["marked"] is not None else found["bare"]
-    return Quantity(found["value"].strip(), _spelled(words, found["power"] or ""))
+    marked = found["marked"] is not None
+    said = found["marked"] if marked else found["bare"]
+    words = re.findall("[A-Za-z]+", said.replace(".", ""))
+    if any(_MULTIPLIES.fullmatch(word.lower()) and word.lower() not in _SHORT for word in words):
+        return Quantity(found["value"].strip(), factor=" ".join(words).lower())
+    if _is_unit(found, words):
+        return Quantity(found["value"].strip(), _spelled(said, found["power"] or ""))
+    if marked and len(said.strip()) < 3 and said.strip().isalpha():  # letters, of which their font says nothing
+        return Quantity(f"{found['value']}{said.strip()}{found['power'] or ''}")
+    return Quantity(text)
 
 
-def _is_unit(found: re.Match[str]) -> bool:
+def _is_unit(found: re.Match[str], words: list[str]) -> bool:
+    if _SPEAKS & {word.lower() for word in words}:
+        return False
     if found["marked"] is not None:
-        return _WORDS.fullmatch(found["marked"]) is not None and not _SPEAKS & set(found["marked"].lower().split())
-    words = found["bare"].split()
+        return _WORDS.fullmatch(found["marked"]) is not None and _are_unit(words)
     if words in (["squared"], ["cubed"]):  # the number is, and not what it counts
         return False
     if not found["space"]:
         return len(words) == 1 and words[0].lower().removesuffix("s") in _ATTACHED
-    known = words[0].lower() in _SHORT or len(words[0]) > 1
-    return known and not _SPEAKS & {word.lower() for word in words}
+    return (words[0].lower() in _SHORT or len(words[0]) > 1) and _are_unit(words)
+
+
+def _are_unit(words: list[str]) -> bool:
+    """Whether all words may be what a number counts, or stand within it."""
+    return all(_counts(word) or (place > 0 and word.lower() in _LINKS) for place, word in enumerate(words))
+
+
+def _counts(word: str) -> bool:
+    """Whether a word may be what a number counts."""
+    name = word.lower()
+    spellings = {word, word.removesuffix("s"), name, name.removesuffix("s")}
+    known = any(one in _SHORT or one in _POWERS or one in _BRIEF for one in spellings)
+    return known or _NOUN.fullmatch(name) is not None
 
 
 def _spelled(words: str, power: str) -> str:

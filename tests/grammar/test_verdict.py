@@ -41,7 +41,16 @@ PASSES = {
     "capitals": "**CORRECTNESS**: CORRECT",
     "underscores": "__Correctness__: _Correct_",
     "backticks": "**Correctness**: `Correct`",
-    "everything in backticks": "`Correctness: Correct`",
+    "the name in backticks": "`Correctness`: Correct",
+    "behind an element of HTML": "<pre>x = 1</pre>\n**Correctness**: Correct",
+    "behind a tag in backticks": "The tag `<pre>` is fine.\n**Correctness**: Correct",
+    "behind a tag in a fence": "```\n<pre>\n```\n**Correctness**: Correct",
+    "behind a quote and an empty line": "> x = 1\n\n**Correctness**: Correct",
+    "behind a quote, as a heading": "> x = 1\n### Correctness: Correct",
+    "behind a quote, in a list": "> x = 1\n- **Correctness**: Correct",
+    "behind a fence in a quote": "> ```\n> x = 1\n> ```\n**Correctness**: Correct",
+    "with three blanks before it": "a\n   **Correctness**: Correct",
+    "with quotation marks around each": "“**Correctness**”: “Correct”",
     "in a list": "* **Correctness**: Correct",
     "in a list with dashes": "  - **Correctness**: Correct",
     "numbered": "3. **Correctness**: Correct",
@@ -110,6 +119,8 @@ FAILS = {
 
 NEITHER = {
     "nothing": "",
+    "everything in backticks": "`Correctness: Correct`",
+    "everything in quotation marks": '"Correctness: Correct"',
     "blanks": " \n\n ",
     "no field": "The solution is correct.",
     "the word alone": "Correct",
@@ -362,7 +373,7 @@ def _field(name: str, value: str) -> str:
 def test_any_text_is_read_and_no_line_of_its_findings_gives_a_verdict(text, form):
     findings = read_report(text, form).findings
     for line in findings.splitlines() if form.lines else [findings]:
-        assert read_report(f"{line}\nThat is all.", form).verdict == Verdict.UNPARSED
+        assert read_report(f"So:\n{line}\nThat is all.", form).verdict == Verdict.UNPARSED
 
 
 @given(TEXTS | st.text())
@@ -399,15 +410,15 @@ def test_noise_after_a_verdict_changes_nothing(value, noise):
     assert read_report(field + noise, MARKDOWN).verdict == read_report(field, MARKDOWN).verdict
 
 
-@given(st.text(" \t\xa0*_`#|-•+", max_size=8), VALUE)
+@given(st.text(" \xa0*_#|-•+", max_size=8), VALUE)
 def test_noise_before_a_field_changes_nothing(noise, value):
-    assume("```" not in noise)
     assert read_report(noise + _field("Correctness", value), MARKDOWN).verdict == MARKDOWN.verdict(value.lower())
 
 
 @given(TEXTS | st.text(), VALUE, FORM)
 def test_nothing_before_a_field_changes_its_verdict(text, value, form):
     assume("```" not in text and "~~~" not in text)  # a fence that is not closed
+    assume(">" not in text)  # a quote that goes on
     assume("<think>" not in text.rpartition("</think>")[2])
     field = _field(form.field, value)
     assert read_report(f"{text}\n{field}", form).verdict == read_report(field, form).verdict

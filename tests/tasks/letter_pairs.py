@@ -26,6 +26,12 @@ LETTERS = [
     ("First I thought that the answer is A. But the answer is B.", "B"), ("The answer is D, A good one.", "D"),
     ("The energy is 10 eV.\n\nAnswer: B\n", "B"), ("The answer is A, since 5 eV are left.", "A"),
     ("The answer is B. This answer is a good one.", "B"), ("Answer: B (10 eV)", "B"), ("Answer - B", None),
+    ("So the answer would be B.", "B"), ("The answer would be C if it were hot. The answer is B.", "B"),
+    ("The answer is B. A wrong answer is A.", "B"), ("A common answer: A. The best answer: B", "B"),
+    ("Option B is correct and option C is not.", "B"), ("Option B is correct only at noon.", None),
+    (r"\boxed{B}. The answer is A if the metal is cold.", "B"), (r"\boxed{A} is not right: \boxed{B}", "B"),
+    (r"\boxed{B}. \boxed{A} was wrong.", "B"), ("Answer: B (not A)", "B"), ("Answer: A is wrong", None),
+    ("My first answer was A. The final answer is B", "B"), (r"\boxed{10}. The answer is B.", "B"),
     # a line of its own
     ("The energy is 10 eV.\nB", "B"), ("B) 10 eV\n\nThe work function is 2 eV.", "B"),
     ("So 12 - 2 = 10 eV.\n\n**B**", "B"),
@@ -35,6 +41,7 @@ LETTERS = [
     ("The answer is A photon of 10 eV.", None), ("I think that it is 10 eV.", None), ("A photon has 10 eV", None),
     ("The answer is I think the second.", None), ("A's energy is 10 eV", None), ("A-levels say 10 eV", None),
     # several, none, taken back
+    (r"\boxed{A (or B)}", None), (r"\boxed{A) B)}", None), ("(A)(B)", None), ("A. B.", None), (r"\boxed{A B}", None),
     ("A or B", None), ("A, B", None), ("A/B", None), ("Answer: A or B", None), ("Answer: A, C", None),
     ("A and B", None),
     ("The answer is (A) or (B).", None), ("The answer is either A or B.", None), ("The answer is not B.", None),

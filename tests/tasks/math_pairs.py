@@ -7,6 +7,12 @@ SPELLINGS = [
     ("12 apples", "12"), ("12", "12 apples"), ("5 hours", "5 h"), ("60 mph", "60 miles per hour"), ("11", "11th"),
     (r"\$5", "5"), ("5", r"\$5"), (r"\$5", "5 dollars"), (r"\$1,250", "1250"), ("90", r"90^\circ"),
     ("90 degrees", r"90^\circ"), ("7", r"7\ \text{cm}"), (r"7 \text{ cm}", r"7 \text{ cm.}"), ("3:30 PM", "3:30 PM"),
+    ("12", "12 dogs"), ("12", r"12\text{ men}"), ("4", "4 ways"), ("3", "3 cups of tea"), ("7", r"7\text{ N}"),
+    ("9.8", r"9.8\text{ m/s}^2"), ("9.8", r"9.8\text{ m/s^2}"), ("20", r"20^{\circ}\text{C}"), ("2", "2 min"),
+    ("20", "20 degrees Celsius"), ("5", r"5\,\mathrm{kHz}"), ("7", "7 sq ft"), ("24", "24 zeros"), ("3", "3 roots"),
+    ("30", "30 sec"), ("5", "5 days"), ("5", "5 US dollars"), ("6", "6 eggs"), ("8", "8 months"), ("4", "4 tons"),
+    ("2", "2 units per day"), ("2i", r"2\mathrm{i}"), (r"2\mathrm{i}", "2i"), (r"3\mathrm{e}", "3e"),
+    ("5 dozen", r"5\text{ dozen}"), ("5 thousand", "5 thousand"),
     # percents
     ("12", r"12\%"), (r"12\%", "12"), ("0.5", r"50\%"), (r"50\%", "0.5"), ("0.25", "25%"), ("50%", "50"),
     # bases
@@ -46,7 +52,8 @@ SPELLINGS = [
     # other forms of a number, where the question has not got them
     ("7", "21/3"), ("2/3", "4/6"), (r"\frac{2}{3}", r"\frac{4}{6}"),
     # words
-    ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("3:5", "3:5"),
+    ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("No", "no"),
+    ("3:5", "3:5"),
 ]  # fmt: skip
 """The right answer, and another spelling of it."""
 
@@ -55,7 +62,9 @@ TRICKS = [
     ("5 cm", "5 m"), (r"5\text{ cm}", r"5\text{ m}"), ("100 km", "100 m"), ("5 hours", "5 minutes"),
     (r"5\text{ cm}^2", r"5\text{ cm}^3"), ("5 square cm", "5 cm"), (r"\$5", "5 cents"), (r"90^\circ", "90 radians"),
     ("5 east", "5 west"), ("3:30 PM", "3:30 AM"), ("101_2", "101"), ("101", "101_2"), ("101_2", "101_3"),
-    # letters that only look like units
+    # letters and words that only look like units
+    ("5", r"5\mathrm{e}"), (r"2\mathrm{i}", "2"), ("3", "3 pi"), ("7", "7 xy"), ("5", "5 hundredth"),
+    (r"4\text{ ln}", "4"),
     ("5", "5d"), ("5", "5m"), ("5m", "5"), ("5", "5c"), ("5", "5x"),
     # several answers in one
     ("5", r"5\text{ or 6}"), ("5", r"5 \text{ or maybe 6}"), ("5", r"5 \text{ (not 5)}"), ("5", r"5\approx 6"),
@@ -135,6 +144,37 @@ COPIED = [
     (r"Which inequality describes $(-\infty,5)$?", "x<5", r"(-\infty,5)"),
 ]
 """A question, the right answer, and what of the question has the same value."""
+
+OTHER_FORMS = [
+    ("Factor $1-x^2$.", "(1-x)(1+x)", "-(x-1)(x+1)"),
+    ("Factor $x^2-1$.", "(x-1)(x+1)", "(1+x)(-1+x)"),
+    ("Factor $x^2+2x+1$.", "(x+1)^2", "(x+1)(x+1)"),
+    ("Factor $2x^2-8$.", "2(x-2)(x+2)", "(2x-4)(x+2)"),
+    ("Factor $2x+2$.", "2(x+1)", "(1+x)2"),
+    ("Expand $(x+1)^2$.", "x^2+2x+1", "1+2x+x^2"),
+    ("Expand $(x+1)^2$.", "x^2+2x+1", "(x^2+2x+1)"),
+    ("Expand $(a+b)(a-b)$.", "a^2-b^2", r"-b^2+a\cdot a"),
+    (r"Simplify $\frac{2x+2}{4}$.", r"\frac{x+1}{2}", r"\frac{x}{2}+\frac{1}{2}"),
+    (r"Simplify $\frac{2x+2}{4}$.", r"\frac{x+1}{2}", r"\frac{1}{2}(x+1)"),
+    (r"Simplify $\frac{x^2+x}{x^2}$.", r"\frac{x+1}{x}", r"1+\frac{1}{x}"),
+    (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", "1+x"),
+    (r"Compute $\frac{1}{\sqrt{2}}+\sqrt2$.", r"\frac{3\sqrt{2}}{2}", r"\frac{3}{2}\sqrt{2}"),
+    (r"Compute $\frac{1}{\sqrt{2}}+\sqrt2$.", r"\frac{3\sqrt{2}}{2}", r"\frac{3}{\sqrt{2}}"),
+    (r"Compute $\frac{1}{\sqrt{2}}+\sqrt2$.", r"\frac{3\sqrt{2}}{2}", r"1.5\sqrt{2}"),
+    (r"Compute $\sqrt{3}\cdot\sqrt{6}$.", r"3\sqrt{2}", r"\sqrt{18}"),
+    (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"\frac{6}{\sqrt{2}}"),
+    (r"Rationalize $\frac{1}{\sqrt{2}}$.", r"\frac{\sqrt{2}}{2}", r"\frac{1}{2}\sqrt{2}"),
+    (r"Simplify $(x^2)^3$.", "x^6", "x^{6}"),
+    (r"Simplify $2^x\cdot 2^x$.", "2^{2x}", "4^x"),
+    ("If $f(x)=x^3+x$, find $f'(x)$.", "3x^2+1", r"1+3\cdot x^2"),
+    (r"What is the sum of $\frac{x}{2}$ and $\frac{x}{3}$?", r"\frac{5x}{6}", r"\frac{5}{6}x"),
+    (r"Find the slope field of $\frac{dy}{dx}=x(x+1)$ in expanded form.", "x^2+x", "x+x^2"),
+    (r"Invert $\begin{pmatrix}1&2\\3&4\end{pmatrix}$.", r"\begin{pmatrix}-2&1\\1.5&-0.5\end{pmatrix}",
+     r"\begin{pmatrix}-2&1\\\frac{3}{2}&-\frac{1}{2}\end{pmatrix}"),
+    (r"Invert $\begin{pmatrix}1&2\\3&4\end{pmatrix}$.", r"\begin{pmatrix}-2&1\\1.5&-0.5\end{pmatrix}",
+     r"\frac{1}{2}\begin{pmatrix}-4&2\\3&-1\end{pmatrix}"),
+]  # fmt: skip
+"""A question, the right answer, and another one that is neither its spelling nor the question's form."""
 
 TUPLES = [
     ("Find the ordered pair $(x,y)$.", "(2,3)", "2,3", True),

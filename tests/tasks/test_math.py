@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from math_pairs import COPIED, SPELLINGS, TRICKS, TUPLES
+from math_pairs import COPIED, OTHER_FORMS, SPELLINGS, TRICKS, TUPLES
 from models import tiny_model
 
 from orgthink.cli import main
@@ -147,6 +147,11 @@ def test_the_question_is_no_answer(question, answer, copied):
     assert MATH.grade(MATH.problem("?", answer), copied).all_correct, "the same value"
     assert not MATH.grade(MATH.problem(question, answer), copied).all_correct
     assert MATH.grade(MATH.problem(question, answer), answer).all_correct
+
+
+@pytest.mark.parametrize(("question", "answer", "offered"), OTHER_FORMS)
+def test_a_form_that_is_not_the_questions_is_right(question, answer, offered):
+    assert MATH.grade(MATH.problem(question, answer), offered).all_correct
 
 
 @pytest.mark.parametrize(("question", "answer", "offered", "right"), TUPLES)

@@ -80,7 +80,8 @@ def test_what_an_answer_may_look_like() -> None:
     right = problem.data["answer"]
     digits = right.split()
     labelled = "\n".join(f"**{name} = {digit}**" for name, digit in zip("abcdef", digits, strict=True))
-    for good in (right, f" {right}.\n", ", ".join(digits), labelled, "\n".join(digits)):
+    listed = "\n".join(f"- {digit}" for digit in digits)
+    for good in (right, f" {right}.\n", ", ".join(digits), labelled, listed, "\n".join(digits)):
         assert task.grade(problem, good).all_correct, good
     for bad in (
         "",

@@ -24,18 +24,35 @@ _SEVERAL = "?"
 """In place of a letter: an answer that takes it back, or gives more than one."""
 
 _WORDS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|boldsymbol|mbox)\s*\{([^{}]*)\}")
+_BOX = "\0"
+"""Stands before what was boxed."""
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _MARKS = re.compile(r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|(?<!_)_+(?!\w)")
 _BRACKETS = re.compile(r"\\([()\[\]])")
-_SAYS = r"(?:\s+(?:is|would\s+be|must\s+be|should\s+be)\b\s*:?|\s*[:=])\s*"
-_DECLARED = re.compile(rf"\b(?:answer|(?:correct|right|best)\s+(?:option|choice|letter)){_SAYS}", re.IGNORECASE)
+_IS = r"(?:\s+(?:is|must\s+be|should\s+be)\b\s*:?|\s*[:=])\s*"
+_ANSWER = r"\b(?:answer|(?:correct|right|best)\s+(?:option|choice|letter))"
+_DECLARED = re.compile(rf"{_ANSWER}{_IS}", re.IGNORECASE)
 """Before a letter that is the answer."""
 _CONFIRMED = re.compile(
-    r"\b(?:option|choice|answer)\s+(?=\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right|best)\b)", re.IGNORECASE
+    r"\b(?:option|choice|answer)\s+(?=\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right|best)\b"
+    r"(?!\s+(?!(?:answer|option|choice|letter|one|because|since|as|and|given|due)\b)[A-Za-z]))",
+    re.IGNORECASE,
 )
-"""The same, of `Option B is correct`."""
+"""The same, of `Option B is correct`, and not of `Option B is correct only if` or `Option B is the best guess`."""
+_IMAGINED = re.compile(rf"{_ANSWER}\s+would\s+be\b\s*:?\s*", re.IGNORECASE)
+"""Before a letter that is the answer, or would be that of another question."""
+_OF_OTHERS = re.compile(
+    r"\b(?:wrong|incorrect|false|mistaken|other|another|alternative|common|frequent|popular|typical|usual|naive|tempting"
+    r"|plausible|first|initial|previous|not\s+(?:the|an?))(?:\s+(?:correct|right|best))?\s+$",
+    re.IGNORECASE,
+)
+"""Before an answer that is none: `a common wrong answer is A`."""
+_BEFORE = 40
+"""Characters before `answer` that are read."""
 _OPTION = re.compile(r"(?:(?:option|choice|letter)\s+)?", re.IGNORECASE)
 _TAKEN_BACK = re.compile(r"(?:not|neither|none|either)\b", re.IGNORECASE)
+_REFUSED = re.compile(r"[\s.,;)]*(?:(?:is|was|were|would\s+be)\s+)(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
+"""Behind a letter that is not the answer."""
 _LETTER = re.compile(
     r"(?P<open>[(\[{])?\s*(?P<letter>[A-Ja-j])(?![A-Za-z0-9'’])(?:\s*(?P<close>[)\]}]))?(?P<rest>[^\n]*)"
 )
@@ -47,36 +64,61 @@ _ANOTHER = re.compile(
     r"(?:[\s.,;:)]*(?:(?:and|or|nor|&|/)[\s,;]*)+|(?:[\s.:)]*[,;])+\s*)"
     r"(?:either\s+|option\s+)?[(\[]?[A-J](?=\s*(?:$|[).,;:/\]&]|and\b|or\b|are\b))"
 )
+_LISTED = re.compile(r"[\s.:)\]]*[(\[]?[A-J](?:\s*[)\]]|[\s.]*$)|\s*\(\s*(?:and|or|nor)\s+[A-J]\b")
 """A second letter beside the first."""
 
 
 def letter_of(answer: str, options: Sequence[str]) -> str | None:
     """The letter that an answer gives, in upper case; `None` without one, with several, or with one of no option.
 
-    The last `\\boxed{}` or "the answer is …" counts. Without either, a line of its own does: the first or the last one.
+    The last `\\boxed{}` counts; without one the last "the answer is …", or "the answer would be …". Without any of them
+    a line of its own does: the first or the last one.
     """
     text = _plain(answer[-LONGEST:])
-    declared = list(_declared(text, options))
-    letter = declared[-1] if declared else _of_lines(text, options)
+    found = (list(declared(text, options)) for declared in (_boxed, _declared, _imagined))
+    letter = next((letters[-1] for letters in found if letters), "") or _of_lines(text, options)
     return letter if letter in LETTERS[: len(options)] and letter else None
 
 
 def _plain(answer: str) -> str:
-    """Without Markdown and LaTeX around the letters; what is boxed is declared."""
-    text = _WORDS.sub(r"\1", answer)
-    return _BRACKETS.sub(r"\1", _MARKS.sub("", _BOXED.sub("\nanswer: \\1\n", text)))
+    """Without Markdown and LaTeX around the letters; what is boxed has a line of its own."""
+    text = _WORDS.sub(r"\1", answer.replace(_BOX, ""))
+    return _BRACKETS.sub(r"\1", _MARKS.sub("", _BOXED.sub(f"\n{_BOX}\\1\n", text)))
+
+
+def _boxed(text: str, options: Sequence[str]) -> Iterator[str]:
+    """What is boxed and not taken back behind the box, in its order: letters, or `?`."""
+    for found in re.finditer(rf"{_BOX}\s*([^\n]*)", text):
+        if not _REFUSED.match(text, found.end()):
+            yield from _said(text, found.start(1), options)
 
 
 def _declared(text: str, options: Sequence[str]) -> Iterator[str]:
     """What the answer says to be the answer, in its order: letters, or `?`."""
-    places = [found.end() for pattern in (_DECLARED, _CONFIRMED) for found in pattern.finditer(text)]
+    places = [
+        found.end()
+        for pattern in (_DECLARED, _CONFIRMED)
+        for found in pattern.finditer(text)
+        if not _OF_OTHERS.search(text[max(0, found.start() - _BEFORE) : found.start()])
+    ]
     for place in sorted(places):
-        start = _OPTION.match(text, place)
-        assert start is not None
-        if _TAKEN_BACK.match(text, start.end()):
-            yield _SEVERAL
-        elif letter := _letter(text[start.end() : start.end() + LINE].partition("\n")[0], options, declared=True):
-            yield letter
+        yield from _said(text, place, options)
+
+
+def _imagined(text: str, options: Sequence[str]) -> Iterator[str]:
+    """What it says would be the answer."""
+    for found in _IMAGINED.finditer(text):
+        yield from _said(text, found.end(), options)
+
+
+def _said(text: str, place: int, options: Sequence[str]) -> Iterator[str]:
+    """The letter at a place where an answer stands, or `?`; nothing if it is no letter."""
+    start = _OPTION.match(text, place)
+    assert start is not None
+    if _TAKEN_BACK.match(text, start.end()):
+        yield _SEVERAL
+    elif letter := _letter(text[start.end() : start.end() + LINE].partition("\n")[0], options, declared=True):
+        yield letter
 
 
 def _of_lines(text: str, options: Sequence[str]) -> str:
@@ -92,13 +134,13 @@ def _letter(text: str, options: Sequence[str], *, declared: bool) -> str:
     if found is None:
         return ""
     letter, rest = found["letter"].upper(), found["rest"]
-    if _ANOTHER.match(rest[:LINE]):
+    place = LETTERS.index(letter)
+    quoted = place < len(options) and rest.strip(" .:").casefold() == options[place].strip(" .").casefold()
+    if not quoted and any(pattern.match(rest[:LINE]) for pattern in (_ANOTHER, _LISTED, _REFUSED)):
         return _SEVERAL
     upper, alone = found["letter"].isupper(), _ENDS.match(rest) is not None
     if found["close"] or alone:
         return letter if upper or found["open"] or alone else ""
-    place = LETTERS.index(letter)
-    quoted = place < len(options) and rest.strip(" .:").casefold() == options[place].strip(" .").casefold()
     follows = (_CONTINUED if declared else _SEPARATED).match(rest)
     return letter if upper and (quoted or follows) else ""
 
