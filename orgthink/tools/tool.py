@@ -117,12 +117,19 @@ class FunctionTool:
         except (Failure, BudgetExhausted, DeadlineMissed, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:  # a library in Rust that panics raises no Exception
+            if isinstance(error, GeneratorExit) and not _is_inner(error):
+                raise
             if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             _log.exception("tool %s failed", self.name)
             raise ToolError(f"{type(error).__name__}: {said(error)}") from error
         text = text and str.__str__(text)  # one of a class of its own becomes plain
         return replace(found, text=text) if isinstance(found, Result) else text
+
+
+def _is_inner(error: BaseException) -> bool:
+    """Whether what was called raised it. Python itself raises GeneratorExit here, to close a call that never ended."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
