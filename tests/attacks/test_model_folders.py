@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from terse import TERSE
 from orgthink.cli import main
 from orgthink.errors import UserError
 from orgthink.organizations.puppet_policy import load
+from orgthink.training.companions import NAMES, copy_companions
+from orgthink.training.models import open_trainable
 
 MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
 ENDS = "A command never waits for a file of a model that has no end, and never takes all memory for it."
@@ -169,3 +173,79 @@ def test_a_policy_that_is_no_file(attack: Attack, tmp_path: Path) -> None:
     attack.given(tmp_path / "policy.safetensors")
     with pytest.raises(UserError, match="is a pipe or a device"):
         within(30.0, lambda: load(tmp_path / "policy.safetensors"))
+
+
+ALONG = "A trained model gets what lies in the folder it began with, under the names that belong to a model."
+LEFT = "it stays behind"
+FIRST = "one line before the training, exit code 2"
+
+
+def linked(name: str, target: str) -> Callable[[Path], object]:
+    """A link in place of a file, or beside the others."""
+
+    def make(model: Path) -> None:
+        (model / name).unlink(missing_ok=True)
+        (model / name).symlink_to(target)
+
+    return make
+
+
+def bound(name: str) -> Callable[[Path], object]:
+    def make(model: Path) -> None:
+        with contextlib.chdir(model), socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(name)
+
+    return make
+
+
+@each(
+    Attack("a model holds a folder that is called `x.json`", ALONG, LEFT, lambda model: (model / "x.json").mkdir()),
+    Attack("a model holds a pipe that is called `x.json`", ALONG, LEFT, piped("x.json")),
+    Attack("a model holds a socket that is called `x.json`", ALONG, LEFT, bound("x.json")),
+    Attack("a model holds a link to nowhere that is called `x.json`", ALONG, LEFT, linked("x.json", "nowhere")),
+    Attack("a model holds a link to itself that is called `x.json`", ALONG, LEFT, linked("x.json", "x.json")),
+    Attack("a model's `notes.txt` is a link to a private file", ALONG, LEFT, linked("notes.txt", "../private")),
+)
+def test_what_does_not_belong_to_a_model(attack: Attack, model: Path) -> None:
+    Path("private").write_text("a key")
+    attack.given(model)
+    open_trainable(model)
+    Path("trained").mkdir()
+    within(30.0, lambda: copy_companions(model, Path("trained")))
+    copied = {file.name for file in Path("trained").iterdir()}
+    assert {"config.json", "tokenizer.json"} <= copied <= set(NAMES)
+
+
+@each(
+    Attack("a model's `vocab.txt` is a link to a private file", ALONG, FIRST, linked("vocab.txt", "../private")),
+    Attack("a model's `vocab.txt` is a link to nowhere", ALONG, FIRST, linked("vocab.txt", "nowhere")),
+    Attack("a model's `vocab.txt` is a link to itself", ALONG, FIRST, linked("vocab.txt", "vocab.txt")),
+    Attack("a model's `vocab.txt` is a pipe", ALONG, FIRST, piped("vocab.txt")),
+    Attack("a model's `vocab.txt` is a folder", ALONG, FIRST, lambda model: (model / "vocab.txt").mkdir()),
+    Attack(
+        "a training from a folder with an adapter",
+        "What a training makes can be opened.",
+        FIRST,
+        holds("adapter_config.json", b"{}"),
+    ),
+)
+def test_a_model_that_could_not_be_stored(attack: Attack, model: Path) -> None:
+    Path("private").write_text("a key")
+    attack.given(model)
+    with pytest.raises(UserError, match=r"vocab\.txt is|has an adapter") as caught:
+        within(30.0, lambda: open_trainable(model))
+    assert "\n" not in str(caught.value)
+
+
+@each(Attack("a model of the Hub's cache, which is made of links", ALONG, "they are followed to its `blobs`"))
+def test_a_model_of_the_cache(attack: Attack, model: Path) -> None:
+    folder = Path("models--a/snapshots/b")
+    shutil.copytree(model, folder)
+    (folder / "tokenizer.json").rename("models--a/tokenizer")
+    Path("models--a/blobs").mkdir()
+    Path("models--a/tokenizer").rename("models--a/blobs/c")
+    (folder / "tokenizer.json").symlink_to("../../blobs/c")
+    Path("trained").mkdir()
+    copy_companions(folder, Path("trained"))
+    copied = Path("trained/tokenizer.json")
+    assert not copied.is_symlink() and copied.read_bytes() == (model / "tokenizer.json").read_bytes()
