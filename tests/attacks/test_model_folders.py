@@ -19,6 +19,8 @@ from small import TASK
 from terse import TERSE
 
 from orgthink.cli import main
+from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import Message
 from orgthink.errors import UserError
 from orgthink.organizations.puppet_policy import load
 from orgthink.training.companions import NAMES, copy_companions
@@ -83,6 +85,17 @@ def configured(**changes: Any) -> Callable[[Path], object]:
     return change
 
 
+def tokenized(**changes: Any) -> Callable[[Path], object]:
+    """Change entries of tokenizer.json."""
+
+    def change(model: Path) -> None:
+        file = model / "tokenizer.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return change
+
+
+PANICS = {"type": "Precompiled", "precompiled_charsmap": ""}
 DEEP = b"[" * 1_000_000
 WEIGHTS, TEMPLATE, LINE = "model.safetensors", "chat_template.jinja", "one line, exit code 2"
 
@@ -116,6 +129,7 @@ WEIGHTS, TEMPLATE, LINE = "model.safetensors", "chat_template.jinja", "one line,
     Attack("a model's weights are gone", MODEL, LINE, gone(WEIGHTS)),
     Attack("a model's tokenizer.json is cut", MODEL, LINE, cut("tokenizer.json")),
     Attack("a model's tokenizer.json is nested a million deep", MODEL, LINE, holds("tokenizer.json", DEEP)),
+    Attack("a model's tokenizer panics when it is read", MODEL, LINE, tokenized(normalizer=PANICS)),
     Attack("a model's config.json is nested a million deep", MODEL, LINE, holds("config.json", DEEP)),
     Attack("a model's config.json is a list", MODEL, LINE, holds("config.json", b"[1]")),
     Attack("a model's tokenizer_config.json is zeros", MODEL, LINE, holds("tokenizer_config.json", bytes(99))),
@@ -128,6 +142,66 @@ def test_a_model_that_is_none(attack: Attack, model: Path, capsys: pytest.Captur
     (line,) = capsys.readouterr().err.splitlines()
     assert "model" in line and "Traceback" not in line
     assert not Path("run").exists()
+
+
+SAID = "A model's tokenizer that fails is named in one line."
+CHUNKS = {"type": "FixedLength", "length": 0}
+STRIPS = {
+    "type": "Sequence",
+    "decoders": [
+        {"type": "Replace", "pattern": {"Regex": "."}, "content": "x"},
+        {"type": "Strip", "content": "x", "start": 0, "stop": 50},
+    ],
+}
+
+
+@each(Attack("a model's tokenizer panics when it decodes", MODEL, LINE, tokenized(decoder=STRIPS)))
+def test_a_tokenizer_that_cannot_decode(attack: Attack, model: Path) -> None:
+    attack.given(model)
+    tokenizer = Tokenizer(model)
+    for decode in (lambda: tokenizer.decode([1]), lambda: tokenizer.texts, lambda: tokenizer.pieces().piece(1)):
+        with pytest.raises(UserError, match="the tokenizer of the model fails") as caught:
+            decode()
+        assert "\n" not in str(caught.value)
+
+
+@each(
+    Attack("a model's tokenizer panics at a prompt", SAID, LINE, tokenized(pre_tokenizer=CHUNKS)),
+    Attack("a model's tokenizer panics at a reply", SAID, LINE, tokenized(decoder=STRIPS)),
+)
+def test_a_tokenizer_that_fails_later(attack: Attack, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack.given(model)
+    assert main([*EVAL, "--model", "model", "--task", TASK]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "the tokenizer of the model fails" in line
+
+
+TRUNCATES = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+PADS = {
+    "strategy": {"Fixed": 50}, "direction": "Left", "pad_to_multiple_of": None,
+    "pad_id": 0, "pad_type_id": 0, "pad_token": "x",
+}  # fmt: skip
+WHOLE = "A model sees the whole prompt and nothing else, whatever its tokenizer.json says of lengths."
+
+
+@each(
+    Attack("a tokenizer.json that truncates", WHOLE, "it is ignored", tokenized(truncation=TRUNCATES)),
+    Attack(
+        "a tokenizer.json that truncates with too long a stride",
+        WHOLE,
+        "it is ignored",
+        tokenized(truncation=TRUNCATES | {"stride": 9}),
+    ),
+    Attack("a tokenizer.json that pads", WHOLE, "it is ignored", tokenized(padding=PADS)),
+)
+def test_a_tokenizer_that_changes_lengths(attack: Attack, model: Path) -> None:
+    text = "one two three four five six seven"
+    plain = Tokenizer(model).encode(text)
+    attack.given(model)
+    tokenizer = Tokenizer(model)
+    assert tokenizer.encode(text) == plain and len(plain) > 3
+    assert tokenizer.prompt((Message("user", text),)) == Tokenizer(model).prompt((Message("user", text),))
+    assert tokenizer.injection(text, ("a ", " b"))[1] == tokenizer.encode(f"a {text} b")
 
 
 GOOD = b'{"problem": "1 + 1", "answer": "2"}\n'
