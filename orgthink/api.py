@@ -36,6 +36,7 @@ from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Budget, Limits
+from orgthink.runtime.runner import run_main
 from orgthink.spending import Bounds
 from orgthink.store import RunFolder, dated, plain
 from orgthink.tasks import task_of
@@ -260,6 +261,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return run_main(work)
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        return thread.submit(run_main, work).result()

@@ -62,7 +62,15 @@ def excerpt(text: str, most: int = MOST_QUOTED) -> str:
 
 def reason(error: BaseException, most: int = MOST_QUOTED) -> str:
     """What an error says, for a message; its type if it says nothing."""
-    return excerpt(str(error), most) or type(error).__name__
+    return excerpt(said(error), most) or type(error).__name__
+
+
+def said(error: BaseException) -> str:
+    """The text of an error; empty if making it fails, as it may where somebody else wrote its class."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def show(*texts: object, end: str = "\n", error: bool = False) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, ClassVar
 
 from orgthink.baselines.search import Searching, SearchSettings
 from orgthink.engines.opening import Engines
+from orgthink.runtime.runner import run_main
 from orgthink.store import Journal, RunFolder
 from orgthink.training.interrupt import interrupt
 
@@ -44,7 +44,7 @@ class SearchJob(ABC):
                 async with Engines() as engines:
                     return await self.search(Searching(self.settings, folder, engines, interrupted), journal, report)
 
-            return asyncio.run(opened())
+            return run_main(opened())
 
     @abstractmethod
     async def search(self, searching: Searching, journal: Journal, report: Report) -> Path:

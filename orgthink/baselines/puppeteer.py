@@ -7,7 +7,6 @@ DIR/spent.json           what the training has spent
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import time
@@ -30,6 +29,7 @@ from orgthink.organizations.puppeteer import Puppeteer
 from orgthink.recipes.jobs import Report
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.runtime.runner import run_main
 from orgthink.runtime.session import Session
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
@@ -89,7 +89,7 @@ class PuppeteerTraining:
     def run(self, folder: RunFolder, report: Report) -> Path:
         """Train from the newest checkpoint to the last step, or to an early end. Returns the file of the policy."""
         learner = Learner(self.settings)
-        asyncio.run(_Training(self.settings, learner, folder, report).steps())
+        run_main(_Training(self.settings, learner, folder, report).steps())
         learner.policy.save(folder.path / FILE)
         return folder.path / FILE
 

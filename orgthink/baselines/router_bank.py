@@ -6,7 +6,6 @@ DIR/bank.json         the questions, with the mean score and the mean sampled to
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -25,6 +24,7 @@ from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.router import Known
 from orgthink.recipes.jobs import Report
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder
 from orgthink.training.frozen import require_models
 
@@ -123,7 +123,7 @@ class RouterBank:
         """Evaluate what is missing, and write the bank. Returns its file. UserError if another process does."""
         with locked(folder.path):
             found = {member: _recorded(Path(path)) for member, path in self.settings.evaluations.items()}
-            found |= asyncio.run(self._evaluated(folder, report))
+            found |= run_main(self._evaluated(folder, report))
             known = [asdict(one) for one in bank(found)]
             folder.write_json(FILE, {"members": list(self.settings.pool), "problems": known})
         return folder.path / FILE

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from orgthink.cli.resuming import INTERRUPTED, again, interruptible, settings_of, written
 from orgthink.errors import UserError, pick
 from orgthink.files import locked
+from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated, plain, require_vacant
 from orgthink.terminal import show
 
@@ -97,7 +98,7 @@ def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str
     except KeyboardInterrupt:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED
-    found = asyncio.run(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
+    found = run_main(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
     if found is None:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED

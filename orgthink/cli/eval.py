@@ -37,6 +37,7 @@ from orgthink.evaluation import (
 )
 from orgthink.presets import Attempts, attempts
 from orgthink.registry import default
+from orgthink.runtime.runner import run_main
 from orgthink.spending import Bounds
 from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.tasks.task import Split
@@ -94,10 +95,10 @@ class Eval(Traced, Options):
                     for label, one in resolved.organizations.items()
                 ),
             )
-            return asyncio.run(conduct(resolved, self.out or dated(resolved.plan.task), traced=traced))
+            return run_main(conduct(resolved, self.out or dated(resolved.plan.task), traced=traced))
         folder = resumed(self, prices=self.prices, **self._bounds(), **self.destination)
         resolved = resolve(self._rebounded(settings_of(folder, "eval", Evaluation)))
-        return asyncio.run(conduct(resolved, folder, traced=traced))
+        return run_main(conduct(resolved, folder, traced=traced))
 
     @property
     def named_task(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from orgthink.runtime import Approve
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
+from orgthink.runtime.runner import run_main
 from orgthink.store import dump
 from orgthink.tasks import task_of
 from orgthink.terminal import show
@@ -62,7 +62,7 @@ class RunCommand(Options):
     """TOML or JSON file with dollars for a million tokens of each model, as for `orgthink eval`."""
 
     def __call__(self) -> int:
-        return asyncio.run(self._run())
+        return run_main(self._run())
 
     async def _run(self) -> int:
         spec, prices = self.spec(), read_prices(self.prices)

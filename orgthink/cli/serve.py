@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ from orgthink.engines.opening import Engines
 from orgthink.errors import UserError, pick
 from orgthink.redaction import conceal
 from orgthink.runtime import Backing
+from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated, typed
 from orgthink.tabular import toml_tables
 from orgthink.terminal import show
@@ -64,7 +64,7 @@ class Serve(Traced, Options):
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise UserError('serving needs the extra: pip install "orgthink[serve]"')
         conceal(key or "")
-        asyncio.run(self._serve(key, self.traced()))
+        run_main(self._serve(key, self.traced()))
         return 0
 
     async def _serve(self, key: str | None, traced: Around) -> None:

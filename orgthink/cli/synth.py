@@ -16,6 +16,7 @@ from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import failure_message
 from orgthink.registry import default
+from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated, require_vacant
 from orgthink.terminal import show
 
@@ -66,9 +67,9 @@ class Synth:
 
         if self.resume is None:
             plan = self.plan()
-            return asyncio.run(conduct(plan, self.out or dated(f"synth-{plan.task}")))
+            return run_main(conduct(plan, self.out or dated(f"synth-{plan.task}")))
         folder = resumed(self)
-        return asyncio.run(conduct(settings_of(folder, "synth", Synthesis), folder))
+        return run_main(conduct(settings_of(folder, "synth", Synthesis), folder))
 
     def plan(self) -> Synthesis:
         """UserError for anything that cannot be."""

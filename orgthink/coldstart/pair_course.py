@@ -17,7 +17,8 @@ from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
 from orgthink.tabular import json_object
 from orgthink.training.batches import POOL
-from orgthink.training.models import LoraSettings, copy_companions, open_trainable
+from orgthink.training.companions import copy_companions
+from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import tokenizers
 from tokenizers.decoders import DecodeStream
@@ -21,6 +21,8 @@ from orgthink.terminal import reason
 if TYPE_CHECKING:
     from orgthink.engines.engine import Context
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _REPLY, _TEXT = "\ue000", "\ue001"
 """Stand for a reply and for the next message, to find the text that the chat template puts between them. Templates do
@@ -33,14 +35,14 @@ class Tokenizer:
     def __init__(self, folder: Path) -> None:
         """ValueError if the folder has no `tokenizer.json`, or if that or its chat template cannot be read.
 
-        Later on, UserError where the template, which is a stranger's program, fails.
+        Later on, UserError where that or the template, a stranger's program, fails.
         """
         if not (folder / "tokenizer.json").is_file():
             raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        except Exception as error:  # the library raises a bare Exception
-            raise ValueError(f"{folder / 'tokenizer.json'} cannot be read: {error}") from error
+        file = str(folder / "tokenizer.json")
+        self._tokenizer = _asked(f"{file} cannot be read", tokenizers.Tokenizer.from_file, file)
+        self._tokenizer.no_truncation()  # the file may ask for either
+        self._tokenizer.no_padding()
         self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
@@ -51,13 +53,13 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of some ids, special tokens included."""
-        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return _asked(_FAILS, self._tokenizer.decode, list(ids), skip_special_tokens=False)
 
     @cached_property
     def texts(self) -> list[str]:
         """The text of each id alone; `\ufffd` stands for bytes that are not a complete character."""
         size = self._tokenizer.get_vocab_size(with_added_tokens=True)
-        return self._tokenizer.decode_batch([[i] for i in range(size)], skip_special_tokens=False)
+        return _asked(_FAILS, self._tokenizer.decode_batch, [[i] for i in range(size)], skip_special_tokens=False)
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of some turns: by the chat template, or else only their texts.
@@ -176,10 +178,20 @@ class Tokenizer:
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
     whole = text.encode("utf-8", "replace").decode()  # the library takes no half of a surrogate pair
+    return tuple(_asked(_FAILS, tokenizer.encode, whole, add_special_tokens=False).ids)
+
+
+_FAILS = "the tokenizer of the model fails"
+
+
+def _asked(failure: str, ask: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What the library answers. UserError with `failure` where it raises a bare Exception or, in Rust, panics."""
     try:
-        return tuple(tokenizer.encode(whole, add_special_tokens=False).ids)
-    except Exception as error:  # the library raises a bare Exception
-        raise UserError(f"the tokenizer of the model cannot read a text: {reason(error)}") from error
+        return ask(*arguments, **named)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a panic is no Exception
+        raise UserError(f"{failure}: {reason(error)}") from error
 
 
 def _stand_ins(tokens: Sequence[str], text: str) -> dict[str, str]:
@@ -211,7 +223,7 @@ class PieceStream:
         self._stream = DecodeStream(skip_special_tokens=False)
 
     def piece(self, token_id: int) -> str:
-        return self._stream.step(self._tokenizer, token_id) or ""
+        return _asked(_FAILS, self._stream.step, self._tokenizer, token_id) or ""
 
 
 def _chat_template(folder: Path) -> Any:

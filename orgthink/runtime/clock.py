@@ -11,6 +11,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from orgthink.runtime.runner import Runner
+
 T = TypeVar("T")
 
 
@@ -53,6 +55,6 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, in virtual time."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    """As `run_main`, in virtual time."""
+    with Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)

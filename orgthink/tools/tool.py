@@ -6,9 +6,10 @@ back is a value and a status.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from orgthink.episode import Message, Problem, Status
@@ -20,7 +21,7 @@ from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
-from orgthink.terminal import excerpt
+from orgthink.terminal import excerpt, said
 from orgthink.tools.schema import Parameters
 
 _log = logging.getLogger(__name__)
@@ -113,12 +114,22 @@ class FunctionTool:
             text = found.text if isinstance(found, Result) else found
             if not isinstance(text, str | None):
                 raise TypeError(f"it returned {type(text).__name__}, not a text")
-        except (Failure, BudgetExhausted, DeadlineMissed):
+        except (Failure, BudgetExhausted, DeadlineMissed, asyncio.CancelledError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # a library in Rust that panics raises no Exception
+            if isinstance(error, GeneratorExit) and not _is_inner(error):
+                raise
+            if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
+                raise KeyboardInterrupt from error
             _log.exception("tool %s failed", self.name)
-            raise ToolError(f"{type(error).__name__}: {error}") from error
-        return found
+            raise ToolError(f"{type(error).__name__}: {said(error)}") from error
+        text = text and str.__str__(text)  # one of a class of its own becomes plain
+        return replace(found, text=text) if isinstance(found, Result) else text
+
+
+def _is_inner(error: BaseException) -> bool:
+    """Whether what was called raised it. Python itself raises GeneratorExit here, to close a call that never ended."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
 
 
 def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:

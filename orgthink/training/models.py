@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from orgthink.errors import UserError
 from orgthink.files import require_file_to_read, write_whole
 from orgthink.tabular import json_object
 from orgthink.terminal import reason
+from orgthink.training.companions import companions
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -245,10 +245,12 @@ def open_trainable(
     """Open a Hugging Face folder for training. `seed` determines the initial weights of an adapter.
 
     Dense Qwen3 in float32 without LoRA uses our own implementation, which is faster. Full training needs float32:
-    bfloat16 rounds away the updates of a small learning rate. UserError if the folder has no complete causal model.
+    bfloat16 rounds away the updates of a small learning rate. UserError if the folder has no complete causal model, or
+    what a trained model could not be stored with.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is not a model folder: it has no config.json")
+    companions(folder)
     if lora is None and dtype is torch.float32 and _is_dense_qwen3(folder):
         try:
             return Qwen3.load(folder).to(device)
@@ -363,13 +365,6 @@ def _require_plain_head(model: HuggingFaceModel, folder: Path) -> None:
     ours, theirs = model.logits(model.hidden(ids)), model.core(input_ids=ids, use_cache=False).logits
     if not torch.allclose(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3):
         raise UserError(f"{folder} caps or scales its logits, which the trainers do not: choose another model")
-
-
-def copy_companions(source: Path, folder: Path) -> None:
-    """Copy all files of a model folder except the weights: config, tokenizer, prompt style."""
-    for file in source.iterdir():
-        if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
-            shutil.copy(file, folder / file.name)
 
 
 def say_made_for(folder: Path, entries: Mapping[str, Any]) -> None:

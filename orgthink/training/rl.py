@@ -10,7 +10,6 @@ resume: episodes in progress start again, and records newer than the checkpoint 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -30,6 +29,7 @@ from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
 from orgthink.guard import Crash, raised
 from orgthink.kinds import class_by_kind
+from orgthink.runtime.runner import Runner
 from orgthink.store import RunFolder, migrate_settings, typed
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
@@ -252,7 +252,7 @@ def train_policy(
 
         if step < settings.steps:
             try:
-                with asyncio.Runner(loop_factory=StandstillLoop) as runner:
+                with Runner(loop_factory=StandstillLoop) as runner:
                     runner.run(remaining_steps())
             except EngineError as error:
                 raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error

@@ -28,7 +28,7 @@ from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import Signals
 from orgthink.training.checkpoint import OtherSetup
-from orgthink.training.models import copy_companions
+from orgthink.training.companions import companions, copy_companions
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
@@ -53,7 +53,11 @@ class VerlBackend:
     """Model and optimizer in verl's workers, the sampler in its rollout servers."""
 
     def __init__(self, trainer: Trainer, sampler: Engine, base: Path) -> None:
-        """`base` is the folder of the starting model; its tokenizer and other files are copied into checkpoints."""
+        """`base` is the folder of the starting model; its tokenizer and other files are copied into checkpoints.
+
+        UserError if that cannot be done.
+        """
+        companions(base)
         self._trainer, self._sampler, self._base = trainer, sampler, base
         self._workers = trainer.actor_rollout_wg
         self._parts = max(self._workers._query_dispatch_info("actor")) + 1

@@ -18,7 +18,7 @@ from orgthink.presets import preset_of
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
 from orgthink.tasks import task_named
-from orgthink.training.models import copy_companions
+from orgthink.training.companions import copy_companions
 
 TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
 

@@ -1,0 +1,66 @@
+"""What lies beside the weights of a model folder and goes along with a trained model.
+
+The folder may come from somebody else. What it calls by other names stays behind, and so does what lies elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from orgthink.errors import UserError
+
+NAMES = (
+    "config.json",
+    "generation_config.json",
+    "orgthink.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
+"""Names by which transformers and orgthink know them."""
+
+
+def companions(folder: Path) -> list[Path]:
+    """Config, tokenizer and prompt style of a model folder. UserError for one that cannot be copied, and for an adapter
+    that is not merged: transformers adds it to the weights, and would look for it in the trained model too."""
+    if (folder / "adapter_config.json").exists():
+        raise UserError(f"{folder} has an adapter, adapter_config.json: merge it into the weights, or take it away")
+    return list(_companions(folder))
+
+
+def _companions(folder: Path) -> Iterator[Path]:
+    for file in (folder / name for name in NAMES):
+        if not os.path.lexists(file):
+            continue
+        if not file.is_file() or not os.access(file, os.R_OK):
+            raise UserError(f"{file} is no file that can be read: a trained model could not have it")
+        if not _is_own(file):
+            raise UserError(f"{file} is a link out of its folder: put a copy there, which trained models may have")
+        yield file
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file lies in its folder, or in the Hub's cache among the `blobs` of the same model."""
+    folder, target = Path(os.path.realpath(file.parent)), Path(os.path.realpath(file))
+    in_cache = folder.parent.name == "snapshots" and target.parent == folder.parents[1] / "blobs"
+    return in_cache or target.is_relative_to(folder)
+
+
+def copy_companions(source: Path, folder: Path) -> None:
+    """Copy all that a model folder has beside its weights. UserError where that cannot be done."""
+    for file in companions(source):
+        shutil.copy(file, folder / file.name)
