@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import random
@@ -13,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cache
+from functools import cache, cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.util import find_spec
 from itertools import count
@@ -173,7 +174,7 @@ class HttpClient:
         self._what, self._retry_policy = what, retry_policy or RetryPolicy()
         self._failure, self._unreachable = failure, unreachable or failure
         self._refusal = refusal or (lambda reply: failure(self.answered(reply)))
-        self._url, self._places = url, AdaptivePlaces(requests)
+        self._url, self._key, self._places = url, key, AdaptivePlaces(requests)
         self._client = httpx2.AsyncClient(
             # A small compressed body may become an endless one.
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
@@ -182,6 +183,13 @@ class HttpClient:
             verify=_certificates(),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none is kept: there may be ever more
         )
+
+    @cached_property
+    def account(self) -> str:
+        """A digest of what the name leaves out, the login, the query and the key: they say whom the server answers, and
+        from which deployment. It takes a moment, so that nobody tries all short passwords."""
+        whole = json.dumps([str(self._url.copy_with(fragment=None)), self._key])
+        return hashlib.pbkdf2_hmac("sha256", whole.encode(), b"orgthink", 100_000).hex()
 
     async def __aenter__(self) -> Self:
         return self

@@ -19,9 +19,25 @@ SHORTEST = 8
 MARK = "…"
 """Stands where a secret stood."""
 
-_LOGIN = re.compile(r"://([^\s/?#]*)@")
-_SECRET = re.compile(r"key|token|secret|passw|auth|bearer|cookie|cred|login|sig", re.IGNORECASE)
-_QUERY = re.compile(r"\?([^\s#]+)")
+WEB = ("http", "https", "ws", "wss")
+"""Schemes of URLs whose login may be a key alone. In others, such as postgresql, a user without a password is none."""
+
+_URL = re.compile(r"(?<!\w)(\w*)://(?:([^\s/?#]*)@)?([^\s?#]*)((?:[?#]\S*)?)")
+"""Scheme, login, host with path, and query with fragment."""
+
+_SECRET = re.compile(
+    r"key|token|secret|passw|passphrase|passcode|auth|bearer|cookie|cred|login|sig|session.?id", re.IGNORECASE
+)
+"""Parts of names of secrets."""
+
+_LAST = ("pass", "pwd", "pw", "pat", "jwt", "otp", "pin", "session")
+"""Last words of names of secrets: as parts they stand in compass, path and spin, too."""
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""The words of MYSQL_PWD, db-pass and userPin."""
+
+_RUN = re.compile(r"[A-Za-z0-9+=]{16}")
+"""More characters of base64 than the words of a path have."""
 
 _WORD = re.compile(r"[a-z_]+|[0-9]+")
 """A name that may be one of ours, such as `settings`, or a number."""
@@ -41,14 +57,17 @@ def conceal(*secrets: str) -> None:
 
 
 def conceal_url(url: str) -> None:
-    """Hide the login of a URL: its password, or its user where it has none; and the values of its query."""
-    for login in _LOGIN.findall(url):
+    """Hide the secrets of all URLs in a text: of a login its password, or its user where that may be a key; and the
+    values of the parameters in path, query and fragment."""
+    for scheme, login, path, query in _URL.findall(url):
         user, _, password = login.partition(":")
-        conceal(login, unquote(f"{user}:{password}"), unquote(password or user))
-    for query in _QUERY.findall(url):
-        for part in query.split("&"):
+        if password or scheme.lower() in WEB:
+            conceal(login, unquote(f"{user}:{password}"), unquote(password or user))
+        for part in (*path.split(";")[1:], *re.split("[&#]", query[1:])):
             name, equals, value = part.partition("=")
             conceal_named(name, value) if equals else conceal_named("key", name)
+            for each in part.split(";")[1:]:
+                conceal_named(*each.split("=", 1)) if "=" in each else None
 
 
 def conceal_named(name: str, value: str) -> None:
@@ -58,9 +77,24 @@ def conceal_named(name: str, value: str) -> None:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value's name says that it is a secret, or it is long and no path. Other values, such as the version of
-    an API, are words that any text may hold."""
-    return _SECRET.search(name) is not None or (len(value) >= 2 * SHORTEST and "/" not in value)
+    """Whether a value's name says that it is a secret, or it is one long word and no path. Other values, such as the
+    version of an API, are words that any text may hold."""
+    if name in ("PWD", "OLDPWD") and value.startswith("/"):  # a shell's folders
+        return False
+    return _SECRET.search(name) is not None or ends_as_secret(name) or _is_long(value)
+
+
+def ends_as_secret(name: str) -> bool:
+    """Whether the last word of a name is one of secrets. A code is one by itself, and none of a country."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    return words == ["code"] or words[-1:] in [[last] for last in _LAST]
+
+
+def _is_long(value: str) -> bool:
+    """Whether a value is as long as secrets are, one word, and neither a path nor a URL."""
+    if len(value) < 2 * SHORTEST or "://" in value or any(map(str.isspace, value)):
+        return False
+    return "/" not in value or (value[0] not in "/.~" and _RUN.search(value) is not None)
 
 
 def redact(text: str) -> str:

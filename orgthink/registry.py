@@ -76,10 +76,15 @@ def absolute(value: Any) -> Any:
         case str():
             return _PARTS.sub(lambda part: _absolute(part[0]), value)
         case Mapping():
-            return {key: absolute(each) for key, each in value.items()}
+            return {key: each if is_foreign(key, value) else absolute(each) for key, each in value.items()}
         case list() | tuple():
             return [absolute(each) for each in value]
     return value
+
+
+def is_foreign(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a setting is what a server calls its model: no path, no code and no secret, whatever it looks like."""
+    return name == "model" and settings.get("url") is not None
 
 
 def _absolute(name: str) -> str:

@@ -20,7 +20,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
@@ -44,10 +45,10 @@ from orgthink.files import append, locked, open_to_append, open_to_read, read_wh
 from orgthink.integrity import require_integrity
 from orgthink.kinds import adapter
 from orgthink.provenance import provenance
-from orgthink.redaction import redact, redact_json, redact_values
+from orgthink.redaction import redact, redact_values
 from orgthink.registry import absolute, without_files
 from orgthink.secrets import by_name
-from orgthink.terminal import excerpt
+from orgthink.terminal import clean, excerpt
 
 if TYPE_CHECKING:
     pass
@@ -88,6 +89,12 @@ _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "cra
 _RECORD = (
     Message, Sampling, Billed, Span, Edge, Exhausted, Approval, Trace, Problem, Grade, FormatFault, Episode,
 )  # fmt: skip
+
+_STRUCTURE: dict[type, tuple[str, ...]] = {
+    Episode: ("id", "organization"), Problem: ("id", "task"), Trace: ("role",), Message: ("role",),
+    Exhausted: ("budget",),
+}  # fmt: skip
+"""Fields of a record that are no text: others refer to them, or they are words of ours."""
 
 
 class RunFolder:
@@ -261,8 +268,9 @@ class Journal:
     def crash(self, name: str, error: Exception) -> str:
         """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
         trace = redact("".join(traceback.format_exception(error)))  # before it is cut: no half of a secret is left
+        trace = clean(f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n")
         with open_to_append(Path(self._file.name).with_name("crashes.log")) as file:
-            append(file, f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n".encode("utf-8", "replace"))
+            append(file, trace.encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
         return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"
@@ -281,7 +289,8 @@ class Journal:
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
-        append(self._metrics, redact_json(json.dumps(numbers)).encode() + b"\n")
+        kept = {name: each for name, each in numbers.items() if name == "episode"}  # an id
+        append(self._metrics, json.dumps(redact_values(numbers) | kept).encode() + b"\n")
 
 
 def dated(name: str) -> Path:
@@ -314,15 +323,32 @@ def load(line: bytes) -> Episode:
 def dump(episode: Episode) -> bytes:
     """The line of an episode, with its newline, without secrets that a server repeated. Half a surrogate pair, which
     UTF-8 cannot hold, becomes `?`."""
+    line = _json(episode)
+    line = line if redact(line) == line else _json(_without_secrets(episode))
+    return line.encode("utf-8", "replace") + b"\n"
+
+
+def _json(episode: Episode) -> str:
     unset: dict[Any, Any] = {"step": True} if episode.step is None else {}
     if not episode.problem.history:
         unset["problem"] = {"history"}
     unset["traces"] = {i: _unset(trace) for i, trace in enumerate(episode.traces)}
     try:
-        line = adapter(Episode).dump_json(episode, exclude=unset).decode()
+        return adapter(Episode).dump_json(episode, exclude=unset).decode()
     except ValueError:
-        line = json.dumps(adapter(Episode).dump_python(episode, exclude=unset), ensure_ascii=False)
-    return redact_json(line).encode("utf-8", "replace") + b"\n"
+        return json.dumps(adapter(Episode).dump_python(episode, exclude=unset), ensure_ascii=False)
+
+
+def _without_secrets(value: Any) -> Any:
+    """A record, or a value of one, without secrets in its texts. Its structure stays, whatever it looks like."""
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, tuple):
+        return tuple(map(_without_secrets, value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return redact_values(value)
+    texts = [field.name for field in fields(value) if field.name not in _STRUCTURE.get(type(value), ())]
+    return replace(value, **{name: _without_secrets(getattr(value, name)) for name in texts})
 
 
 def _line_of(episode: Episode) -> bytes:

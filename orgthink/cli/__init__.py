@@ -38,9 +38,8 @@ def _run(argv: Sequence[str] | None) -> int:
             stream.reconfigure(errors="replace")  # where "≥" cannot be printed
     clean_tracebacks()
     argv = sys.argv[1:] if argv is None else argv
-    for before, argument in zip(["", *argv], argv, strict=False):
-        if not _is_task(before, argument):
-            conceal_url(argument)
+    for argument in argv:
+        conceal_url(argument)
     conceal(os.environ.get("OPENAI_API_KEY", "").strip())
     collect_rarely()
     set_threads(spare=0 if argv[:1] == ["train"] else 1)
@@ -63,12 +62,6 @@ def _run(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         _complain("stopped")
         return INTERRUPTED
-
-
-def _is_task(before: str, argument: str) -> bool:
-    """Whether an argument names a task, whose settings behind a `?` are no query of a URL."""
-    named = before == "--task" or argument.startswith(("--task=", "rollout.task="))
-    return named and "://" not in argument
 
 
 def _verb(argv: Sequence[str]) -> Callable[[], int]:

@@ -1,7 +1,8 @@
 """Answers of servers on disk, for requests that are meant to have one answer: with temperature 0, or with a seed.
 
-An answer is found by everything that determines it: the server, the request and the stop texts. It is stored when it is
-whole; a file that is damaged, or that somebody else wrote, is no answer, and the server is asked again.
+An answer is found by everything that determines it: the server, who asks it, the request and the stop texts. It is
+stored when it is whole; a file that is damaged, or that somebody else wrote, is no answer, and the server is asked
+again.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class EndpointEngine:
         body = wire.request(self.mode, self.model, context, sampling, **how)
         fresh = self._sampled(body, sampling)
         if self._cache is not None:
-            request = (self.url, self.mode.path, body, sampling.stop)
+            request = (self.url, self._server.account, self.mode.path, body, sampling.stop)
             fresh = self._cache.through(fresh, request, sampling)
         async with aclosing(fresh) as chunks:
             async for chunk in chunks:

@@ -30,7 +30,7 @@ from orgthink.coldstart.pairs import pairs_of, read_pairs
 from orgthink.coldstart.pairs import write as write_pairs
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Context, EngineError
-from orgthink.episode import Episode, Message, Origin, Problem, Sampling, Span, Trace
+from orgthink.episode import CancelSource, Episode, Message, Origin, Problem, Sampling, Span, StopReason, Trace
 from orgthink.errors import Failure, ToolError, UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, complaint, server_url
@@ -365,6 +365,20 @@ NAMED = "${NAME} in config.json"
     Attack("a URL with a query that has no name", STORED, NAMED, f"https://api.example.com/v1?{PASSWORD}"),
     Attack("a URL with two keys", STORED, NAMED, f"https://h/v1?key={PASSWORD}&key=2{PASSWORD}&sig=3{PASSWORD}"),
     Attack("a password on a port in capitals", STORED, NAMED, f"HTTPS://ME:{PASSWORD}@[::1]:8000"),
+    Attack("a URL with ?pwd=…", STORED, NAMED, f"https://h/v1?pwd={PASSWORD}"),
+    Attack("a URL with ?pass=…", STORED, NAMED, f"https://h/v1?pass={PASSWORD}"),
+    Attack("a URL with ?userPin=…", STORED, NAMED, f"https://h/v1?userPin={PASSWORD}"),
+    Attack("a URL with ?session=…", STORED, NAMED, f"https://h/v1?session={PASSWORD}"),
+    Attack("a URL with ?jwt=…", STORED, NAMED, f"https://h/v1?jwt={PASSWORD}"),
+    Attack("a URL with a code of base64 with a slash", STORED, NAMED, f"https://h/v1?code=ab/{PASSWORD}=="),
+    Attack("a URL with base64 with a slash under any name", STORED, NAMED, f"https://h/v1?x=zebra-/{'Ab3' * 9}battery"),
+    Attack("a URL with a token behind a `;` of its path", STORED, NAMED, f"https://h/v1;token={PASSWORD}"),
+    Attack("a URL with a token behind a `;` of its query", STORED, NAMED, f"https://h/v1?x=1;token={PASSWORD}"),
+    Attack("a URL with a secret behind `#`", STORED, NAMED, f"https://h/v1#{PASSWORD}"),
+    Attack("a database's URL with a password", STORED, NAMED, f"postgresql://me:{PASSWORD}@h/db"),
+    Attack("a URL with a password and no user", STORED, NAMED, f"redis://:{PASSWORD}@h:6379/0"),
+    Attack("a URL with a password and a scheme with a `+`", STORED, NAMED, f"mongodb+srv://me:{PASSWORD}@h/db"),
+    Attack("a websocket's URL with a key for a user", STORED, NAMED, f"ws://{PASSWORD}@h/db"),
 )
 def test_a_url_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Evaluation("countdown", {"s": OrganizationSpec("sequential", {"suite": {"corpus": attack.given}})}, 1)
@@ -393,6 +407,33 @@ COMMAND = f"{sys.executable} server.py"
     Attack("an MCP command with a URL and its password", STORED, NAMED, f"proxy https://me:{PASSWORD}@host/mcp"),
     Attack("an MCP server's URL with a token", STORED, NAMED, f"https://host/mcp?token={PASSWORD}"),
     Attack("an MCP command with one name for two tokens", STORED, NAMED, f"env A={PASSWORD} A=2{PASSWORD} {COMMAND}"),
+    Attack("an MCP command with env MYSQL_PWD=…", STORED, NAMED, f"env MYSQL_PWD={PASSWORD} {COMMAND}"),
+    Attack("an MCP command with env DB_PASS=…", STORED, NAMED, f"env DB_PASS={PASSWORD} {COMMAND}"),
+    Attack("an MCP command with env GITHUB_PAT=…", STORED, NAMED, f"env GITHUB_PAT={PASSWORD} {COMMAND}"),
+    Attack("an MCP command with env AWS_SESSION=…", STORED, NAMED, f"env AWS_SESSION={PASSWORD} {COMMAND}"),
+    Attack("an MCP command with a database's URL in its environment", STORED, NAMED,
+           f"env DATABASE_URL=postgres://me:{PASSWORD}@h/db {COMMAND}"),
+    Attack("an MCP command with --dsn=…", STORED, NAMED, f"{COMMAND} --dsn=postgres://me:{PASSWORD}@h/db"),
+    Attack("an MCP command with --pass …", STORED, NAMED, f"{COMMAND} --pass {PASSWORD}"),
+    Attack("an MCP command with --pwd=…", STORED, NAMED, f"{COMMAND} --pwd={PASSWORD}"),
+    Attack("an MCP command with -p …", STORED, NAMED, f"{COMMAND} -p {PASSWORD}"),
+    Attack("an MCP command with -k …", STORED, NAMED, f"{COMMAND} -k {PASSWORD}"),
+    Attack("an MCP command with -u USER:PASSWORD", STORED, NAMED, f"{COMMAND} -u root:{PASSWORD}"),
+    Attack("an MCP command with --proxy-user=USER:PASSWORD", STORED, NAMED, f"{COMMAND} --proxy-user=me:{PASSWORD}"),
+    Attack("an MCP command with --pat …", STORED, NAMED, f"{COMMAND} --pat {PASSWORD}"),
+    Attack("an MCP command with --jwt …", STORED, NAMED, f"{COMMAND} --jwt {PASSWORD}"),
+    Attack("an MCP command with --passphrase …", STORED, NAMED, f"{COMMAND} --passphrase {PASSWORD}"),
+    Attack("an MCP command with --authorization …", STORED, NAMED, f"{COMMAND} --authorization {PASSWORD}"),
+    Attack("an MCP command with --env=TOKEN=…", STORED, NAMED, f"docker run --env=TOKEN={PASSWORD} image"),
+    Attack("an MCP command with a key in JSON", STORED, NAMED,
+           f"{COMMAND} --config '{{\"a\": 1, \"apiKey\": \"{PASSWORD}\"}}'"),
+    Attack("an MCP command of a shell with TOKEN=…", STORED, NAMED, f"sh -c 'TOKEN={PASSWORD} exec {COMMAND}'"),
+    Attack("an MCP command of a shell that exports a key", STORED, NAMED,
+           f"bash -lc 'export API_KEY={PASSWORD}; exec {COMMAND} | tee \"$HOME/log\"'"),
+    Attack("an MCP command of a shell with a token in quotation marks", STORED, NAMED,
+           f"""sh -c "TOKEN='{PASSWORD} x' {COMMAND} --header 'Authorization: Bearer {PASSWORD}'" """),
+    Attack("an MCP command of a shell with a token half in quotation marks", STORED, NAMED,
+           f"""sh -c "TOKEN={PASSWORD}'x y' {COMMAND}" """),
 )  # fmt: skip
 def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"s": OrganizationSpec("paramanager", {"servers": [attack.given]})}
@@ -424,7 +465,16 @@ def test_text_is_not_a_url(attack: Attack) -> None:
         "a run that is resumed from another shell",
         "What is no secret by its name or length is stored as it is",
         "it goes on",
-        ("env DEBUG=1 PATH=/opt/x/bin server", "https://host/openai/v1?api-version=2024-06-01"),
+        (
+            "env DEBUG=1 PATH=/opt/x/bin PWD=/home/me/a/long/folder COMPASS=north ENCODE=utf-8 COUNTRY_CODE=de server",
+            "env MODEL=Qwen/Qwen2.5-7B-Instruct ACCEPT=application/json CONFIG=./configurations-of-mine/a.toml server",
+            "env HOME_PAGE=https://a-rather-long-name.example.com/x URL=postgresql://application@host/db server",
+            "server --max-tokens 500 --key-file /a/key --path-prefix x -p 8080:80 -k ./a/long/path -u 1000:1000",
+            'npx -y -p @modelcontextprotocol/server-filesystem server \'{"name": "x", "level": "info"}\'',
+            """sh -c 'curl -H "Authorization: Bearer $TOKEN" http://host | server && echo "it is" done; exit 3'""",
+            "https://host/openai/v1?api-version=2024-06-01",
+            "https://host/v1;v=2?pages=a;b",
+        ),
     )
 )
 def test_what_is_no_secret(attack: Attack) -> None:
@@ -530,6 +580,98 @@ def test_half_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
     assert secrets.expand(stored) == attack.given.replace("${ME}", "somebody")
 
 
+FOREIGN_NAME = "What a server calls its model decides nothing here: it is no secret, no path and no code"
+CALLED = "the name is stored as it is, and the run can be read and resumed"
+FORKS = (says("<FORK-1> 1 </FORK-1> <JOIN-1>"), says("<RETURN> 1 </RETURN>"), says("<ANSWER> 1 </ANSWER>"))
+
+
+def lists(name: str):
+    """What a server does that has one model, of this name."""
+
+    async def play(exchange: Exchange) -> None:
+        await exchange.reply(200, {"data": [{"id": name}]})
+
+    return play
+
+
+@each(
+    Attack("a server's only model is a URL whose tokens are the ids of two problems", FOREIGN_NAME, CALLED,
+           "http://h/?token=6-28-44-47-71-79=281&token=18-23-55-56-64-99=652"),
+    Attack("a server's only model is a URL whose password is a part of an id", FOREIGN_NAME, CALLED,
+           "http://u:|asyncthink|0@h/"),
+    Attack("a server's only model is a URL whose password is an origin", FOREIGN_NAME, CALLED, "http://u:injected@h/"),
+    Attack("a server's only model is called as a file here", FOREIGN_NAME, CALLED, "pyproject.toml"),
+    Attack("a server's only model is called as code here", FOREIGN_NAME, CALLED, "evil.py:E"),
+    Attack("a server's only model is called as a variable", FOREIGN_NAME, CALLED, "${HOME}"),
+)  # fmt: skip
+def test_what_a_server_calls_its_model(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("pyproject.toml", "evil.py"):
+        Path(file).write_text("raise SystemExit(9)")
+    with serving(*FORKS, *FORKS) as server:
+        server.listing = lists(attack.given)
+        command = ["eval", "--url", server.url, "--task", "countdown", "--n", "2", "--concurrency", "1"]
+        assert main([*command, "--organizations", "asyncthink", "--out", "run"]) == 0, capfd.readouterr().err
+        found = {episode.id: episode for episode in RunFolder.open(Path("run")).episodes()}
+        assert len(found) == 2 and all(episode.id.startswith("countdown/") for episode in found.values())
+        assert {trace.model for episode in found.values() for trace in episode.traces} == {attack.given}
+        assert json.loads(Path("run/config.json").read_bytes())["settings"]["engine"]["model"] == attack.given
+        for again in (["eval", "--resume", "run"], ["measure", "run"], ["view", "run"]):
+            assert main(again) == 0, capfd.readouterr().err
+
+
+STRUCTURE = "Only texts of a record are searched for secrets: its ids and the words of its format stay"
+
+
+@each(
+    Attack("a secret is the id of a problem", STRUCTURE, "the record is whole", "p-0123456789"),
+    Attack("a secret is the id of an episode", STRUCTURE, "the record is whole", "p-0123456789|sequential|0"),
+    Attack("a secret is the name of an organization", STRUCTURE, "the record is whole", "sequential"),
+    Attack("a secret is an origin", STRUCTURE, "the record is whole", "injected"),
+    Attack("a secret is a kind of stop", STRUCTURE, "the record is whole", "cancelled"),
+    Attack("a secret is a role of a message", STRUCTURE, "the record is whole", "assistant"),
+)
+def test_the_structure_of_a_record(attack: Attack, tmp_path: Path) -> None:
+    said = f"so {attack.given} it is"
+    spans = (Span(Origin.PROMPT, "?", 1), Span(Origin.INJECTED, said, 5), Span(Origin.SAMPLED, said, 5))
+    trace = Trace("0", "solver", None, spans, stop=StopReason.CANCELLED, cancel=CancelSource.SYSTEM)
+    problem = Problem("p-0123456789", "countdown", said, history=(Message("assistant", said),), data={"is": [said]})
+    episode = Episode(f"{problem.id}|sequential|0", problem, "sequential", 1, (trace,), stop=StopReason.CANCELLED)
+    folder = RunFolder.create(tmp_path / "run", "eval", None)
+    redaction.conceal(attack.given)
+    with folder.journal() as journal:
+        journal.append(episode)
+        journal.log(episode=episode.id, said=said)
+    (found,) = folder.episodes()
+    assert (found.id, found.problem.id, found.organization) == (episode.id, problem.id, "sequential")
+    assert [(span.origin, span.text) for span in found.root.spans[1:]] == [(s.origin, "so … it is") for s in spans[1:]]
+    assert found.problem.history == (Message("assistant", "so … it is"),) and found.problem.data == {
+        "is": ["so … it is"]
+    }
+    assert next(folder.metrics()) == {"episode": episode.id, "said": "so … it is"}
+
+
+@each(
+    Attack(
+        "a question ends in a word behind its question mark",
+        "Only URLs on a command line are searched for secrets",
+        "the word stays",
+        "Which is faster?sequential",
+    ),
+    Attack(
+        "a question holds a URL and, later, a question mark",
+        "Only URLs on a command line are searched for secrets",
+        "the word stays",
+        "Of http://h/x and y, which is faster?sequential",
+    ),
+)
+def test_a_question_is_not_a_url(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", attack.given, "--organization", "no-such-organization"]) == 2
+    assert redaction.redact("sequential") == "sequential"
+
+
 SHOWN = "A command line with a password is not repeated by what goes wrong with it"
 
 
@@ -579,6 +721,28 @@ async def test_an_mcp_server_fails(attack: Attack) -> None:
     with pytest.raises(UserError, match="no MCP server") as caught:
         await mcp_tools(f"env TOKEN={PASSWORD} {attack.given}")
     assert hides(str(caught.value), PASSWORD)
+
+
+BETRAYS = "import os, sys; print(*map(os.environ.get, ('MYSQL_PWD', 'TOKEN', 'A')), sys.argv, file=sys.stderr)"
+
+
+@each(
+    Attack("an MCP server prints MYSQL_PWD", TOLD, LINE, f"env MYSQL_PWD={PASSWORD} SERVER"),
+    Attack("an MCP server prints a token of its shell", TOLD, LINE, f"sh -c 'A=x TOKEN={PASSWORD} exec SERVER'"),
+    Attack("an MCP server of a shell prints its password", TOLD, LINE, f"sh -c 'export MYSQL_PWD={PASSWORD}; SERVER'"),
+    Attack("an MCP server prints its option --pass", TOLD, LINE, f"SERVER --pass {PASSWORD}"),
+    Attack("an MCP server prints its option -u", TOLD, LINE, f"SERVER -u root:{PASSWORD}"),
+    Attack("an MCP server prints the URL of its database", TOLD, LINE, f"SERVER postgresql://root:{PASSWORD}@h/db"),
+)
+async def test_an_mcp_server_prints_what_it_was_given(attack: Attack, tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import mcp_tools
+
+    server = tmp_path / "betrays.py"
+    server.write_text(BETRAYS)
+    with pytest.raises(UserError, match="it said last: ") as caught:
+        await mcp_tools(attack.given.replace("SERVER", f"{sys.executable} {server}"))
+    assert "…" in str(caught.value) and hides(str(caught.value), PASSWORD)
 
 
 @each(

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
-from loopback import Exchange
+from loopback import MODEL, Exchange, loopback, says
 
 from orgthink import redaction
 from orgthink.engines.cache import NOTHING, AnswerCache
-from orgthink.engines.engine import Chunk, FinishReason
-from orgthink.episode import Episode, Sampling, StopReason
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.engine import Chunk, Context, FinishReason
+from orgthink.episode import Episode, Message, Sampling, StopReason
 
 CHECKED = "A stored answer is checked as a server's is; one that does not fit is none."
 AGAIN = "the server is asked again"
@@ -80,6 +81,34 @@ async def test_what_a_stored_answer_does_not_say(attack: Attack, tmp_path: Path)
     episodes = await with_cache(tmp_path, Forged(tmp_path / "cache", attack.given))
     spans = [span for episode in episodes.values() for span in episode.root.spans if span.origin.own]
     assert [(span.billed, span.policy_version) for span in spans] == [(NOTHING, None)] * 3
+
+
+APART = (
+    "A stored answer is found by who asked which deployment, too: by the query and the login of the URL, and the key."
+)
+
+
+@each(
+    Attack(
+        "two deployments of a server, by the query of its URL", APART, "both are asked", (("", "?d=a"), ("", "?d=b"))
+    ),
+    Attack("two users of a server, by its login", APART, "both are asked", (("a:pass@", ""), ("b:pass@", ""))),
+    Attack("two passwords for a server", APART, "both are asked", (("a:pass@", ""), ("a:word@", ""))),
+    Attack("two keys for a server", APART, "both are asked", (("", "", "key-a"), ("", "", "key-b"))),
+)
+async def test_another_deployment_or_user(attack: Attack, tmp_path: Path) -> None:
+    async with loopback(says("first"), says("second")) as server:
+        found = []
+        for login, query, *key in (*attack.given, *attack.given):
+            url = server.url.replace("//", f"//{login}") + query
+            engine = await EndpointEngine.open(url, MODEL, api_key=(*key, None)[0], cache=AnswerCache(tmp_path))
+            messages = (Message("user", "Hi"),)
+            context = Context(messages, [engine.prompt(messages)])
+            chunks = [chunk async for chunk in engine.stream(context, Sampling(50, temperature=0))]
+            found.append("".join(piece for chunk in chunks for piece in chunk.pieces))
+            await engine.aclose()
+    assert found == ["first ", "second ", "first ", "second "]
+    assert not any("pass" in file.read_text() or "key-" in file.read_text() for file in tmp_path.rglob("*.json"))
 
 
 @each(Attack("a key that a server says in pieces", "No stored answer holds a key.", "it is not stored"))

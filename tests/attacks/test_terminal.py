@@ -14,7 +14,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import SimpleNamespace, TracebackType
 from unicodedata import category
 
 import pytest
@@ -349,6 +349,26 @@ def test_a_bug(attack: Attack, tmp_path: Path) -> None:
     lines = [line for line in done.stderr.splitlines() if "raise" not in line]  # the source, as the traceback quotes it
     assert done.returncode == 1 and "Traceback" in done.stderr and steering("".join(lines)) == []
     assert "\\u001b]52" in done.stderr
+
+
+@each(
+    Attack("the error of a bug in crashes.log is an escape sequence", BUG, SPELLED, CLIPBOARD),
+    Attack("the error of a bug in crashes.log turns the order of text", BUG, SPELLED, "\u202e"),
+)
+def test_crashes_log(attack: Attack, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", "eval", None)
+    with folder.journal() as journal:
+        journal.crash(f"id {attack.given}", RuntimeError(f"seen {attack.given}").with_traceback(_traceback()))
+    log = (folder.path / "crashes.log").read_text()
+    assert steering(log) == [] and "seen \\u" in log and log.count("\n") > 2
+
+
+def _traceback() -> TracebackType:
+    try:
+        raise KeyError
+    except KeyError as error:
+        assert error.__traceback__ is not None
+        return error.__traceback__
 
 
 @each(
