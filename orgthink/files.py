@@ -24,6 +24,9 @@ is no longer there keeps nobody out."""
 MOST = 1 << 26
 """Largest size of a file that is read whole, such as config.json, in bytes."""
 
+_HELD: dict[Path, tuple[int, int] | None] = {}
+"""Folders that this process has locked, by absolute path, and the identity of the lock file."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
 
@@ -51,7 +54,31 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             why = f"{folder} is on a file system without locks ({error.strerror})"
             raise UserError(f"{why}: choose a folder on a local disk, or copy the run there") from error
-        yield
+        place = Path(os.path.abspath(folder))
+        _HELD[place] = _identity(file.fileno())
+        try:
+            yield
+        finally:
+            _HELD.pop(place, None)
+
+
+def require_unmoved(folder: Path) -> None:
+    """UserError if this process has locked a folder, or one above it, that was moved since: another process may write
+    what lies at its path today. Whoever writes by path asks this before."""
+    place = Path(os.path.abspath(folder))
+    for held in (place, *place.parents):
+        if held in _HELD and _identity(held / LOCK) != _HELD[held]:
+            why = "was moved or removed while this process wrote it"
+            raise UserError(f"{held} {why}: nothing more is written there; go on with --resume where it is now")
+
+
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    """Device and inode; `None` without such a file."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def open_to_read(file: Path) -> BinaryIO:
@@ -65,7 +92,9 @@ def require_file_to_read(file: Path) -> None:
 
 
 def open_to_append(file: Path) -> BinaryIO:
-    """Open a file for unbuffered appending, and make it if need be. UserError for a link, a pipe or a device."""
+    """Open a file for unbuffered appending, and make it if need be. UserError for a link, a pipe or a device, and in a
+    locked folder that was moved."""
+    require_unmoved(file.parent)
     return _opened(file, "ab", os.O_NOFOLLOW)
 
 
@@ -80,7 +109,11 @@ def read_whole(file: Path, most: int = MOST) -> bytes:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced."""
+    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced.
+
+    UserError in a locked folder that was moved.
+    """
+    require_unmoved(file.parent)
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link already
     try:
         with temporary.open("xb") as stream:

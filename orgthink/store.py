@@ -40,7 +40,7 @@ from orgthink.episode import (
     Trace,
 )
 from orgthink.errors import UserError
-from orgthink.files import append, locked, open_to_append, open_to_read, read_whole, write_whole
+from orgthink.files import append, locked, open_to_append, open_to_read, read_whole, require_unmoved, write_whole
 from orgthink.integrity import require_integrity
 from orgthink.kinds import adapter
 from orgthink.provenance import provenance
@@ -254,6 +254,7 @@ class Journal:
 
     def at(self, place: int) -> Episode:
         """The episode whose line begins at a byte of episodes.jsonl: what `size` was before it was added."""
+        require_unmoved(self._place)
         with open_to_read(Path(self._file.name)) as file:
             file.seek(place)
             return load(file.readline())
@@ -261,11 +262,16 @@ class Journal:
     def crash(self, name: str, error: Exception) -> str:
         """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
         trace = redact("".join(traceback.format_exception(error)))  # before it is cut: no half of a secret is left
-        with open_to_append(Path(self._file.name).with_name("crashes.log")) as file:
+        with open_to_append(self._place / "crashes.log") as file:
             append(file, f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n".encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
         return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"
+
+    @property
+    def _place(self) -> Path:
+        """The folder, as long as it is not moved."""
+        return Path(self._file.name).parent
 
     @property
     def size(self) -> int:
@@ -274,6 +280,7 @@ class Journal:
 
     def rewind(self, lines: int, size: int | None = None) -> None:
         """Shorten metrics.jsonl to so many lines and episodes.jsonl to `size` bytes; `None` leaves it."""
+        require_unmoved(self._place)
         first = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
         self._metrics.truncate(sum(len(line) for line in first if line.endswith(b"\n")))
         if size is not None:

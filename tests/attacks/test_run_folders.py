@@ -224,6 +224,58 @@ def test_a_replaced_run_is_noticed(attack: Attack, run: Path) -> None:
         raise AssertionError("it writes")
 
 
+MOVED = "the next write by path ends the first with one line; nothing of the second is changed"
+
+
+def crashed(folder: RunFolder, journal: store.Journal) -> None:
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError as bug:
+        journal.crash("a", bug)
+
+
+@each(
+    Attack("a run folder is moved and another run begun at its place, the first writes its summary", ALONE, MOVED,
+           lambda folder, journal: folder.write_json("summary.json", {})),
+    Attack("a run folder is moved and another run begun at its place, the first writes a page", ALONE, MOVED,
+           lambda folder, journal: folder.write("view.html", "")),
+    Attack("a run folder is moved and another run begun at its place, a bug ends an episode of the first", ALONE, MOVED,
+           crashed),
+    Attack("a run folder is moved and another run begun at its place, the first revises grades", ALONE, MOVED,
+           lambda folder, journal: folder.revise({})),
+    Attack("a run folder is moved and another run begun at its place, the first shortens its metrics", ALONE, MOVED,
+           lambda folder, journal: journal.rewind(0, 0)),
+    Attack("a run folder is moved and another run begun at its place, the first reads back an episode", ALONE, MOVED,
+           lambda folder, journal: journal.at(0)),
+)  # fmt: skip
+def test_a_moved_folder_is_noticed(attack: Attack, run: Path) -> None:
+    folder = RunFolder.open(run)
+    with folder.journal() as journal:
+        run.rename("moved")
+        shutil.copytree("moved", run)
+        before = snapshot(run), snapshot(Path("moved"))
+        with pytest.raises(UserError, match=r"run was moved or removed .* --resume"):
+            attack.given(folder, journal)
+        assert (snapshot(run), snapshot(Path("moved"))) == before
+
+
+@each(Attack("a run folder is moved while an evaluation writes it, and nothing takes its place", ALONE,
+             "one line, exit code 2; a resume at the new place finds all episodes"))  # fmt: skip
+def test_a_folder_that_goes(attack: Attack, model: RuleEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    before = store.Journal.append
+
+    def moved(journal: store.Journal, *episodes: Episode) -> None:
+        before(journal, *episodes)
+        if Path("run").exists():
+            Path("run").rename("moved")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.Journal, "append", moved)
+        assert main([*EVAL, "--out", "run"]) == 2
+    assert "run was moved or removed" in capsys.readouterr().err.splitlines()[-1] and not Path("run").exists()
+    assert len(ids(Path("moved"))) == 4 and main(["eval", "--resume", "moved"]) == 0
+
+
 @each(
     Attack("a lock file that is a link", OWN, "refused; its target is neither made nor changed", "link"),
     Attack("a lock file that is a pipe", ENDS, "refused at once", "pipe"),
