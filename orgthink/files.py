@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -92,8 +92,8 @@ def require_file_to_read(file: Path) -> None:
 
 
 def open_to_append(file: Path) -> BinaryIO:
-    """Open a file for unbuffered appending, and make it if need be. UserError for a link, a pipe or a device, and in a
-    locked folder that was moved."""
+    """Open a file for unbuffered appending, and make it if need be. UserError for a link, also a hard one, a pipe or a
+    device, and in a locked folder that was moved."""
     require_unmoved(file.parent)
     return _opened(file, "ab", os.O_NOFOLLOW)
 
@@ -111,9 +111,11 @@ def read_whole(file: Path, most: int = MOST) -> bytes:
 def write_whole(file: Path, content: bytes) -> None:
     """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced.
 
-    UserError in a locked folder that was moved.
+    UserError for a pipe or a device, also behind a link, and in a locked folder that was moved.
     """
     require_unmoved(file.parent)
+    with suppress(OSError):  # without a file there
+        _require_file(file, os.stat(file))
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link already
     try:
         with temporary.open("xb") as stream:
@@ -153,7 +155,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
-    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link."""
+    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link of
+    either kind."""
 
     def opener(path: str, own: int) -> int:
         try:
@@ -162,10 +165,21 @@ def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
             if error.errno in (errno.ELOOP, errno.ENXIO):
                 raise UserError(f"{path} is a link or a pipe, not a file: put a file there, or remove it") from None
             raise
-        mode = os.fstat(handle).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # `open` refuses a folder in its own words
+        found = os.fstat(handle)
+        try:
+            _require_file(path, found)
+            if flags & os.O_NOFOLLOW and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                way_out = "copy the file, and put the copy in its place"
+                raise UserError(f"{path} is a hard link: a file of another name would be written, too; {way_out}")
+        except UserError:
             os.close(handle)
-            raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or remove it")
+            raise
         return handle
 
     return open(file, mode, buffering=-1 if mode == "rb" else 0, opener=opener)  # type: ignore[return-value]
+
+
+def _require_file(path: Path | str, found: os.stat_result) -> None:
+    """UserError for a pipe or a device. A folder is refused in the system's own words."""
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or name another")

@@ -40,7 +40,7 @@ from orgthink.episode import (
     Trace,
 )
 from orgthink.errors import UserError
-from orgthink.files import append, locked, open_to_append, open_to_read, read_whole, require_unmoved, write_whole
+from orgthink.files import LOCK, append, locked, open_to_append, open_to_read, read_whole, require_unmoved, write_whole
 from orgthink.integrity import require_integrity
 from orgthink.kinds import adapter
 from orgthink.provenance import provenance
@@ -84,6 +84,9 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
 class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
+
+_DATA = {*_FILES, LOCK, "pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json", "results.json"} - {"view.html"}
+"""Names of what a run computed, or cannot do without."""
 
 _RECORD = (
     Message, Sampling, Billed, Span, Edge, Exhausted, Approval, Trace, Problem, Grade, FormatFault, Episode,
@@ -308,6 +311,13 @@ def require_vacant(path: Path, *, overwrite: bool = False) -> None:
     if not overwrite:
         raise UserError(f"{path} already holds a run: go on with `--resume {path}`, or choose another folder")
     RunFolder.open(path)
+
+
+def require_output(*files: Path | None) -> None:
+    """UserError for a file to write that would replace the data of a run."""
+    for file in filter(None, files):
+        if file.name in _DATA and (file.parent / "config.json").is_file():
+            raise UserError(f"{file} belongs to the run {file.parent}: choose another name")
 
 
 def load(line: bytes) -> Episode:

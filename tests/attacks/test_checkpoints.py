@@ -20,8 +20,8 @@ from attacks.killing import forked
 from attacks.test_run_folders import ALONE
 from test_sft import SETTINGS, course, folder, metrics, train
 
-from orgthink.coldstart.trajectories import Selection
 from orgthink import files
+from orgthink.coldstart.trajectories import Selection
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Trajectories
 from orgthink.store import RunFolder
