@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +23,9 @@ is no longer there keeps nobody out."""
 
 MOST = 1 << 26
 """Largest size of a file that is read whole, such as config.json, in bytes."""
+
+_HELD: dict[Path, tuple[int, int] | None] = {}
+"""Folders that this process has locked, by absolute path, and the identity of the lock file."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
@@ -51,7 +54,31 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             why = f"{folder} is on a file system without locks ({error.strerror})"
             raise UserError(f"{why}: choose a folder on a local disk, or copy the run there") from error
-        yield
+        place = Path(os.path.abspath(folder))
+        _HELD[place] = _identity(file.fileno())
+        try:
+            yield
+        finally:
+            _HELD.pop(place, None)
+
+
+def require_unmoved(folder: Path) -> None:
+    """UserError if this process has locked a folder, or one above it, that was moved since: another process may write
+    what lies at its path today. Whoever writes by path asks this before."""
+    place = Path(os.path.abspath(folder))
+    for held in (place, *place.parents):
+        if held in _HELD and _identity(held / LOCK) != _HELD[held]:
+            why = "was moved or removed while this process wrote it"
+            raise UserError(f"{held} {why}: nothing more is written there; go on with --resume where it is now")
+
+
+def _identity(file: Path | int) -> tuple[int, int] | None:
+    """Device and inode; `None` without such a file."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def open_to_read(file: Path) -> BinaryIO:
@@ -65,7 +92,9 @@ def require_file_to_read(file: Path) -> None:
 
 
 def open_to_append(file: Path) -> BinaryIO:
-    """Open a file for unbuffered appending, and make it if need be. UserError for a link, a pipe or a device."""
+    """Open a file for unbuffered appending, and make it if need be. UserError for a link, also a hard one, a pipe or a
+    device, and in a locked folder that was moved."""
+    require_unmoved(file.parent)
     return _opened(file, "ab", os.O_NOFOLLOW)
 
 
@@ -80,7 +109,13 @@ def read_whole(file: Path, most: int = MOST) -> bytes:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced."""
+    """Write a file atomically: under a new name beside it, which is then renamed. A link in its place is replaced.
+
+    UserError for a pipe or a device, also behind a link, and in a locked folder that was moved.
+    """
+    require_unmoved(file.parent)
+    with suppress(OSError):  # without a file there
+        _require_file(file, os.stat(file))
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.tmp")  # a known name could be a link already
     try:
         with temporary.open("xb") as stream:
@@ -120,7 +155,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
-    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link."""
+    """Open without waiting for the other end of a pipe. UserError for a pipe, a device or, with O_NOFOLLOW, a link of
+    either kind."""
 
     def opener(path: str, own: int) -> int:
         try:
@@ -129,10 +165,21 @@ def _opened(file: Path, mode: str, flags: int = 0) -> BinaryIO:
             if error.errno in (errno.ELOOP, errno.ENXIO):
                 raise UserError(f"{path} is a link or a pipe, not a file: put a file there, or remove it") from None
             raise
-        mode = os.fstat(handle).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # `open` refuses a folder in its own words
+        found = os.fstat(handle)
+        try:
+            _require_file(path, found)
+            if flags & os.O_NOFOLLOW and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                way_out = "copy the file, and put the copy in its place"
+                raise UserError(f"{path} is a hard link: a file of another name would be written, too; {way_out}")
+        except UserError:
             os.close(handle)
-            raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or remove it")
+            raise
         return handle
 
     return open(file, mode, buffering=-1 if mode == "rb" else 0, opener=opener)  # type: ignore[return-value]
+
+
+def _require_file(path: Path | str, found: os.stat_result) -> None:
+    """UserError for a pipe or a device. A folder is refused in the system's own words."""
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise UserError(f"{path} is a pipe or a device, not a file: put a file there, or name another")

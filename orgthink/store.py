@@ -41,7 +41,7 @@ from orgthink.episode import (
     Trace,
 )
 from orgthink.errors import UserError
-from orgthink.files import append, locked, open_to_append, open_to_read, read_whole, write_whole
+from orgthink.files import LOCK, append, locked, open_to_append, open_to_read, read_whole, require_unmoved, write_whole
 from orgthink.integrity import require_integrity
 from orgthink.kinds import adapter
 from orgthink.provenance import provenance
@@ -85,6 +85,9 @@ FORMER_DEFAULTS: dict[int, dict[str, dict[str, Any]]] = {
 class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any other class."""
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
+
+_DATA = {*_FILES, LOCK, "pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json", "results.json"} - {"view.html"}
+"""Names of what a run computed, or cannot do without."""
 
 _RECORD = (
     Message, Sampling, Billed, Span, Edge, Exhausted, Approval, Trace, Problem, Grade, FormatFault, Episode,
@@ -261,6 +264,7 @@ class Journal:
 
     def at(self, place: int) -> Episode:
         """The episode whose line begins at a byte of episodes.jsonl: what `size` was before it was added."""
+        require_unmoved(self._place)
         with open_to_read(Path(self._file.name)) as file:
             file.seek(place)
             return load(file.readline())
@@ -269,11 +273,16 @@ class Journal:
         """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
         trace = redact("".join(traceback.format_exception(error)))  # before it is cut: no half of a secret is left
         trace = clean(f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n")
-        with open_to_append(Path(self._file.name).with_name("crashes.log")) as file:
+        with open_to_append(self._place / "crashes.log") as file:
             append(file, trace.encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
         return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"
+
+    @property
+    def _place(self) -> Path:
+        """The folder, as long as it is not moved."""
+        return Path(self._file.name).parent
 
     @property
     def size(self) -> int:
@@ -282,6 +291,7 @@ class Journal:
 
     def rewind(self, lines: int, size: int | None = None) -> None:
         """Shorten metrics.jsonl to so many lines and episodes.jsonl to `size` bytes; `None` leaves it."""
+        require_unmoved(self._place)
         first = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
         self._metrics.truncate(sum(len(line) for line in first if line.endswith(b"\n")))
         if size is not None:
@@ -310,6 +320,13 @@ def require_vacant(path: Path, *, overwrite: bool = False) -> None:
     if not overwrite:
         raise UserError(f"{path} already holds a run: go on with `--resume {path}`, or choose another folder")
     RunFolder.open(path)
+
+
+def require_output(*files: Path | None) -> None:
+    """UserError for a file to write that would replace the data of a run."""
+    for file in filter(None, files):
+        if file.name in _DATA and (file.parent / "config.json").is_file():
+            raise UserError(f"{file} belongs to the run {file.parent}: choose another name")
 
 
 def load(line: bytes) -> Episode:

@@ -16,7 +16,7 @@ from orgthink.export.recorded import name_of, with_beginnings
 from orgthink.files import write_whole
 from orgthink.measure.accuracy import mixed
 from orgthink.registry import registered_only
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, require_output
 from orgthink.tasks.task import Split
 from orgthink.terminal import show
 
@@ -42,6 +42,7 @@ class ExportProblems:
     def __call__(self) -> int:
         from orgthink.interchange.problems import write
 
+        require_output(self.out)
         if self.n < 1:
             raise UserError(f"--n {self.n}: it must be at least 1")
         problems = up_to(self.task, self.split, self.seed, self.n)
@@ -85,6 +86,7 @@ class ExportRows:
             from orgthink.recipes import registry as recipes
         except ModuleNotFoundError as error:
             raise UserError(f"rows need {error.name}: pip install 'orgthink[local]'") from error
+        require_output(self.out)
         if self.version < 0:
             raise UserError(f"--version {self.version}: it must be a number from 0 on")
         with user_input():

@@ -17,7 +17,7 @@ from orgthink.errors import UserError, pick
 from orgthink.evaluation import recorded
 from orgthink.files import write_whole
 from orgthink.registry import registered_only
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, require_output
 from orgthink.terminal import show
 
 MOST_EPISODES = 2_000
@@ -54,6 +54,7 @@ class View:
             return self._view()
 
     def _view(self) -> int:
+        require_output(self.out, self.perfetto)
         folder = RunFolder.open(self.folder)
         if self.serve:
             return self._follow(folder)

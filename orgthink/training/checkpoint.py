@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError
 
 from orgthink.errors import UserError
-from orgthink.files import open_to_read, read_whole, sync_folder
+from orgthink.files import open_to_read, read_whole, require_unmoved, sync_folder
 from orgthink.terminal import reason, show
 from orgthink.training.models import Trainable
 
@@ -40,8 +40,9 @@ def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any
     """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`.
 
     Then the older checkpoints are removed but for the newest ones, and so are those of later steps, which a damaged one
-    may have left. OSError if it cannot be written: the others stay.
+    may have left. OSError if it cannot be written, UserError if the run was moved: the others stay.
     """
+    require_unmoved(run)
     place = run / "checkpoints"
     folder, temporary = place / f"step-{step:06d}", place / f".step-{step:06d}.partial"
     if place.is_symlink():
@@ -55,8 +56,10 @@ def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any
         (temporary / "trainer.json").write_text(json.dumps({"step": step, **(state or {})}))
         _sync(temporary)
     except BaseException:
+        require_unmoved(run)  # else it is not ours to remove
         shutil.rmtree(temporary, ignore_errors=True)  # on a full disk it would leave no room for anything else
         raise
+    require_unmoved(run)  # that took long
     if folder.exists() or folder.is_symlink():
         _remove(folder)
     temporary.rename(folder)

@@ -20,6 +20,7 @@ from attacks.killing import forked
 from attacks.test_run_folders import ALONE
 from test_sft import SETTINGS, course, folder, metrics, train
 
+from orgthink import files
 from orgthink.coldstart.trajectories import Selection
 from orgthink.errors import UserError
 from orgthink.recipes.jobs import Trajectories
@@ -328,6 +329,38 @@ def test_a_full_disk_for_the_optimizer(attack: Attack, tmp_path: Path, monkeypat
     with room(100_000), pytest.raises(OSError, match="step-000004"):
         checkpoint.put(tmp_path, 4, lambda folder: checkpoint.store(folder, Saved(), optimizer))  # type: ignore[arg-type]
     assert names(tmp_path) == []
+
+
+# Another run at the same place
+
+
+@each(
+    Attack("a training's folder is moved and another begun at its place, before a checkpoint", ALONE,
+           "the first ends with one line before it writes; the checkpoints of the second stay", "before"),
+    Attack("a training's folder is moved and another begun at its place, while a checkpoint is written", ALONE,
+           "the first ends with one line before it removes; the checkpoints of the second stay", "while"),
+)  # fmt: skip
+def test_a_moved_training(attack: Attack, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    training = RunFolder.create(run, "train", None)
+
+    def moved(partial: Path | None = None) -> None:
+        if partial is not None:
+            fill(partial)
+        run.rename(tmp_path / "moved")
+        (run / files.LOCK).parent.mkdir()
+        (run / files.LOCK).touch()
+        for step in (10, 20):
+            shutil.copytree(tmp_path / "moved" / "checkpoints" / "step-000001", run / f"checkpoints/step-{step:06d}")
+
+    with training.journal(redo=None):
+        checkpoint.put(run, 1, fill)
+        if attack.given == "before":
+            moved()
+        with pytest.raises(UserError, match="run was moved or removed"):
+            checkpoint.put(run, 5, fill if attack.given == "before" else moved)
+    assert names(run) == ["step-000010", "step-000020"]
+    assert "step-000001" in names(tmp_path / "moved")
 
 
 # What else lies there

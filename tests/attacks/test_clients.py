@@ -9,7 +9,8 @@ import logging
 import re
 import socket
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from attacks.catalogue import Attack, each
 
 pytest.importorskip("uvicorn")
 
+import h11
 from rule_engine import RuleEngine
 from serve.test_serve import ASK, Server, serving
 
@@ -359,6 +361,114 @@ async def test_a_slow_sender(
         assert server.engine.requests == 0
         monkeypatch.setattr(connection, "PATIENCE", 30)
         assert (await server.ask()).status_code == 200
+    no_accident(caplog)
+
+
+CHEAP = "What a client sends costs the others little before a key is asked for, and nothing once it is refused."
+DROPPED = "status 401; the rest is not parsed, and after 128 MiB the connection ends"
+CHUNKED = HEAD + JSON + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """Bytes of each turn of a connection, and a number for each event that was parsed."""
+    turns, parsed = list[int](), list[int]()
+    received, next_event = connection.Connection.data_received, h11.Connection.next_event
+
+    def receive(self: connection.Connection, data: bytes) -> None:
+        turns.append(len(data))
+        received(self, data)
+
+    def parse(self: h11.Connection) -> Any:
+        parsed.append(1)
+        return next_event(self)
+
+    monkeypatch.setattr(connection.Connection, "data_received", receive)
+    monkeypatch.setattr(h11.Connection, "next_event", parse)
+    return {"turns": turns, "parsed": parsed}
+
+
+async def sent(client: socket.socket, data: bytes) -> bool:
+    """Whether the server took it all."""
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(client, data), 20)
+    except ConnectionError:
+        return False
+    return True
+
+
+async def heard(client: socket.socket) -> bytes:
+    """What the server says until it hangs up."""
+    found, loop = b"", asyncio.get_running_loop()
+    with suppress(ConnectionError):
+        while part := await asyncio.wait_for(loop.sock_recv(client, 1 << 16), 20):
+            found += part
+    return found
+
+
+@each(
+    Attack("a body of one-byte chunks", CHEAP, "status 400 after the first 1,017 of them, then the connection ends",
+           b"1\r\n \r\n" * 100_000),
+    Attack("a body of chunks of 32 bytes", CHEAP, "status 400 after the first 2,000 of them, then the connection ends",
+           (b"20\r\n" + b" " * 32 + b"\r\n") * 20_000),
+)  # fmt: skip
+async def test_small_chunks(
+    attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture, work: dict[str, list[int]]
+) -> None:
+    async with serving(tmp_path, quiet()) as server:
+        tasks = len(asyncio.all_tasks())
+        with socket.create_connection(address(server)) as client:
+            client.setblocking(False)
+            await sent(client, CHUNKED + attack.given)
+            assert b" 400 " in await heard(client)
+        assert len(work["parsed"]) < 2_100 and max(work["turns"]) <= connection.TURN
+        await calm(server, tasks)
+        assert server.engine.requests == 0 and (await server.ask()).status_code == 200
+    no_accident(caplog)
+
+
+async def test_honest_chunks(tmp_path: Path, work: dict[str, list[int]]) -> None:
+    """A body of a megabyte, by chunks of a terminal's lines."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        whole = body() + b" " * 1_000_000
+        for begin in range(0, len(whole), 80):
+            yield whole[begin : begin + 80]
+
+    async with serving(tmp_path, quiet()) as server:
+        for _ in range(2):  # on one connection
+            headers = {"content-type": "application/json"}
+            reply = await server.client.post("/v1/chat/completions", content=lines(), headers=headers)
+            assert reply.status_code == 200
+        assert len(server.connections) == 1
+
+
+@each(
+    Attack("a body of small chunks without a key", CHEAP, DROPPED,
+           (CHUNKED, b"401", b"1\r\n \r\n" * 11_000)),
+    Attack("a long body without a key", CHEAP, DROPPED,
+           (HEAD + JSON + b"content-length: 8000000\r\n\r\n", b"401", b" " * 66_000)),
+)  # fmt: skip
+async def test_the_rest_of_a_refused_body(
+    attack: Attack,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    work: dict[str, list[int]],
+) -> None:
+    head, status, rest = attack.given
+    monkeypatch.setattr(connection, "UNREAD", 1 << 20)
+    async with serving(tmp_path, quiet(), key="sk-a-secret-key") as server:
+        with socket.create_connection(address(server)) as client:
+            client.setblocking(False)
+            await sent(client, head)
+            assert status in await heard(client)  # it hangs up, but goes on taking
+            before = len(work["parsed"])
+            taken = 0
+            while await sent(client, rest):
+                taken += len(rest)
+                assert taken < 100 * connection.UNREAD  # beside what the system holds
+        assert len(work["parsed"]) == before
     no_accident(caplog)
 
 

@@ -224,6 +224,58 @@ def test_a_replaced_run_is_noticed(attack: Attack, run: Path) -> None:
         raise AssertionError("it writes")
 
 
+MOVED = "the next write by path ends the first with one line; nothing of the second is changed"
+
+
+def crashed(folder: RunFolder, journal: store.Journal) -> None:
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError as bug:
+        journal.crash("a", bug)
+
+
+@each(
+    Attack("a run folder is moved and another run begun at its place, the first writes its summary", ALONE, MOVED,
+           lambda folder, journal: folder.write_json("summary.json", {})),
+    Attack("a run folder is moved and another run begun at its place, the first writes a page", ALONE, MOVED,
+           lambda folder, journal: folder.write("view.html", "")),
+    Attack("a run folder is moved and another run begun at its place, a bug ends an episode of the first", ALONE, MOVED,
+           crashed),
+    Attack("a run folder is moved and another run begun at its place, the first revises grades", ALONE, MOVED,
+           lambda folder, journal: folder.revise({})),
+    Attack("a run folder is moved and another run begun at its place, the first shortens its metrics", ALONE, MOVED,
+           lambda folder, journal: journal.rewind(0, 0)),
+    Attack("a run folder is moved and another run begun at its place, the first reads back an episode", ALONE, MOVED,
+           lambda folder, journal: journal.at(0)),
+)  # fmt: skip
+def test_a_moved_folder_is_noticed(attack: Attack, run: Path) -> None:
+    folder = RunFolder.open(run)
+    with folder.journal() as journal:
+        run.rename("moved")
+        shutil.copytree("moved", run)
+        before = snapshot(run), snapshot(Path("moved"))
+        with pytest.raises(UserError, match=r"run was moved or removed .* --resume"):
+            attack.given(folder, journal)
+        assert (snapshot(run), snapshot(Path("moved"))) == before
+
+
+@each(Attack("a run folder is moved while an evaluation writes it, and nothing takes its place", ALONE,
+             "one line, exit code 2; a resume at the new place finds all episodes"))  # fmt: skip
+def test_a_folder_that_goes(attack: Attack, model: RuleEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    before = store.Journal.append
+
+    def moved(journal: store.Journal, *episodes: Episode) -> None:
+        before(journal, *episodes)
+        if Path("run").exists():
+            Path("run").rename("moved")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.Journal, "append", moved)
+        assert main([*EVAL, "--out", "run"]) == 2
+    assert "run was moved or removed" in capsys.readouterr().err.splitlines()[-1] and not Path("run").exists()
+    assert len(ids(Path("moved"))) == 4 and main(["eval", "--resume", "moved"]) == 0
+
+
 @each(
     Attack("a lock file that is a link", OWN, "refused; its target is neither made nor changed", "link"),
     Attack("a lock file that is a pipe", ENDS, "refused at once", "pipe"),
@@ -329,6 +381,48 @@ def test_nothing_is_appended_through_a_link(
 
 
 @each(
+    *(
+        Attack(f"{name} is a hard link to a file of the user's", OWN, "refused, " + SAME, name)
+        for name in ("episodes.jsonl", "metrics.jsonl", "failed.jsonl", "crashes.log")
+    )
+)
+def test_nothing_is_appended_through_a_hard_link(attack: Attack, model: RuleEngine, secret: Path) -> None:
+    folder = RunFolder.create(Path("run"), "eval", None)
+    with folder.journal() as journal:
+        journal.append(Episode("a", Problem("p", "t", "x"), "sequential", 2, (Trace("a", "a", None, ()),)))
+    Path("run", attack.given).unlink(missing_ok=True)
+    Path("run", attack.given).hardlink_to(secret)
+    refused = pytest.raises(UserError, match=f"{attack.given} is a hard link: .* copy")
+    with refused, folder.journal(redo=lambda episode: True) as journal:
+        crashed(folder, journal)
+    assert secret.read_text() == "do not touch" and secret.stat().st_nlink == 2
+
+
+@each(
+    *(
+        Attack(f"{name} is a hard link to a file of the user's", OWN, "the new file has its name alone", (name, argv))
+        for name, argv in (("view.html", VIEW), ("summary.json", RESUME))
+    )
+)
+def test_what_is_replaced_is_no_hard_link(attack: Attack, run: Path, secret: Path) -> None:
+    unfinished(run)
+    name, argv = attack.given
+    (run / name).unlink(missing_ok=True)
+    (run / name).hardlink_to(secret)
+    assert main(argv) == 0
+    assert secret.read_text() == "do not touch"
+
+
+def test_a_run_of_hard_links_goes_on_as_a_copy(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the complaint advises works."""
+    unfinished(run)
+    shutil.copytree(run, "snapshot", copy_function=os.link)
+    assert main(["eval", "--resume", "snapshot"]) == 2 and "hard link" in complaint(capsys)
+    shutil.copytree("snapshot", "copy")
+    assert main(["eval", "--resume", "copy"]) == 0
+
+
+@each(
     Attack("failed.jsonl is a link, a failed episode moves there", OWN, "a resume is refused, both files are unchanged")
 )
 def test_failed_episodes_do_not_move_through_a_link(attack: Attack, model: RuleEngine, secret: Path) -> None:
@@ -350,6 +444,51 @@ def test_no_traceback_through_a_link(attack: Attack, run: Path, secret: Path) ->
         except ZeroDivisionError as bug:
             journal.crash("a", bug)
     assert secret.read_text() == "do not touch"
+
+
+# Outputs that would replace something else
+
+
+OUTPUTS = "An output replaces a file, never a pipe, a device or what a run computed."
+TO = {
+    "view --out": [*VIEW, "--out"],
+    "view --perfetto": [*VIEW, "--out", "v.html", "--perfetto"],
+    "export problems": ["export", "problems", TASK, "--n", "1", "--out"],
+    "export inspect": ["export", "inspect", "run", "--out"],
+}
+
+
+@each(
+    *(Attack(f"`{name}` to a pipe", OUTPUTS, "refused, exit code 2", (argv, "pipe")) for name, argv in TO.items()),
+    Attack("`view --out` to a link to /dev/null, such as /dev/stdout may be", OUTPUTS, "refused, exit code 2",
+           (TO["view --out"], "link")),
+)  # fmt: skip
+def test_an_output_is_no_pipe(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv, what = attack.given
+    target = Path("pipe.eval")
+    os.mkfifo(target) if what == "pipe" else target.symlink_to("/dev/null")
+    before = target.lstat()
+    assert main([*argv, str(target)]) == 2
+    assert "pipe.eval is a pipe or a device" in complaint(capsys)
+    assert target.lstat().st_ino == before.st_ino and not list(Path().glob(".*.tmp"))
+
+
+@each(
+    *(
+        Attack(f"`{name}` to {file} of a run", OUTPUTS, "refused, exit code 2", (argv, f"run/{file}"))
+        for name, argv in TO.items()
+        for file in ("episodes.jsonl", "config.json", "metrics.jsonl", ".lock")
+        if "inspect" not in name
+    ),
+    Attack("`export rows` to episodes.jsonl of a run", OUTPUTS, "refused, exit code 2",
+           (["export", "rows", "run", "--to", "verl", "--recipe", "x", "--out"], "run/../run/episodes.jsonl")),
+)  # fmt: skip
+def test_an_output_replaces_no_data(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv, target = attack.given
+    before = snapshot(run)
+    assert main([*argv, target]) == 2
+    assert f"{target} belongs to the run" in complaint(capsys)
+    assert snapshot(run) == before
 
 
 # Files that have no end, and files that are not what they should be
