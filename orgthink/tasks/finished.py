@@ -140,7 +140,7 @@ def _is_nearer(right: str, offered: str, formula: str) -> bool:
 
 def _form(plain: str) -> str:
     """`sum`, `fraction`, `product` of what is in brackets, or `term`; of a multiple of a sum `sum` as well."""
-    before = ""
+    before = outside = ""
     while before != plain:
         before, plain = plain, _NOTHING.sub("", plain)
         outside = _outside(plain)
