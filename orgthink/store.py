@@ -299,8 +299,8 @@ class Journal:
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl."""
-        kept = {name: each for name, each in numbers.items() if name == "episode"}  # an id
-        append(self._metrics, json.dumps(redact_values(numbers) | kept).encode() + b"\n")
+        ids = {name: each for name, each in numbers.items() if name == "episode"}
+        append(self._metrics, json.dumps(redact_values(numbers) | ids).encode() + b"\n")
 
 
 def dated(name: str) -> Path:
