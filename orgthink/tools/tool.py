@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from orgthink.episode import Message, Problem, Status
-from orgthink.errors import Failure, ToolError
+from orgthink.errors import Failure, ToolError, require_at_least
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.approval import Editable
@@ -23,6 +23,9 @@ from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.terminal import excerpt, said
 from orgthink.tools.schema import Parameters
+
+MOST_RETURNED = 200_000
+"""Characters of what others send as the result of a call; the middle of a longer text is left out."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +95,9 @@ class FunctionTool:
     """Called with the arguments by name."""
     cost: float = 0.0
     """Cost units of a call."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "cost")
 
     @property
     def name(self) -> str:
