@@ -129,8 +129,14 @@ class FunctionTool:
                 raise KeyboardInterrupt from error
             _log.exception("tool %s failed", self.name)
             raise ToolError(f"{type(error).__name__}: {said(error)}") from error
-        text = text and str.__str__(text)  # one of a class of its own becomes plain
-        return replace(found, text=text) if isinstance(found, Result) else text
+        if isinstance(found, Result):
+            return replace(found, text=_plain(found.text))
+        return None if found is None else _plain(found)
+
+
+def _plain(text: str) -> str:
+    """A text, also where it is of a class of its own, whose methods may do anything."""
+    return str.__str__(text)
 
 
 def _is_inner(error: BaseException) -> bool:
