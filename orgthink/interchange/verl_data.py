@@ -21,7 +21,7 @@ from orgthink.tabular import read_rows
 from orgthink.tasks import TASKS
 from orgthink.tasks.from_file import repeated, require_file, require_shallow
 from orgthink.tasks.math import MATH
-from orgthink.tasks.task import Solution, Split, Task
+from orgthink.tasks.task import Checked, Solution, Split, Task
 
 T = TypeVar("T")
 
@@ -77,6 +77,9 @@ class VerlData:
                 raise UserError(f"{place}: its data_source names code, {problem.task}: name what is installed")
             if problem.task not in self.tasks:
                 raise UserError(f"{place}: orgthink has no task {problem.task} to grade it")
+            task = self.tasks[problem.task]
+            if isinstance(task, Checked) and not task.fits(problem.data):
+                raise UserError(f"{place}: its ground truth is none of {problem.task}")
             if problem.id.encode(errors="replace").decode() != problem.id:
                 raise UserError(f"{place}: its id has half of a surrogate pair, which no file can hold")
             if not 1 <= required <= MOST_REQUIRED:

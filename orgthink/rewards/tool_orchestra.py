@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from orgthink.episode import Episode
 from orgthink.errors import require_above_zero, require_at_least
@@ -62,6 +63,9 @@ class ToolOrchestraReward(EpisodeReward):
     def __post_init__(self) -> None:
         require_at_least(0, self, "outcome", "cost", "latency")
         require_above_zero(self, "cost_target", "latency_target")
+        for tool, liked in self.preferences.items():
+            if not isfinite(liked):
+                raise ValueError(f"preferences: that of {tool} is {liked}: it must be a finite number")
 
     def __call__(self, episode: Episode) -> ToolOrchestraScore:
         """ValueError if the episode is not graded. One that called nobody cost nothing."""

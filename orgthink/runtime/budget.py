@@ -63,6 +63,8 @@ class Limits:
     """Seconds that whatever is cancelled gets to clean up."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.capacity, int):
+            raise ValueError(f"capacity is {self.capacity}: it must be a whole number")
         if self.capacity < 1:
             raise ValueError(f"capacity is {self.capacity}: a pool needs at least one agent")
         if self.capacity > MOST_CAPACITY:

@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from orgthink.runtime.runner import Runner
+from orgthink.runtime.runner import runner
 
 T = TypeVar("T")
 
@@ -56,5 +56,5 @@ class _JumpingSelector(selectors.SelectSelector):
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """As `run_main`, in virtual time."""
-    with Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(main)
+    with runner(VirtualTimeLoop) as running:
+        return running.run(main)

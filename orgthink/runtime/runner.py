@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -15,28 +16,34 @@ LAST_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-class Runner(asyncio.Runner):
-    """As asyncio's, which waits for ever for a task that swallows its cancellation."""
+def run_main(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, but it ends also where a task does not."""
+    with runner() as running:
+        return running.run(main)
 
-    def close(self) -> None:
-        loop = self.get_loop()
-        late = loop.run_until_complete(_late(asyncio.all_tasks(loop)))
+
+@contextmanager
+def runner(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Iterator[asyncio.Runner]:
+    """As asyncio's, which waits for ever for a task that swallows its cancellation."""
+    with asyncio.Runner(loop_factory=loop_factory) as running:
+        try:
+            yield running
+        finally:
+            _end(running.get_loop())
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """End all tasks of a loop that does not run. Those that go on after the last seconds, or a Ctrl-C, are given up."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    try:
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_SECONDS))
+    finally:
+        late = [task for task in tasks if not task.done()]
         for task in late:  # asyncio waits for those that it knows
             asyncio._unregister_task(task)
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # said below
         if late:
             _log.warning("%d task(s) do not end when they are cancelled: the program ends without them", len(late))
-        super().close()
-
-
-async def _late(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
-    """Cancel tasks. Those that have not ended when the last seconds are over."""
-    for task in tasks:
-        task.cancel()
-    return (await asyncio.wait(tasks, timeout=LAST_SECONDS))[1] if tasks else set()
-
-
-def run_main(main: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`, but it ends also where a task does not."""
-    with Runner() as runner:
-        return runner.run(main)

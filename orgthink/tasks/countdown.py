@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
+from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.expression import Expression, ExpressionError, parse
@@ -234,6 +235,10 @@ class Countdown:
             f"equal the target, each {using} Two solutions are different if they use different numbers or use an "
             "operator a different number of times. Write one expression per line in the answer."
         )
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        numbers = data.get("numbers")
+        return isinstance(numbers, list) and all(type(number) is int for number in (*numbers, data.get("target")))
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """n_c: unique correct solutions among the first `offered` expressions. A wrong or repeated expression takes one

@@ -7,7 +7,7 @@ A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,10 @@ class Math:
             instruction=_INSTRUCTION,
             data={"answer": answer},
         )
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        answer = data.get("answer")
+        return isinstance(answer, str) and bool(answer.strip())
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 if the answer, or the content of its last `\\boxed{}`, equals the row's answer, else 0."""

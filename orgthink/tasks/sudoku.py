@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,9 @@ class Sudoku:
             data={"clues": clues, "level": level},
         )
 
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        return _is_grid(data.get("clues"))
+
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 if the answer is a valid grid that keeps the clues, else 0: no credit for part of it."""
         grid = read(answer)
@@ -123,9 +126,16 @@ def clues_of(row: Any) -> Grid | None:
         grid = [[int(cell) for cell in line] for line in meta["question"]]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise ValueError("it has no grid in meta.question") from None
-    if [len(line) for line in grid] != [4] * 4 or not all(0 <= cell <= 4 for line in grid for cell in line):
+    if not _is_grid(grid):
         raise ValueError("meta.question is no 4x4 grid")
     return grid
+
+
+def _is_grid(found: Any) -> bool:
+    """Whether it is four rows of four digits from 0 to 4."""
+    rows = found if isinstance(found, list) and all(isinstance(row, list) for row in found) else []
+    cells = [cell for row in rows for cell in row]
+    return [len(row) for row in rows] == [4] * 4 and all(type(cell) is int and 0 <= cell <= 4 for cell in cells)
 
 
 def read(answer: str) -> Grid | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from orgthink.episode import Grade, Problem
 
@@ -72,6 +72,15 @@ class Collected(Protocol):
 
     tasks: Mapping[str, Task]
     """The tasks of its problems, by name."""
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A task that knows its data again, in a row of somebody else."""
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        """Whether these can be the data of its problems: the grader is total and exact with them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from functools import cache, lru_cache, partial
 from typing import Any, Literal, Protocol
 
 from orgthink.episode import Problem, Status, StopReason
+from orgthink.errors import require_at_least
 from orgthink.grammar.solution import after_thinking, read_proposal
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.runtime.agent import Agent
@@ -94,6 +95,9 @@ class AgentTool:
     """Only the answer comes back, not how it was found."""
     cost: float = 1.0
     """Cost units of a call."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "cost")
 
     @property
     def parameters(self) -> Parameters:
@@ -207,6 +211,9 @@ class Ensemble:
         "Samples several independent solutions of the whole problem and returns what most of them agree on."
     )
     parameters: Parameters = field(default_factory=no_parameters)
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "cost")
 
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
         return desk.session.code(self.name)

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from orgthink.concurrency import innermost
 from orgthink.episode import Status
-from orgthink.errors import ToolError, UserError
+from orgthink.errors import ToolError, UserError, require_at_least
 from orgthink.grammar.toolcall import cut_middle
 from orgthink.redaction import redact, redact_json
 from orgthink.runtime.agent import Agent
@@ -40,7 +40,7 @@ from orgthink.terminal import MOST_QUOTED, excerpt, reason
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.line_limit import Parts
 from orgthink.tools.schema import Parameters
-from orgthink.tools.tool import Desk, Tool
+from orgthink.tools.tool import MOST_RETURNED, Desk, Tool
 
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -62,8 +62,6 @@ _PAUSE = 1.0
 """Seconds before a stream over HTTP is opened again. The server may name fewer, and end each stream at once."""
 _MOST_EVENTS = 300
 """Messages in a second of a stream over HTTP: each may need an answer, which is a request of its own."""
-_MOST_RETURNED = 200_000
-"""Characters of what a call returns; the middle of a longer text is left out."""
 _MOST_DESCRIBED = 4_000
 """Characters of the description of a tool."""
 _MOST_TOOLS = 1_000
@@ -106,6 +104,9 @@ class McpTool:
     """By the server's schema."""
     cost: float = 0.0
     """Cost units of a call."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "cost")
 
     def agent(self, arguments: Mapping[str, Any], desk: Desk) -> Agent:
         return desk.session.code(self.name)
@@ -261,8 +262,8 @@ def _text(found: CallToolResult) -> str:
     """What a result says, without secrets: it goes to the server of the model. Parts that are no text are named."""
     parts = [_part(part) for part in found.content]
     if not parts and found.structured_content is not None:
-        return cut_middle(redact_json(json.dumps(found.structured_content, ensure_ascii=False)), _MOST_RETURNED)
-    return cut_middle(redact("\n".join(parts)), _MOST_RETURNED)
+        return cut_middle(redact_json(json.dumps(found.structured_content, ensure_ascii=False)), MOST_RETURNED)
+    return cut_middle(redact("\n".join(parts)), MOST_RETURNED)
 
 
 def _part(part: Any) -> str:

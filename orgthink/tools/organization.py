@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from orgthink.errors import require_at_least
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.attempt import Organization
 from orgthink.runtime.nested import fork_organization
@@ -39,6 +40,9 @@ class OrganizationTool:
     """Which works."""
     cost: float = 0.0
     """Cost units of a call, beside those of its agents."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "cost")
 
     @property
     def description(self) -> str:

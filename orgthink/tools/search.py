@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orgthink.errors import ToolError, UserError
+from orgthink.grammar.toolcall import cut_middle
 from orgthink.registry import Registry
 from orgthink.tools.passages import Retriever
-from orgthink.tools.tool import FunctionTool
+from orgthink.tools.tool import MOST_RETURNED, FunctionTool
 
 CORPORA: Registry[Path] = Registry("corpus", "orgthink.corpora", {})
 """Folders of texts that installed packages offer, by name."""
@@ -23,7 +24,8 @@ NOTHING = "nothing found"
 async def look_up(retriever: Retriever, queries: Sequence[str], topk: int) -> str:
     """What was found, a passage a line. Where there are several queries, each line begins with its own.
 
-    A query that is there twice is answered once. ToolError if there is none, or too many.
+    A query that is there twice is answered once. The middle of a very long text is left out. ToolError if there is no
+    query, or too many.
     """
     distinct = list(dict.fromkeys(" ".join(query.split()) for query in queries))
     if not any(distinct):
@@ -34,7 +36,7 @@ async def look_up(retriever: Retriever, queries: Sequence[str], topk: int) -> st
     for query, passages in zip(distinct, await retriever.retrieve(distinct, topk), strict=True):
         head = f"{query}: " if len(distinct) > 1 else ""
         lines += [head + line for line in [passage.line for passage in passages] or [NOTHING]]
-    return "\n".join(lines)
+    return cut_middle("\n".join(lines), MOST_RETURNED)
 
 
 def search_tool(retriever: Retriever, topk: int = 3) -> FunctionTool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from orgthink.episode import Message, Problem, Status
-from orgthink.errors import Failure, ToolError
+from orgthink.errors import Failure, ToolError, require_at_least
 from orgthink.grammar.toolcall import CallStatus, Response
 from orgthink.runtime.agent import Agent, Work
 from orgthink.runtime.approval import Editable
@@ -23,6 +23,9 @@ from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.terminal import excerpt, said
 from orgthink.tools.schema import Parameters
+
+MOST_RETURNED = 200_000
+"""Characters of what others send as the result of a call; the middle of a longer text is left out."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +96,9 @@ class FunctionTool:
     cost: float = 0.0
     """Cost units of a call."""
 
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "cost")
+
     @property
     def name(self) -> str:
         return self.function.__name__
@@ -123,8 +129,14 @@ class FunctionTool:
                 raise KeyboardInterrupt from error
             _log.exception("tool %s failed", self.name)
             raise ToolError(f"{type(error).__name__}: {said(error)}") from error
-        text = text and str.__str__(text)  # one of a class of its own becomes plain
-        return replace(found, text=text) if isinstance(found, Result) else text
+        if isinstance(found, Result):
+            return replace(found, text=_plain(found.text))
+        return None if found is None else _plain(found)
+
+
+def _plain(text: str) -> str:
+    """A text, also where it is of a class of its own, whose methods may do anything."""
+    return str.__str__(text)
 
 
 def _is_inner(error: BaseException) -> bool:

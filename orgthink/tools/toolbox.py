@@ -10,7 +10,7 @@ from inspect import iscoroutinefunction
 from typing import Any
 
 from orgthink.engines.engine import Tools
-from orgthink.errors import UserError, pick
+from orgthink.errors import UserError, pick, require_at_least, user_input
 from orgthink.grammar.toolcall import FINAL
 from orgthink.registry import Registry
 from orgthink.secrets import by_name_of_command
@@ -77,6 +77,8 @@ def other_tool(name: str) -> Tool:
     offered: Any = MORE_TOOLS.get(name) or pick("tool", name, dict.fromkeys((*TOOLS, *MORE_TOOLS)))
     tool: Tool = FunctionTool(offered) if iscoroutinefunction(offered) else offered
     described({name: tool})  # UserError for a parameter that has no type
+    with user_input():
+        require_at_least(0, tool, "cost")
     if tool.name in (*TOOLS, FINAL):
         raise UserError(f"tool {name} calls itself {tool.name}, as one of the suite does: give it another name")
     return tool

@@ -29,7 +29,7 @@ from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
 from orgthink.guard import Crash, raised
 from orgthink.kinds import class_by_kind
-from orgthink.runtime.runner import Runner
+from orgthink.runtime.runner import runner
 from orgthink.store import RunFolder, migrate_settings, typed
 from orgthink.training import checkpoint
 from orgthink.training.backend import PolicyBackend, Signals
@@ -252,8 +252,8 @@ def train_policy(
 
         if step < settings.steps:
             try:
-                with Runner(loop_factory=StandstillLoop) as runner:
-                    runner.run(remaining_steps())
+                with runner(StandstillLoop) as running:
+                    running.run(remaining_steps())
             except EngineError as error:
                 raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
     return folder

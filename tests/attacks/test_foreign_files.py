@@ -95,6 +95,31 @@ def test_a_row_that_cannot_be(attack: Attack, here: Path) -> None:
     str(caught.value).encode()
 
 
+def truth(task: str, **data: Any) -> str:
+    """A row of a task with these data."""
+    return row(data_source=f"orgthink/{task}", reward_model={"style": "rule", "ground_truth": json.dumps(data)})
+
+
+GRADED = "Rows are graded by their task, or named when they are read."
+
+
+@each(
+    Attack("a row of `math` without an answer", GRADED, LINE, truth("math")),
+    Attack("a row of `math` whose answer is a number", GRADED, LINE, truth("math", answer=5)),
+    Attack("a row of `math` whose answer is empty", GRADED, LINE, truth("math", answer=" ")),
+    Attack("a row of `sudoku` with three lines", GRADED, LINE, truth("sudoku", clues=[[0] * 4] * 3)),
+    Attack("a row of `sudoku` with a line that is a number", GRADED, LINE, truth("sudoku", clues=[0] * 4)),
+    Attack("a row of `sudoku` with a cell of 9", GRADED, LINE, truth("sudoku", clues=[[9] * 4] * 4)),
+    Attack("a row of `countdown` whose numbers are a text", GRADED, LINE, truth("countdown", numbers="12", target=3)),
+    Attack("a row of `countdown` without a target", GRADED, LINE, truth("countdown", numbers=[1, 2])),
+)
+def test_a_row_that_its_task_cannot_grade(attack: Attack, here: Path) -> None:
+    (here / "rows.jsonl").write_text(truth("math", answer="2") + "\n" + attack.given)
+    with pytest.raises(UserError, match=r"rows\.jsonl, row 2: its ground truth is none of") as caught:
+        next(task_named("verl:rows.jsonl").problems("test", 0))
+    assert "\n" not in str(caught.value)
+
+
 @each(
     Attack("the current folder holds a module of a library", DATA, "it is not read", "math_verify.py"),
     Attack("the current folder holds a module of Python", DATA, "it is not read", "signal.py"),

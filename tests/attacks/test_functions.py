@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,10 @@ from orgthink.errors import ToolError
 from orgthink.http import HttpResponse
 from orgthink.runtime import Limits, Session, runner
 from orgthink.runtime.result import Result, result_of
+from orgthink.tools.passages import Passage
 from orgthink.tools.retriever_client import _read
-from orgthink.tools.tool import Desk, FunctionTool, paid_work, response_of
+from orgthink.tools.search import look_up
+from orgthink.tools.tool import MOST_RETURNED, Desk, FunctionTool, paid_work, response_of
 
 ITS_OWN = "Whatever a function raises or returns is the failure of its call."
 INTERRUPTS = "No function keeps Ctrl-C from the command."
@@ -182,3 +184,17 @@ def test_a_passage_that_is_none(attack: Attack) -> None:
     with pytest.raises(ToolError, match="not a result") as caught:
         _read(reply, "http://search")
     assert "\n" not in str(caught.value)
+
+
+@each(
+    Attack(
+        "a passage of five megabytes", "What a tool sends is bounded.", "its middle is left out", "word " * 1_000_000
+    )
+)
+async def test_a_passage_that_is_long(attack: Attack) -> None:
+    class Endless:
+        async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
+            return [[Passage("", attack.given, 1.0)] for _ in queries]
+
+    text = await look_up(Endless(), ["a", "b"], 1)
+    assert text.startswith("a: word") and text.endswith("word") and len(text) < 1.01 * MOST_RETURNED

@@ -108,6 +108,7 @@ def test_every_task_s_problems_survive_a_file(name: str, tmp_path: Path):
     drawn = list(islice(TASKS[name].problems("train", 0), 5))
     write(drawn, "train", tmp_path / "train.parquet")
     assert same(list(read(tmp_path / "train.parquet")), drawn)
+    assert same(VerlData(tmp_path / "train.parquet").rows, drawn)
 
 
 def test_the_file_has_the_columns_that_verl_reads(tmp_path: Path):

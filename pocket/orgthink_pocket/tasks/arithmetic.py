@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, in_split
@@ -52,6 +53,9 @@ class Arithmetic:
             text=f"Compute {expression}.\nWrite only the number in the answer.",
             data={"expression": expression, "value": value},
         )
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        return type(data.get("value")) is int
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 if the answer is the number and nothing else, else 0. Expressions are no answers."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.countdown import Countdown
@@ -39,6 +40,10 @@ class CountdownSeveral:
             required=len(parts),
             data={"parts": [part.data for part in parts]},
         )
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        parts = data.get("parts")
+        return isinstance(parts, list) and all(isinstance(part, dict) and self.single.fits(part) for part in parts)
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """Number of parts that the first expressions solve. Only as many expressions as parts count."""

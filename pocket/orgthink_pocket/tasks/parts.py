@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.tasks.task import Solution, Split, in_split
@@ -70,6 +71,10 @@ class PartsMini:
             text=f"Compute all values: {listed}.\nWrite only the numbers in the answer, in order, separated by ;",
             data={"parts": [list(part) for part in parts], "values": list(values), "chained": chained},
         )
+
+    def fits(self, data: Mapping[str, Any]) -> bool:
+        values = data.get("values")
+        return isinstance(values, list) and all(type(value) is int for value in values)
 
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 if the answer has all numbers in order and nothing else, else 0."""
