@@ -118,6 +118,8 @@ class Evaluation:
         require_at_least(1, self, "n", "samples", "concurrency")
         for sampling in (self.sampling, *(role.sampling for role in self.roles.values())):
             require_sampling(sampling)
+        for label in self.organizations:
+            self.limits_of(label)
 
     def limits_of(self, label: str) -> Limits:
         """Limits of an organization's episodes."""
@@ -255,6 +257,9 @@ class PlannedEpisode(NamedTuple):
 MOST_RECORDED = 1_000_000
 """Most episodes of a plan that are counted up only to put those of a folder in order."""
 
+MOST_PLANNED = 10_000_000
+"""Most episodes of a plan, which are counted up before the first begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -320,7 +325,10 @@ def resolve(plan: Evaluation) -> Resolved:
     require_roles(organizations.values(), plan.roles)
     for label, organization in organizations.items():
         require_sampling_noise(organization, plan.sampling, plan.limits_of(label).capacity, plan.roles)
-    problems = up_to(plan.task, plan.split, plan.seed, plan.n)
+    attempts = plan.samples * len(organizations)
+    problems = up_to(plan.task, plan.split, plan.seed, min(plan.n, MOST_PLANNED // attempts + 1))
+    if len(problems) * attempts > MOST_PLANNED:
+        raise UserError(f"the plan has more than {MOST_PLANNED:,} episodes: ask for fewer problems or samples")
     if len(problems) < plan.n:
         plan = replace(plan, n=len(problems), wanted=plan.n)
     planned = [

@@ -142,6 +142,13 @@ def append(file: BinaryIO, content: bytes) -> None:
         raise
 
 
+def made(folder: Path) -> Path:
+    """Make a folder and those above it. Returns it without `..`, on whose way others would be made, too."""
+    folder = folder.resolve() if ".." in folder.parts else folder
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def sync_folder(folder: Path) -> None:
     """Write the names in a folder to the disk: after a power cut a renamed file has its new name."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

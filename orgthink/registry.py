@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -156,7 +156,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def _offered(self) -> dict[str, list[Registration]]:
         """Entry points of installed packages. They cannot replace names of this package."""
         found: defaultdict[str, list[Registration]] = defaultdict(list)
-        for entry in entry_points(group=self.group):
+        for entry in _entries(self.group):
             source = Registration(f"{entry.module}:{entry.attr}", entry.dist.name if entry.dist else "a package")
             if entry.name not in self._own and source not in found[entry.name]:
                 found[entry.name].append(source)
@@ -234,6 +234,25 @@ class Registry(Mapping[str, T], Generic[T]):
         return sources[0].target if sources else name
 
 
+def _entries(group: str) -> list[EntryPoint]:
+    """Entry points of installed packages; UserError, with the package, if it wrote what cannot be read."""
+    try:
+        return [entry for entry in entry_points(group=group) if entry.module]
+    except Exception as error:  # of any kind, as Python does not expect it
+        why = "has entry points that cannot be read: install it anew, or uninstall it"
+        raise UserError(f"the package {_unreadable(group)} {why}") from error
+
+
+def _unreadable(group: str) -> str:
+    """The first package whose entry points cannot be read."""
+    for package in distributions():
+        try:
+            [entry.module for entry in package.entry_points.select(group=group)]
+        except Exception:
+            return package.name
+    return "of unknown name"
+
+
 def _place(error: BaseException) -> str:
     """File and line of the import that failed. The message of a SyntaxError already contains them."""
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "<module>"]
@@ -288,6 +307,8 @@ COMMANDS: Registry[Any] = Registry(
         "view": "orgthink.cli.view:View",
         "list": "orgthink.cli.names:List",
     },
+    "a callable dataclass",
+    callable,
 )
 """Commands of `orgthink`, and those that installed packages add: callable dataclasses."""
 

@@ -41,7 +41,17 @@ from orgthink.episode import (
     Trace,
 )
 from orgthink.errors import UserError
-from orgthink.files import LOCK, append, locked, open_to_append, open_to_read, read_whole, require_unmoved, write_whole
+from orgthink.files import (
+    LOCK,
+    append,
+    locked,
+    made,
+    open_to_append,
+    open_to_read,
+    read_whole,
+    require_unmoved,
+    write_whole,
+)
 from orgthink.integrity import require_integrity
 from orgthink.kinds import adapter
 from orgthink.provenance import provenance
@@ -119,7 +129,7 @@ class RunFolder:
         if redact_values(known) != known:
             raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
         config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
-        path.mkdir(parents=True, exist_ok=True)
+        path = made(path)
         with locked(path):  # whoever is killed here leaves a folder that is none yet, so it takes no time
             require_vacant(path, overwrite=overwrite)  # another process may just have made its run
             for name in _FILES:

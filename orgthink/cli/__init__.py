@@ -58,10 +58,20 @@ def _run(argv: Sequence[str] | None) -> int:
         return 1
     except OSError as error:
         what = error.strerror or str(error)
-        return _complain(f"{error.filename}: {what}" if error.filename else what)
+        named = error.filename or ("the current folder" if _is_gone() else None)
+        return _complain(f"{named}: {what}" if named else what)
     except KeyboardInterrupt:
         _complain("stopped")
         return INTERRUPTED
+
+
+def _is_gone() -> bool:
+    """Whether the current folder was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _verb(argv: Sequence[str]) -> Callable[[], int]:
@@ -75,8 +85,9 @@ def _verb(argv: Sequence[str]) -> Callable[[], int]:
     first = next(iter(argv), "--help")
     if first == "demo" and first not in COMMANDS:
         raise UserError(DEMO)
+    known = list(COMMANDS)  # names a package whose entry points cannot be read, before other libraries meet them
     # A command that cannot be loaded is in nobody else's way.
-    verbs = {name: COMMANDS[name] for name in ([first] if first in COMMANDS else COMMANDS)}
+    verbs = {name: COMMANDS[name] for name in ([first] if first in COMMANDS else known)}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -13,7 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg, subcommand
 from orgthink.errors import Failure, UserError, user_input
 from orgthink.evaluation import up_to
 from orgthink.export.recorded import name_of, with_beginnings
-from orgthink.files import write_whole
+from orgthink.files import made, write_whole
 from orgthink.measure.accuracy import mixed
 from orgthink.registry import registered_only
 from orgthink.store import RunFolder, require_output
@@ -171,11 +171,11 @@ class ExportTraces:
         folder, count = RunFolder.open(self.run), 0
         if self.out.exists() and any(self.out.iterdir()):
             raise UserError(f"{self.out} is not empty: choose another folder")
-        self.out.mkdir(parents=True, exist_ok=True)
+        out = made(self.out)
         for number, (episode, began) in enumerate(with_beginnings(folder), 1):
             for agent, lines in enumerate(sessions(episode, began)):
                 text = "".join(json.dumps(line) + "\n" for line in lines)
-                write_whole(self.out / f"{number:06}-{agent:03}.jsonl", text.encode())
+                write_whole(out / f"{number:06}-{agent:03}.jsonl", text.encode())
                 count += 1
         show(f"{count} sessions are in {self.out}")
         return 0

@@ -18,7 +18,7 @@ from orgthink.cli.table import conditions, print_comparison, print_table
 from orgthink.episode import Episode
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, recorded
-from orgthink.files import read_whole
+from orgthink.files import MOST, read_whole
 from orgthink.measure.billing import Price
 from orgthink.measure.comparison import against
 from orgthink.measure.summary import summarise
@@ -28,6 +28,9 @@ from orgthink.terminal import show
 
 if TYPE_CHECKING:
     from orgthink.training.rl import Optimization
+
+MOST_DIGITS = 1_000
+"""Of a number in a file."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,8 @@ class Measure:
         if piped and sys.stdin is None:
             raise UserError("standard input is closed: pipe a text to it, or name a file")
         try:
-            text = sys.stdin.read() if piped else read_whole(self.file).decode("utf-8-sig")
-            measures = measure_text(json.loads(text))
+            text = (_piped() if piped else read_whole(self.file)).decode("utf-8-sig")
+            measures = measure_text(json.loads(text, parse_int=_whole_number))
         except UserError:
             raise
         except RecursionError as error:
@@ -103,6 +106,21 @@ class Measure:
             for key, value in measures.items():
                 show(f"{key:<{width}}  {_show(value)}")
         return 0
+
+
+def _piped() -> bytes:
+    """Standard input; UserError if it has no end in sight."""
+    content = sys.stdin.buffer.read(MOST + 1)
+    if len(content) > MOST:
+        raise UserError(f"standard input has more than {MOST >> 20} MiB: it is no text of an organizer")
+    return content
+
+
+def _whole_number(digits: str) -> int:
+    """ValueError for more digits than Python reads, in our words."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits):,} digits")
+    return int(digits)
 
 
 def _evaluation(folder: RunFolder, prices: dict[str, Price]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from attacks.serving import serving
 from loopback import says
 
 import orgthink
+from orgthink import evaluation
 from orgthink.cli import main
 from orgthink.cli.eval import Eval
 from orgthink.cli.export import Export
 from orgthink.cli.repeated import gathered
 from orgthink.cli.run import RunCommand
 from orgthink.registry import COMMANDS
+from orgthink.store import RunFolder
 
 ROOT = Path(orgthink.__file__).parent.parent
 SERVER = ("--url", "http://127.0.0.1:9", "--model", "m")
@@ -148,6 +151,118 @@ def test_a_wrong_combination(
     assert main(attack.given) == 2
     out, err = capfd.readouterr()
     assert err.startswith("orgthink: ") and err.count("\n") == 1 and out == "", err
+
+
+HUGE = "A number or an input that is too large to work with is one line, and no memory is taken for it."
+NINES = "9" * 400
+EVALUATE = ["eval", *SERVER, "--task", "math:p.jsonl", "--organizations", "sequential"]
+SIZE = ["size", "qwen3-4b", "--assume", "problems=8", "group=8", "agents=2", "prompt=9", "injected=9", "sampled=9"]
+
+
+@each(
+    Attack("a trillion samples", HUGE, LINE, ([*EVALUATE, "--samples", "9" * 12], "more than 10,000,000 episodes")),
+    Attack("a trillion problems of a task without end", HUGE, LINE,
+           ([*EVALUATE, "--task", "countdown", "--n", "9" * 12], "more than 10,000,000 episodes")),
+    Attack("a width of 400 digits", HUGE, LINE, ([*EVALUATE, "--widths", NINES], "capacity is 999")),
+    Attack("400 digits of GPUs", HUGE, LINE, ([*SIZE, "--gpus", NINES], "too large to calculate with")),
+    Attack("an assumption of 400 digits", HUGE, LINE, ([*SIZE, f"prompt={NINES}"], "too large to calculate with")),
+)  # fmt: skip
+def test_a_huge_number(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv, why = attack.given
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluation, "up_to", few(evaluation.up_to))
+    Path("p.jsonl").write_text('{"problem": "1 + 1", "answer": "2"}\n')
+    assert main(argv) == 2
+    out, err = capfd.readouterr()
+    assert why in err.splitlines()[-1] and out == "" and not Path("runs").exists()
+
+
+def few(up_to: Any) -> Any:
+    """Of a task without end, that many problems without making them."""
+
+    def given(name: str, split: Any, seed: int, n: int) -> Any:
+        return range(n) if name == "countdown" else up_to(name, split, seed, n)
+
+    return given
+
+
+MEASURED = '{"capacity": 2, "organizer": "<ANSWER> 1 </ANSWER>", "workers": {}}'
+
+
+@each(
+    Attack("a text to measure from a pipe without end", HUGE, "one line after 64 MiB", (None, 2, "more than 64 MiB")),
+    Attack("a text to measure with a number of 5,000 digits", HUGE, LINE,
+           (MEASURED.replace("2", "9" * 5000), 2, "standard input: a number of 5,000 digits")),
+    Attack("a text to measure with a byte order mark", "What editors write is read.", "its measures",
+           ("\ufeff" + MEASURED, 0, "")),
+)  # fmt: skip
+def test_a_piped_text(attack: Attack, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    text, code, why = attack.given
+    file = open("/dev/zero", "rb") if text is None else io.BytesIO(text.encode())  # noqa: SIM115
+    with io.TextIOWrapper(file) as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        assert main(["measure", "-"]) == code
+    out, err = capfd.readouterr()
+    assert why in err and "set_int_max" not in err and err.count("\n") == (code == 2) and bool(out) == (code == 0)
+
+
+PLACES = "A place that does not exist is named, and only what is asked for is made."
+
+
+@each(Attack("`--out no/../run`", PLACES, "the folder `run` alone", "no/../run"))
+def test_no_folder_on_the_way(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with RunFolder.create(Path(attack.given), "eval", None).journal():
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@each(
+    Attack("the current folder was removed", PLACES, "one line that says so, exit code 2", ["view", "x", "--out", "y"])
+)
+def test_the_current_folder_is_gone(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    run = tmp_path / "run"
+    RunFolder.create(run, "serve", {})
+    argv = [str(run) if each == "x" else each for each in attack.given]
+    (gone := tmp_path / "gone").mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    assert main(argv) == 2
+    assert capfd.readouterr().err == "orgthink: the current folder: No such file or directory\n"
+
+
+INSTALLED = "What is wrong with an installed package is one line that names it or what it registers."
+
+
+@each(
+    *(
+        Attack(does, INSTALLED, LINE, (entries, argv, "the package broken has entry points that cannot be read"))
+        for argv in (["--help"], ["measure", "-"])
+        for does, entries in (
+            (f"a package with the entry point `foo = !!!`, in `{argv[0]}`", b"[orgthink.commands]\nfoo = !!!\n"),
+            (f"a package with an entry point without a value, in `{argv[0]}`", b"[orgthink.commands]\nfoo =\n"),
+            (f"a package with an entry point without `=`, in `{argv[0]}`", b"[other]\nfoo\n"),
+            (f"a package with entry points that are not UTF-8, in `{argv[0]}`", b"[other]\nf\xff = os:path\n"),
+        )
+    ),
+    Attack("a package whose command is a text", INSTALLED, LINE,
+           (b"[orgthink.commands]\nfoo = os:sep\n", ["--help"], "foo is none: it must be a callable dataclass")),
+)  # fmt: skip
+def test_a_broken_package(attack: Attack, tmp_path: Path) -> None:
+    entries, argv, why = attack.given
+    (info := tmp_path / "broken-1.dist-info").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (info / "entry_points.txt").write_bytes(entries)
+    path = os.pathsep.join((str(ROOT), str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        [sys.executable, "-m", "orgthink", *argv], env=os.environ | {"PYTHONPATH": path}, input="{",
+        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and why in done.stderr, done.stderr
 
 
 ABSENT = """

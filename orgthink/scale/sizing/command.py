@@ -60,10 +60,12 @@ class Size:
                 require_training(self.what, job)
                 job = recipes.adjusted(job, {}, self.set)
         config = config_of(self.model or (self.what if job is None else model_of(self.what, job)))
-        found = plans(job, config, self.gpus, self.gpu, self.assume)
-        show(f"{self.what}, {self.gpu} × {self.gpus}")
-        for line in (*summary(found[-1], job), *table(found)):
-            show(line)
+        try:
+            found = plans(job, config, self.gpus, self.gpu, self.assume)
+            lines = (*summary(found[-1], job), *table(found))
+        except OverflowError as error:
+            raise UserError("--gpus or --assume: a number is too large to calculate with") from error
+        show(f"{self.what}, {self.gpu} × {self.gpus}", *lines)
         return 0
 
 
