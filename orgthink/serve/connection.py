@@ -51,7 +51,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.conn = _Parser(h11.SERVER)
+        self.conn = _BoundedChunks(h11.SERVER)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -141,7 +141,7 @@ class Connection(H11Protocol):
             self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
 
 
-class _Parser(h11.Connection):
+class _BoundedChunks(h11.Connection):
     """h11 with a bound on the chunks of a body."""
 
     _chunks = _bytes = 0

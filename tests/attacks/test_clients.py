@@ -427,16 +427,18 @@ async def test_small_chunks(
     no_accident(caplog)
 
 
-async def test_honest_chunks(tmp_path: Path, work: dict[str, list[int]]) -> None:
-    """A body of a megabyte, by chunks of a terminal's lines."""
+@each(
+    Attack("a body of a megabyte in chunks of 80 bytes", CHEAP, "the answer; the connection serves the next question")
+)
+async def test_honest_chunks(attack: Attack, tmp_path: Path) -> None:
+    whole = body() + b" " * 1_000_000
 
     async def lines() -> AsyncIterator[bytes]:
-        whole = body() + b" " * 1_000_000
         for begin in range(0, len(whole), 80):
             yield whole[begin : begin + 80]
 
     async with serving(tmp_path, quiet()) as server:
-        for _ in range(2):  # on one connection
+        for _ in range(2):
             headers = {"content-type": "application/json"}
             reply = await server.client.post("/v1/chat/completions", content=lines(), headers=headers)
             assert reply.status_code == 200

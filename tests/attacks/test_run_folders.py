@@ -413,8 +413,8 @@ def test_what_is_replaced_is_no_hard_link(attack: Attack, run: Path, secret: Pat
     assert secret.read_text() == "do not touch"
 
 
-def test_a_run_of_hard_links_goes_on_as_a_copy(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the complaint advises works."""
+@each(Attack("a snapshot of a run by hard links is resumed", OWN, "refused; a copy of it goes on"))
+def test_a_run_of_hard_links_goes_on_as_a_copy(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     unfinished(run)
     shutil.copytree(run, "snapshot", copy_function=os.link)
     assert main(["eval", "--resume", "snapshot"]) == 2 and "hard link" in complaint(capsys)
