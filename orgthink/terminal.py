@@ -62,10 +62,10 @@ def excerpt(text: str, most: int = MOST_QUOTED) -> str:
 
 def reason(error: BaseException, most: int = MOST_QUOTED) -> str:
     """What an error says, for a message; its type if it says nothing."""
-    return excerpt(said(error), most) or type(error).__name__
+    return excerpt(error_text(error), most) or type(error).__name__
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of an error; empty if making it fails, as it may where somebody else wrote its class."""
     try:
         return str(error)

@@ -40,7 +40,7 @@ class Tokenizer:
         if not (folder / "tokenizer.json").is_file():
             raise ValueError(f"{folder} has no tokenizer.json: save the model's fast tokenizer beside its weights")
         file = str(folder / "tokenizer.json")
-        self._tokenizer = _asked(f"{file} cannot be read", tokenizers.Tokenizer.from_file, file)
+        self._tokenizer = _library_result(f"{file} cannot be read", tokenizers.Tokenizer.from_file, file)
         self._tokenizer.no_truncation()  # the file may ask for either
         self._tokenizer.no_padding()
         self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
@@ -53,13 +53,15 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of some ids, special tokens included."""
-        return _asked(_FAILS, self._tokenizer.decode, list(ids), skip_special_tokens=False)
+        return _library_result(_FAILS, self._tokenizer.decode, list(ids), skip_special_tokens=False)
 
     @cached_property
     def texts(self) -> list[str]:
         """The text of each id alone; `\ufffd` stands for bytes that are not a complete character."""
         size = self._tokenizer.get_vocab_size(with_added_tokens=True)
-        return _asked(_FAILS, self._tokenizer.decode_batch, [[i] for i in range(size)], skip_special_tokens=False)
+        return _library_result(
+            _FAILS, self._tokenizer.decode_batch, [[i] for i in range(size)], skip_special_tokens=False
+        )
 
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of some turns: by the chat template, or else only their texts.
@@ -178,19 +180,19 @@ class Tokenizer:
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
     whole = text.encode("utf-8", "replace").decode()  # the library takes no half of a surrogate pair
-    return tuple(_asked(_FAILS, tokenizer.encode, whole, add_special_tokens=False).ids)
+    return tuple(_library_result(_FAILS, tokenizer.encode, whole, add_special_tokens=False).ids)
 
 
 _FAILS = "the tokenizer of the model fails"
 
 
-def _asked(failure: str, ask: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def _library_result(failure: str, ask: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """What the library answers. UserError with `failure` where it raises a bare Exception or, in Rust, panics."""
     try:
         return ask(*arguments, **named)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # a panic is no Exception
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, Exception) and type(error) is not Exception):
+            raise
         raise UserError(f"{failure}: {reason(error)}") from error
 
 
@@ -223,7 +225,7 @@ class PieceStream:
         self._stream = DecodeStream(skip_special_tokens=False)
 
     def piece(self, token_id: int) -> str:
-        return _asked(_FAILS, self._stream.step, self._tokenizer, token_id) or ""
+        return _library_result(_FAILS, self._stream.step, self._tokenizer, token_id) or ""
 
 
 def _chat_template(folder: Path) -> Any:

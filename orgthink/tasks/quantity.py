@@ -107,14 +107,14 @@ def _with_words(text: str) -> Quantity:
     if found is None:
         return Quantity(text)
     marked = found["marked"] is not None
-    said = found["marked"] if marked else found["bare"]
-    words = re.findall("[A-Za-z]+", said.replace(".", ""))
+    suffix = found["marked"] if marked else found["bare"]
+    words = re.findall("[A-Za-z]+", suffix.replace(".", ""))
     if any(_MULTIPLIES.fullmatch(word.lower()) and word.lower() not in _SHORT for word in words):
         return Quantity(found["value"].strip(), factor=" ".join(words).lower())
     if _is_unit(found, words):
-        return Quantity(found["value"].strip(), _spelled(said, found["power"] or ""))
-    if marked and len(said.strip()) < 3 and said.strip().isalpha():  # letters, of which their font says nothing
-        return Quantity(f"{found['value']}{said.strip()}{found['power'] or ''}")
+        return Quantity(found["value"].strip(), _spelled(suffix, found["power"] or ""))
+    if marked and len(suffix.strip()) < 3 and suffix.strip().isalpha():  # letters, of which their font says nothing
+        return Quantity(f"{found['value']}{suffix.strip()}{found['power'] or ''}")
     return Quantity(text)
 
 

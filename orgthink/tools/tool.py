@@ -21,7 +21,7 @@ from orgthink.runtime.budget import BudgetExhausted
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
-from orgthink.terminal import excerpt, said
+from orgthink.terminal import error_text, excerpt
 from orgthink.tools.schema import Parameters
 
 MOST_RETURNED = 200_000
@@ -128,7 +128,7 @@ class FunctionTool:
             if isinstance(error, BaseExceptionGroup) and error.subgroup(KeyboardInterrupt):
                 raise KeyboardInterrupt from error
             _log.exception("tool %s failed", self.name)
-            raise ToolError(f"{type(error).__name__}: {said(error)}") from error
+            raise ToolError(f"{type(error).__name__}: {error_text(error)}") from error
         if isinstance(found, Result):
             return replace(found, text=_plain(found.text))
         return None if found is None else _plain(found)

@@ -90,7 +90,7 @@ def _boxed(text: str, options: Sequence[str]) -> Iterator[str]:
     """What is boxed and not taken back behind the box, in its order: letters, or `?`."""
     for found in re.finditer(rf"{_BOX}\s*([^\n]*)", text):
         if not _REFUSED.match(text, found.end()):
-            yield from _said(text, found.start(1), options)
+            yield from _letter_at(text, found.start(1), options)
 
 
 def _declared(text: str, options: Sequence[str]) -> Iterator[str]:
@@ -102,16 +102,16 @@ def _declared(text: str, options: Sequence[str]) -> Iterator[str]:
         if not _OF_OTHERS.search(text[max(0, found.start() - _BEFORE) : found.start()])
     ]
     for place in sorted(places):
-        yield from _said(text, place, options)
+        yield from _letter_at(text, place, options)
 
 
 def _imagined(text: str, options: Sequence[str]) -> Iterator[str]:
     """What it says would be the answer."""
     for found in _IMAGINED.finditer(text):
-        yield from _said(text, found.end(), options)
+        yield from _letter_at(text, found.end(), options)
 
 
-def _said(text: str, place: int, options: Sequence[str]) -> Iterator[str]:
+def _letter_at(text: str, place: int, options: Sequence[str]) -> Iterator[str]:
     """The letter at a place where an answer stands, or `?`; nothing if it is no letter."""
     start = _OPTION.match(text, place)
     assert start is not None
