@@ -79,8 +79,8 @@ def _concurrency_reward(countdown: Results) -> Iterator[Claim]:
 
 
 def _places(countdown: Results) -> Iterator[Claim]:
-    """A13: the critical path at c = 1, 2 and 8 against that at c = 4."""
-    for places, method in ((1, "one-place"), (2, "two-places")):
+    """A13: the critical path at c = 1, where a thinker is alone, 2 and 8 against that at c = 4."""
+    for places, method in ((1, "alone"), (2, "two-places")):
         yield Claim(
             f"A13 (c = {places})",
             f"more workers, shorter path: path at c = 4 ÷ path at c = {places}",
