@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.shared.readme import fill
+from experiments.shared.script import run_script
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.tables import blocks
 from orgthink.cli.arena import conduct, require_same
 from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.store import RunFolder
-from orgthink.threads import set_threads
 
 HERE = Path(__file__).parent
 EVIDENCE = "evidence"
@@ -116,14 +116,7 @@ def write(runs: Path, out: Path, published: Path) -> None:
 
 def main() -> int:
     """Run the script. Returns the exit code: that of the arena, 2 for an error of the user, or 130 after Ctrl-C."""
-    import tyro
-
-    set_threads(spare=1)
-    try:
-        return make(tyro.cli(Options, description=__doc__))
-    except UserError as error:
-        print(f"results: {error}", file=sys.stderr)
-        return 2
+    return run_script(make, Options, __doc__)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ class SharedOptions(Options):
 
 
 Given = TypeVar("Given", bound=Options)
+AnyOptions = TypeVar("AnyOptions")
 Lab = TypeVar("Lab", bound=Laboratory[Any])
 
 
@@ -81,19 +82,7 @@ class Experiment(Generic[Given, Lab]):
 
     def main(self, options: type[Given], says: str | None) -> int:
         """Run the script. Returns the exit code: 0, 2 for an error of the user, or 130 after Ctrl-C."""
-        import tyro
-
-        set_threads(spare=1)
-        given = tyro.cli(options, description=says)
-        try:
-            self.make(given)
-        except UserError as error:
-            print(f"results: {error}", file=sys.stderr)
-            return 2
-        except KeyboardInterrupt:
-            print("results: stopped; the same command continues", file=sys.stderr)
-            return 130
-        return 0
+        return run_script(self.make, options, says)
 
     async def _evaluate(self, options: Options, design: Any, i: int, n: int) -> None:
         async with self.laboratory(options.runs, design, options.stand_in) as lab:
@@ -107,9 +96,7 @@ class Experiment(Generic[Given, Lab]):
         """Write all results. A missing README.md is copied from the home folder first."""
         out.mkdir(parents=True, exist_ok=True)
         file = out / "results.json"
-        decided = json_object(file).get("claims") if file.exists() else None  # they come from other runs: keep them
-        results = results if decided is None else {**results, "claims": decided}
-        write_whole(file, (json.dumps(results, indent=1, ensure_ascii=False) + "\n").encode())
+        write_whole(file, (json.dumps(with_claims(results, file), indent=1, ensure_ascii=False) + "\n").encode())
         try:
             importlib.import_module(f"experiments.{self.home.name}.plots").draw(results, out)
         except ModuleNotFoundError as error:
@@ -119,3 +106,27 @@ class Experiment(Generic[Given, Lab]):
             shutil.copy(self.home / "README.md", page)
         write_whole(page, self.render(page.read_text(), results).encode())
         print(f"{file}, the plots and the tables of README.md are written")
+
+
+def with_claims(results: Mapping[str, Any], file: Path) -> Mapping[str, Any]:
+    """Results with the claims that a file of earlier results has: they are decided by other runs, so they stay."""
+    decided = json_object(file).get("claims") if file.exists() else None
+    return results if decided is None else {**results, "claims": decided}
+
+
+def run_script(make: Callable[[AnyOptions], int | None], options: type[AnyOptions], says: str | None) -> int:
+    """Run a script with the options of the command line. Returns the exit code: that of `make` or 0, 2 for an error of
+    the user, or 130 after Ctrl-C.
+    """
+    import tyro
+
+    set_threads(spare=1)
+    given = tyro.cli(options, description=says)
+    try:
+        return make(given) or 0
+    except UserError as error:
+        print(f"results: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("results: stopped; the same command continues", file=sys.stderr)
+        return 130

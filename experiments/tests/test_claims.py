@@ -12,7 +12,9 @@ from experiments.arena.results import Options
 from experiments.asyncthink.evidence import results
 from experiments.asyncthink.evidence.claims import claims
 from experiments.shared.claims import UNKNOWN, Claim, Measured, best
+from experiments.shared.script import with_claims
 from orgthink.arena.config import read_arena
+from orgthink.arena.preparing import training
 
 ARENAS = {name: read_arena(results.HERE / name / "arena.toml") for name in results.ARENAS}
 LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
@@ -99,3 +101,16 @@ def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(
     found = json.loads((tmp_path / "paper.json").read_text())
     assert found["figure5"] == [] and {row["id"] for row in found["claims"]} >= {"A1", "A5", "A13 (c = 8)"}
     assert "| A1 | as right as the best baseline" in (tmp_path / "README.md").read_text()
+
+
+def test_settings_are_chosen_on_other_problems_than_are_trained_on() -> None:
+    arena = ARENAS["countdown"]
+    assert arena.development is not None and arena.development.task == "countdown-mini@0/2"
+    for preparation in arena.preparations.values():
+        assert training(preparation, 0).job.settings.rollout.task == "countdown-mini@1/2"
+
+
+def test_claims_survive_that_the_other_results_are_written_again(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text('{"claims": [1], "figure5": [2]}')
+    assert with_claims({"figure5": [3]}, tmp_path / "results.json") == {"figure5": [3], "claims": [1]}
+    assert with_claims({"figure5": [3]}, tmp_path / "none.json") == {"figure5": [3]}

@@ -397,7 +397,7 @@ async def sent(client: socket.socket, data: bytes) -> bool:
     return True
 
 
-async def heard(client: socket.socket) -> bytes:
+async def received(client: socket.socket) -> bytes:
     """What the server says until it hangs up."""
     found, loop = b"", asyncio.get_running_loop()
     with suppress(ConnectionError):
@@ -420,7 +420,7 @@ async def test_small_chunks(
         with socket.create_connection(address(server)) as client:
             client.setblocking(False)
             await sent(client, CHUNKED + attack.given)
-            assert b" 400 " in await heard(client)
+            assert b" 400 " in await received(client)
         assert len(work["parsed"]) < 2_100 and max(work["turns"]) <= connection.TURN
         await calm(server, tasks)
         assert server.engine.requests == 0 and (await server.ask()).status_code == 200
@@ -464,7 +464,7 @@ async def test_the_rest_of_a_refused_body(
         with socket.create_connection(address(server)) as client:
             client.setblocking(False)
             await sent(client, head)
-            assert status in await heard(client)  # it hangs up, but goes on taking
+            assert status in await received(client)  # it hangs up, but goes on taking
             before = len(work["parsed"])
             taken = 0
             while await sent(client, rest):

@@ -18,11 +18,10 @@ from experiments.arena.results import make as run_arena
 from experiments.asyncthink.evidence.claims import claims
 from experiments.shared.claims import claims_table
 from experiments.shared.readme import fill
+from experiments.shared.script import run_script
 from orgthink.cli.resuming import INTERRUPTED
-from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.tabular import json_object
-from orgthink.threads import set_threads
 
 HERE = Path(__file__).parent
 PAPER = HERE.parent / "results.json"
@@ -67,14 +66,7 @@ def write() -> None:
 
 def main() -> int:
     """Run the script. Returns the exit code: 2 for an error of the user."""
-    import tyro
-
-    set_threads(spare=1)
-    try:
-        return make(tyro.cli(Options, description=__doc__))
-    except UserError as error:
-        print(f"results: {error}", file=sys.stderr)
-        return 2
+    return run_script(make, Options, __doc__)
 
 
 if __name__ == "__main__":
