@@ -339,8 +339,10 @@ def test_a_full_disk_for_the_optimizer(attack: Attack, tmp_path: Path, monkeypat
            "the first ends with one line before it writes; the checkpoints of the second stay", "before"),
     Attack("a training's folder is moved and another begun at its place, while a checkpoint is written", ALONE,
            "the first ends with one line before it removes; the checkpoints of the second stay", "while"),
+    Attack("a training's folder is moved and another begun at its place, once a checkpoint is written", ALONE,
+           "the first ends with one line before it removes; the checkpoints of the second stay", "after"),
 )  # fmt: skip
-def test_a_moved_training(attack: Attack, tmp_path: Path) -> None:
+def test_a_moved_training(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     training = RunFolder.create(run, "train", None)
 
@@ -357,8 +359,10 @@ def test_a_moved_training(attack: Attack, tmp_path: Path) -> None:
         checkpoint.put(run, 1, fill)
         if attack.given == "before":
             moved()
+        if attack.given == "after":
+            monkeypatch.setattr(checkpoint, "_sync", lambda folder: moved())
         with pytest.raises(UserError, match="run was moved or removed"):
-            checkpoint.put(run, 5, fill if attack.given == "before" else moved)
+            checkpoint.put(run, 5, moved if attack.given == "while" else fill)
     assert names(run) == ["step-000010", "step-000020"]
     assert "step-000001" in names(tmp_path / "moved")
 
