@@ -49,7 +49,7 @@ _WRITERS: dict[str, Callable[[Problem], str]] = {
     "countdown": _countdown,
     "countdown-mini": _countdown,
     "countdown-mini-single": _countdown,
-    "countdown-mini-four": _several,
+    **dict.fromkeys(("countdown-mini-two", "countdown-mini-three", "countdown-mini-four"), _several),
     "arithmetic-mini": lambda problem: f"arithmetic {problem.data['expression']}",
     "ledger-mini": _ledger,
     "sudoku": lambda problem: f"sudoku {render(problem.data['clues'])}",

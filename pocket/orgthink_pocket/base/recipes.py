@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from orgthink.evaluation import OrganizationSpec
-from orgthink.recipes.jobs import Policy
+from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
+from orgthink.rewards.marsrl import MarsReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
+from orgthink.training.marsrl.rollout import MarsRollout
+from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.training.mastered import Mastered
+from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
 from orgthink_pocket.model import ORGANIZING
 
+REVIEWED = "countdown-mini-three@1/2"
+"""Task of MarsRL."""
 TASK = "countdown-mini"
 """Its second half of the training problems; settings are chosen on the first."""
 AGENT_TOKENS = 640
@@ -46,3 +53,35 @@ ASYNCTHINK = organizing()
 """AsyncThink's reinforcement learning of the base."""
 SEQUENTIAL = organizing("sequential")
 """The same for a thinker alone: its baseline."""
+
+
+def reviewing() -> Mars:
+    """MarsRL of the base on several countdowns, where checking is easier than solving and a finding says where to mend.
+
+    Outputs are decoded in two segments, so tokens of the first are older than the weights that they train.
+    """
+    rollout = MarsRollout(
+        REVIEWED,
+        "pocket-base",
+        max_tokens=AGENT_TOKENS,
+        max_input=320,
+        segment=AGENT_TOKENS // 2,
+        temperature=0.85,
+        problems=8,
+    )
+    settings = MarsSettings(
+        rollout,
+        steps=40,
+        learning_rate=2e-4,
+        minibatches=2,
+        reward=MarsReward(unparsed=-0.5),
+        loss=PolicyLoss(old="pois", kl=0.1),
+        mastered=Mastered(entropy=0.1),
+        drift=1e-3,
+        record_every=8,
+    )
+    return Mars(settings, model="pocket-base")
+
+
+MARSRL = reviewing()
+"""MarsRL of the base."""

@@ -34,7 +34,7 @@ def _parts(problem: Problem) -> str:
 
 _WRITERS: dict[str, Callable[[Problem], str]] = {
     "countdown-mini-single": _of_another("single"),
-    "countdown-mini-four": _of_another("several"),
+    **dict.fromkeys(("countdown-mini-two", "countdown-mini-three", "countdown-mini-four"), _of_another("several")),
     "sums-mini": lambda problem: f"sums {problem.data['expression']}",
     **dict.fromkeys(("parts-mini", "parts-mini-independent", "parts-mini-chained"), _parts),
 }

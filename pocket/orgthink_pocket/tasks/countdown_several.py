@@ -59,3 +59,7 @@ class CountdownSeveral:
 
 COUNTDOWN_MINI_FOUR = CountdownSeveral("countdown-mini-four", COUNTDOWN_MINI_SINGLE, 4)
 """Four countdowns of one expression each."""
+COUNTDOWN_MINI_TWO = CountdownSeveral("countdown-mini-two", COUNTDOWN_MINI_SINGLE, 2)
+"""Two countdowns."""
+COUNTDOWN_MINI_THREE = CountdownSeveral("countdown-mini-three", COUNTDOWN_MINI_SINGLE, 3)
+"""Three countdowns."""
