@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.arena.results import Options
-from experiments.asyncthink.evidence import results
 from experiments.asyncthink.evidence.claims import claims
+from experiments.asyncthink.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Claim, Measured, best
 from experiments.shared.script import with_claims
 from orgthink.arena.config import read_arena
 from orgthink.arena.preparing import training
 
-ARENAS = {name: read_arena(results.HERE / name / "arena.toml") for name in results.ARENAS}
+ARENAS = {name: read_arena(EVIDENCE.home / name / "arena.toml") for name in EVIDENCE.arenas}
 LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
 
 
@@ -39,8 +40,7 @@ def arena_results(name: str) -> dict[str, Any]:
 
 def decided() -> dict[str, dict[str, Any]]:
     """The claims of such arenas by their number."""
-    found = {name: arena_results(name) for name in results.ARENAS}
-    return {row["id"]: row for row in claims(found["countdown"], found)}
+    return {claim.id: claim.row() for claim in claims({name: arena_results(name) for name in EVIDENCE.arenas})}
 
 
 def test_every_number_of_a_claim_is_found_in_the_arenas() -> None:
@@ -74,11 +74,12 @@ def test_what_was_not_measured_neither_holds_nor_fails() -> None:
     assert Claim("A0", "a claim", UNKNOWN, "never", lambda *_: False).row()["holds"] is None
     assert Claim("A0", "a claim", Measured(1.0, None, None), "never", lambda *_: False).row()["holds"] is None
     countdown = arena_results("countdown") | {"differences": {}}
-    assert {row["id"] for row in claims(countdown, {}) if row["holds"] is not None} == {"A4"}
+    rows = [claim.row() for claim in claims({"countdown": countdown})]
+    assert {row["id"] for row in rows if row["holds"] is not None} == {"A4"}
 
 
 def test_arenas_of_one_paper_share_their_trainings() -> None:
-    folders = {Options(results.HERE / name / "arena.toml").folder.parent for name in ARENAS}
+    folders = {Options(EVIDENCE.home / name / "arena.toml").folder.parent for name in ARENAS}
     assert len(folders) == 1
     trained = ARENAS["countdown"].preparations
     for arena in ARENAS.values():
@@ -86,21 +87,18 @@ def test_arenas_of_one_paper_share_their_trainings() -> None:
         assert {name: trained[name] for name in arena.preparations} == arena.preparations
 
 
-def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results, "HERE", tmp_path)
-    monkeypatch.setattr(results, "PAPER", tmp_path / "paper.json")
-    (tmp_path / "paper.json").write_text('{"figure5": []}')
-    (tmp_path / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
-    results.write()
-    assert "claims" not in json.loads((tmp_path / "paper.json").read_text()), "nothing was measured yet"
-    (tmp_path / "countdown").mkdir()
-    (tmp_path / "countdown" / "results.json").write_text(json.dumps(arena_results("countdown")))
-    results.write()
-    found = json.loads((tmp_path / "paper.json").read_text())
+def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(tmp_path: Path) -> None:
+    evidence = replace(EVIDENCE, home=tmp_path / "evidence")
+    (evidence.home / "countdown").mkdir(parents=True)
+    evidence.paper.write_text('{"figure5": []}')
+    (evidence.home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    evidence.write()
+    assert "claims" not in json.loads(evidence.paper.read_text()), "nothing was measured yet"
+    (evidence.home / "countdown" / "results.json").write_text(json.dumps(arena_results("countdown")))
+    evidence.write()
+    found = json.loads(evidence.paper.read_text())
     assert found["figure5"] == [] and {row["id"] for row in found["claims"]} >= {"A1", "A5", "A13 (c = 8)"}
-    assert "| A1 | as right as the best baseline" in (tmp_path / "README.md").read_text()
+    assert "| A1 | as right as the best baseline" in (evidence.home / "README.md").read_text()
 
 
 def test_settings_are_chosen_on_other_problems_than_are_trained_on() -> None:

@@ -59,8 +59,14 @@ class Preparation:
     """Settings of the recipe by their path, such as `"rollout.problems" = 8`."""
     model: str | None = None
     """Model that the recipe starts from; `None`: its own."""
+    after: str | None = None
+    """Preparation whose model it starts from, that of the same seed: reinforcement learning after fine-tuning."""
     seeded: bool = True
     """Whether each seed has a run of its own. One that draws nothing at random is run once."""
+
+    def __post_init__(self) -> None:
+        if self.model is not None and self.after is not None:
+            raise ValueError(f"a preparation starts from {self.model} or after {self.after}: name one of both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,8 @@ class Arena:
         shared = () if self.prepared_in is None else (self.prepared_in,)
         for name in (*self.methods, *self.pool, *self.preparations, *shared):
             require_folder_name(name)
+        for name in self.preparations:
+            self.stages(name)
         pick("method", self.reference, self.methods)
         for name, method in self.methods.items():
             self._check(name, method)
@@ -223,6 +231,24 @@ class Arena:
             pick("member of the pool", member, self.pool)
         if method.grid and self.development is None:
             raise ValueError(f"{name} has a grid: name the problems that it chooses on, in [development]")
+
+    def stages(self, name: str) -> list[str]:
+        """A preparation and those that come before it, the first one first. UserError for one that is not there.
+
+        ValueError if one comes after itself.
+        """
+        found: list[str] = []
+        following: str | None = name
+        while following is not None:
+            if following in found:
+                raise ValueError(f"the preparation {following} comes after itself")
+            found.insert(0, following)
+            following = pick("preparation", following, self.preparations).after
+        return found
+
+    def needed(self, method: str) -> list[str]:
+        """All preparations that a method needs, each after those that come before it."""
+        return list(dict.fromkeys(one for each in self.methods[method].preparations for one in self.stages(each)))
 
     def engine(self, name: str) -> EngineSpec:
         """The engine of a member of the pool, or of a model by its name."""

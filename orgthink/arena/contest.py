@@ -171,7 +171,7 @@ class Contest:
     def _preparations(self, name: str, seed: int) -> dict[str, Prepared]:
         """Those of a method. UserError if one failed."""
         found: dict[str, Prepared] = {}
-        for each in self.arena.methods[name].preparations:
+        for each in self.arena.needed(name):
             made = self.prepared[each, seed]
             if isinstance(made, str):
                 raise UserError(f"its preparation {each} failed: {made}")
@@ -180,7 +180,7 @@ class Contest:
 
     def trained(self, name: str) -> bool:
         """Whether each seed has a preparation of its own."""
-        return any(self.arena.preparations[each].seeded for each in self.arena.methods[name].preparations)
+        return any(self.arena.preparations[each].seeded for each in self.arena.needed(name))
 
 
 def mean_budget(attempts: Iterable[Attempt]) -> Cap:

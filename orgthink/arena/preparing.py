@@ -49,7 +49,9 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     """
     from orgthink.recipes.registry import start, training_of
 
-    path, wanted = folder_of(out, arena, name, seed), training(arena.preparations[name], seed)
+    path, preparation = folder_of(out, arena, name, seed), arena.preparations[name]
+    before = None if preparation.after is None else prepare(out, arena, preparation.after, seed).result
+    wanted = training(preparation, seed, before)
     folder = RunFolder.open(path) if (path / "config.json").is_file() else start(wanted, path)
     if training_of(folder) != wanted:
         raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
@@ -68,7 +70,7 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str]) -> dict[tuple[s
     KeyboardInterrupt at Ctrl-C.
     """
     found: dict[tuple[str, int], Prepared | str] = {}
-    for name in dict.fromkeys(each for method in methods for each in arena.methods[method].preparations):
+    for name in dict.fromkeys(each for method in methods for each in arena.needed(method)):
         for seed in arena.seeds:
             try:
                 found[name, seed] = prepare(out, arena, name, seed)
@@ -83,12 +85,16 @@ def done(path: Path) -> Prepared:
     return Prepared(path, path / str(json_object(path / DONE)["result"]), spent_in(path))
 
 
-def training(preparation: Preparation, seed: int) -> Training:
-    """The recipe with the preparation's settings and seed. UserError for what it does not have."""
+def training(preparation: Preparation, seed: int, before: Path | None = None) -> Training:
+    """The recipe with the preparation's settings and seed, from the model of the one `before` it.
+
+    UserError for what it does not have.
+    """
     from orgthink.recipes.registry import RECIPES, Training, adjusted
 
     settings = [f"{place}={_text(value)}" for place, value in preparation.settings.items()]
-    options = {} if preparation.model is None else {"model": preparation.model}
+    model = preparation.model if before is None else str(before)
+    options = {} if model is None else {"model": model}
     seeded = [f"seed={seed}"] if preparation.seeded else []
     return Training(preparation.recipe, adjusted(RECIPES.named(preparation.recipe), options, [*seeded, *settings]))
 

@@ -101,6 +101,7 @@ class Guess:
     """A search: it writes its seed, a step at a time."""
 
     settings: GuessSettings = GuessSettings()
+    model: str | None = None
     device: str = "cpu"
 
     @property

@@ -10,10 +10,11 @@ import pytest
 from contestants import HERE, arena_file
 
 from orgthink.arena.config import Arena, Method, Preparation, read_arena
-from orgthink.arena.preparing import given_settings, prepare, prepare_all, spent_in, sum_of
+from orgthink.arena.preparing import Prepared, given_settings, prepare, prepare_all, spent_in, sum_of
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
-from orgthink.recipes.registry import RECIPES, Training, start
+from orgthink.recipes.registry import RECIPES, Training, start, training_of
+from orgthink.store import RunFolder
 
 
 def guesses(folder: Path, **settings: object) -> Arena:
@@ -59,6 +60,26 @@ def test_one_that_draws_nothing_at_random_is_run_once_for_all_seeds(tmp_path: Pa
     found = prepare_all(tmp_path, arena, arena.methods)
     assert found["guess", 0] == found["guess", 1]
     assert [each.name for each in (tmp_path / "preparations").iterdir()] == ["guess"]
+
+
+def test_one_that_comes_after_another_starts_from_its_result_of_the_same_seed(tmp_path: Path) -> None:
+    first, second = Preparation(f"{HERE}:GUESS"), Preparation(f"{HERE}:GUESS", {"steps": 1}, after="first")
+    methods = {"asking": Method("sequential", prepared={"prompts": "second"})}
+    arena = replace(
+        guesses(tmp_path), preparations={"second": second, "first": first}, methods=methods, reference="asking"
+    )
+    found = prepare_all(tmp_path, arena, methods)
+    assert list(found) == [("first", 0), ("first", 1), ("second", 0), ("second", 1)]
+    for seed in (0, 1):
+        made, before = found["second", seed], found["first", seed]
+        assert isinstance(made, Prepared) and isinstance(before, Prepared)
+        assert getattr(training_of(RunFolder.open(made.folder)).job, "model", None) == str(before.result)
+    with pytest.raises(ValueError, match="comes after itself"):
+        replace(arena, preparations={"first": replace(first, after="second"), "second": second})
+    with pytest.raises(UserError, match="unknown preparation 'frist': did you mean first"):
+        replace(arena, preparations={"first": first, "second": replace(second, after="frist")})
+    with pytest.raises(ValueError, match="name one of both"):
+        replace(second, model="pocket")
 
 
 def test_a_failure_is_told_and_the_others_go_on(tmp_path: Path) -> None:

@@ -12,17 +12,18 @@ FAMILIES = {"sudoku": "sudoku", "sums": "long sums", "parts": "independent value
 PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
 
 
-def claims(countdown: Results, others: Mapping[str, Results]) -> list[dict[str, Any]]:
-    """One row for each number. `countdown` is the arena of the trainings' own task, `others` those of `FAMILIES` and
-    of chains.
+def claims(arenas: Mapping[str, Results]) -> list[Claim]:
+    """One claim for each number. `countdown` is the arena of the trainings' own task, the others are those of
+    `FAMILIES` and of chains.
     """
+    countdown = arenas["countdown"]
     found = [*_at_its_best(countdown), *_concurrency_reward(countdown), *_places(countdown)]
     for family, title in FAMILIES.items():
-        if family in others:
-            found += _transfer(others[family], family, title)
-    if "chains" in others:
-        found.append(_chains(others["chains"]))
-    return [claim.row() for claim in found]
+        if family in arenas:
+            found += _transfer(arenas[family], family, title)
+    if "chains" in arenas:
+        found.append(_chains(arenas["chains"]))
+    return found
 
 
 def _at_its_best(countdown: Results) -> Iterator[Claim]:

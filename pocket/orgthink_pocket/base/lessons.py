@@ -96,7 +96,13 @@ LATE = Mixture(
     drills={"relations": 4, "operations": 4},
 )
 """Shares of its second phase: more of what takes longest to learn, which is to bring together what others return."""
-MIXTURES = {"even": MIXTURE, "late": LATE}
+REVIEWING = Mixture(
+    alone={SEVERAL: 1}, organizing={}, verifying={SEVERAL: 1}, correcting={SEVERAL: 1}, calls={}, drills={}
+)
+"""Shares of fine-tuning for what MarsRL trains: solver, verifier and corrector of several countdowns."""
+MANAGING = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
+"""Shares of ParaManager's supervised fine-tuning."""
+MIXTURES = {"even": MIXTURE, "late": LATE, "several": REVIEWING, "manager": MANAGING}
 """Mixtures by name."""
 
 

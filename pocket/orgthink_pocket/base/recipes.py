@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from orgthink.evaluation import OrganizationSpec
+from orgthink.baselines.router_bank import BankSettings, RouterBank
+from orgthink.credit.shared import SharedCredit
+from orgthink.engines import EngineSpec
+from orgthink.episode import Sampling
+from orgthink.evaluation import OrganizationSpec, RoleSpec
 from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.marsrl import MarsReward
+from orgthink.rewards.paramanager import ParaManagerReward
 from orgthink.runtime.budget import Limits
 from orgthink.training.episodes import RlSettings
 from orgthink.training.marsrl.rollout import MarsRollout
@@ -13,7 +18,10 @@ from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.mastered import Mastered
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rollout import Rollout
+from orgthink.training.sft import SftSettings
+from orgthink_pocket.base.job import Base
 from orgthink_pocket.model import ORGANIZING
+from orgthink_pocket.tool_model import MANAGING
 
 REVIEWED = "countdown-mini-three@1/2"
 """Task of MarsRL."""
@@ -85,3 +93,104 @@ def reviewing() -> Mars:
 
 MARSRL = reviewing()
 """MarsRL of the base."""
+
+
+def reviewing_together() -> Policy:
+    """The same organization with one reward for all three roles: whether the final answer is right.
+
+    A step samples about as many tokens as one of MarsRL, whose chains have groups at every stage.
+    """
+    rollout = Rollout(
+        REVIEWED,
+        OrganizationSpec("verifier_corrector", {"prompts": "pocket-base", "passes": 1, "rounds": 3, "attempts": 1}),
+        Limits(1, agent_tokens=AGENT_TOKENS),
+        max_tokens=AGENT_TOKENS,
+        temperature=MARSRL.settings.temperature,
+        problems=16,
+    )
+    settings = RlSettings(
+        rollout,
+        steps=MARSRL.steps,
+        learning_rate=MARSRL.settings.learning_rate,
+        minibatches=MARSRL.settings.minibatches,
+        loss=MARSRL.settings.loss,
+        reward=AsyncThinkReward(weight=0.0, malformed=True),
+        drift=1e-3,
+        record_every=8,
+    )
+    return Policy(settings, model="pocket-base")
+
+
+MARSRL_SHARED = reviewing_together()
+"""Reinforcement learning of solver, verifier and corrector by one shared reward."""
+LESSONS = Base(
+    SftSettings(steps=80, learning_rate=5e-4, warmup=10, batch_rows=48), grown_from="pocket-base", mixture="several"
+)
+"""Honest fine-tuning: as many updates as MarsRL has, on what teachers write about several countdowns."""
+
+MANAGER_LESSONS = Base(
+    SftSettings(steps=200, learning_rate=5e-4, warmup=20, batch_rows=48), grown_from="pocket-base", mixture="manager"
+)
+"""Supervised fine-tuning of ParaManager: rehearsed rounds, which call any member at random."""
+MEMBER_TOKENS = 352
+"""Most tokens of a member that has time."""
+MEMBERS = {
+    "quick": RoleSpec(EngineSpec("pocket-base"), Sampling(112, 0.0)),
+    "arithmetician": RoleSpec(EngineSpec("pocket-mars"), Sampling(256, 0.3)),
+    "thorough": RoleSpec(EngineSpec("pocket-base"), Sampling(MEMBER_TOKENS, 1.0)),
+    "careless": RoleSpec(EngineSpec("pocket-base"), Sampling(MEMBER_TOKENS, 1.5)),
+    "silent": RoleSpec(EngineSpec("pocket-base"), Sampling(8, 0.0)),
+}
+"""Members of ParaManager's pool. The manager knows them as m1 to m5, and only its reward tells what they can do.
+
+`quick` is right where little has to be written and is cut off elsewhere; `thorough` is the better one there, and the
+worse one where little has to be written. `silent` never ends.
+"""
+MANAGED = "arithmetic-mini+countdown-mini-single+countdown-mini-two+countdown-mini-four+ledger-mini@1/2"
+"""Tasks of ParaManager, of one to four parts."""
+
+
+def managing(*, calls: int = 4, cost_target: float = 3.0) -> Policy:
+    """ParaManager's reinforcement learning of the base beside a frozen pool, a tenth of whose calls fail."""
+    settings = {
+        "prompts": "pocket-base",
+        "pool": dict.fromkeys(MEMBERS, ""),
+        **MANAGING,
+        "aliases": "fixed",
+        "rounds": 6 if calls > 1 else 12,
+        "calls": calls,
+        "faults": {"rate": 0.1, "marked": True},
+    }
+    rollout = Rollout(
+        MANAGED,
+        OrganizationSpec("paramanager", settings),
+        Limits(capacity=9),
+        max_tokens=128,
+        problems=12,
+        models=MEMBERS,
+        roles=("manager",),
+    )
+    optimization = RlSettings(
+        rollout,
+        steps=60,
+        learning_rate=2e-4,
+        warmup=2,
+        minibatches=2,
+        loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.02),
+        reward=ParaManagerReward(
+            diversity=0.5, gate="correct", count="executed", length_target=320, cost_target=cost_target
+        ),
+        credit=SharedCredit(delta=1e-6),
+        mixed=True,
+        drift=1e-3,
+        record_every=10,
+    )
+    return Policy(optimization, model="pocket-base")
+
+
+ROUTER_BANK = RouterBank(BankSettings(MANAGED, MEMBERS, "pocket-base", problems=128))
+"""The bank of a router over the same members, from training problems too."""
+PARAMANAGER = managing()
+"""ParaManager's reinforcement learning of the base."""
+PARAMANAGER_SERIAL = managing(calls=1)
+"""The same with one call a round."""

@@ -1,0 +1,70 @@
+"""The claims about MarsRL of experiments/CLAIMS.md, decided by the arena of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, value
+
+
+def claims(arenas: Mapping[str, Results]) -> list[Claim]:
+    """One claim for each number."""
+    three = arenas["three"]
+    return [
+        _better(three, "M1 (trained)", "vote", "it beats a vote of its solver at as many tokens or more"),
+        _better(three, "M1 (base)", "vote-untrained", "it beats a vote of the base's solver at as many tokens or more"),
+        Claim(
+            "M2",
+            "and a vote of eight, on a shorter path: difference",
+            against_reference(three, "wide-vote", "accuracy").negated,
+            "upper end < 0",
+            lambda _, __, high: high < 0,
+        ),
+        _better(three, "M3", "lessons", "it beats as many updates on what teachers write"),
+        _better(three, "M4", "fresh-corrector", "its corrector beats a fresh attempt in its place"),
+        _better(three, "M5", "shared", "a reward for each role beats a shared one"),
+        Claim(
+            "M6",
+            "errors of the trained system ÷ errors of the base's system",
+            error_ratio(three, "untrained"),
+            "mean > 0.5 or upper end > 0.6",
+            lambda mean, _, high: mean > 0.5 or high > 0.6,
+        ),
+        Claim(
+            "B4",
+            "the task leaves errors to mend: share wrong of the base's solver alone",
+            _wrong(value(three, "solver-untrained", "accuracy")),
+            "mean < 0.15: the claims are void then, not lost",
+            lambda mean, *_: mean < 0.15,
+        ),
+    ]
+
+
+def error_ratio(results: Results, method: str) -> Measured:
+    """Errors of the reference ÷ those of a method.
+
+    The interval is that of the paired difference; the method's own errors count as known.
+    """
+    difference, right = against_reference(results, method, "accuracy"), value(results, method, "accuracy").mean
+    if right is None or right >= 1 or difference.mean is None:
+        return UNKNOWN
+    return Measured(*(None if end is None else 1 + end / (1 - right) for end in _ends(difference)))
+
+
+def _ends(measured: Measured) -> tuple[float | None, float | None, float | None]:
+    return measured.mean, measured.low, measured.high
+
+
+def _wrong(right: Measured) -> Measured:
+    return Measured(*(None if end is None else 1 - end for end in (right.mean, right.high, right.low)))
+
+
+def _better(results: Results, id_: str, method: str, text: str) -> Claim:
+    """More often right than a method."""
+    return Claim(
+        id_,
+        f"{text}: difference",
+        against_reference(results, method, "accuracy").negated,
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )

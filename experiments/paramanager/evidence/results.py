@@ -1,0 +1,15 @@
+"""Train, compare and decide the claims about ParaManager: `make results-evidence`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from experiments.paramanager.evidence.claims import claims
+from experiments.shared.evidence import Evidence
+
+EVIDENCE = Evidence(Path(__file__).parent, ("pool",), claims)
+"""The arena and claims of ParaManager."""
+
+if __name__ == "__main__":
+    sys.exit(EVIDENCE.main(__doc__))

@@ -1,0 +1,76 @@
+"""The evidence of a paper: run its arenas, decide its claims, write both to its pages.
+
+Each folder beside the script of a paper holds an arena. The first one trains; the others use its trainings on other
+problems. What is done is not repeated. Tables, plots and claims are written as soon as there are any.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.arena.results import Options as ArenaOptions
+from experiments.arena.results import make as run_arena
+from experiments.shared.claims import Claim, Results, claims_table
+from experiments.shared.readme import fill
+from experiments.shared.script import run_script
+from orgthink.cli.resuming import INTERRUPTED
+from orgthink.files import write_whole
+from orgthink.tabular import json_object
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run the arenas of a paper's evidence, and decide its claims."""
+
+    only: tuple[str, ...] = ()
+    """Arenas to run now; without it all."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Arenas of a paper, and the claims that they decide."""
+
+    home: Path
+    """Folder of the script, of a folder for each arena, and of README.md with a place for `claims`."""
+    arenas: tuple[str, ...]
+    """Folders of the arenas, in the order in which they are run."""
+    claims: Callable[[Mapping[str, Results]], list[Claim]]
+    """Function from the results of the arenas that have some, the first one among them, to claims."""
+
+    @property
+    def paper(self) -> Path:
+        """Results of the paper, which have the claims too."""
+        return self.home.parent / "results.json"
+
+    def make(self, options: Options) -> int:
+        """Run what is missing and write everything. Returns the largest exit code of the arenas, or 130 after
+        Ctrl-C.
+        """
+        worst = 0
+        for name in options.only or self.arenas:
+            code = run_arena(ArenaOptions(self.home / name / "arena.toml"))
+            self.write()
+            worst = max(worst, code)
+            if code >= INTERRUPTED:
+                break
+        return worst
+
+    def write(self) -> None:
+        """Decide the claims once the first arena has results, and write them to results.json and README.md."""
+        files = {name: self.home / name / "results.json" for name in self.arenas}
+        found = {name: json_object(file) for name, file in files.items() if file.exists()}
+        if self.arenas[0] not in found:
+            return
+        rows = [claim.row() for claim in self.claims(found)]
+        paper: Mapping[str, Any] = json.loads(self.paper.read_text())
+        write_whole(self.paper, (json.dumps({**paper, "claims": rows}, indent=1, ensure_ascii=False) + "\n").encode())
+        page = self.home / "README.md"
+        write_whole(page, fill(page.read_text(), {"claims": claims_table(rows)}).encode())
+
+    def main(self, says: str | None) -> int:
+        """Run the script. Returns the exit code: 2 for an error of the user."""
+        return run_script(self.make, Options, says)

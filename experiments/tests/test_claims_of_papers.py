@@ -1,0 +1,106 @@
+"""The claims of MarsRL and ParaManager: each number is found in their arenas and turned the right way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from experiments.marsrl.evidence.claims import error_ratio
+from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
+from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
+from experiments.shared.claims import UNKNOWN
+from experiments.shared.evidence import Evidence
+from orgthink.arena.config import Arena, read_arena
+from orgthink.arena.preparing import training
+
+PAPERS = {"marsrl": MARSRL, "paramanager": PARAMANAGER}
+BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
+"""A method that is right in 20 points less than the reference."""
+RIGHT = {"mean": 0.6, "low": 0.5, "high": 0.7, "n": 3}
+
+
+def arena_of(evidence: Evidence, name: str) -> Arena:
+    return read_arena(evidence.home / name / "arena.toml")
+
+
+def results_of(arena: Arena, difference: dict[str, float] = BETTER) -> dict[str, Any]:
+    """Results in which every method is right in 60 %, and all but the reference in some points less than it."""
+    return {
+        "tables": {
+            "uncapped": [{"method": name, "group": one.group, "accuracy": RIGHT} for name, one in arena.methods.items()]
+        },
+        "differences": {
+            "uncapped": [
+                {"method": name, "accuracy": difference, "seconds_ratio": RIGHT}
+                for name in arena.methods
+                if name != arena.reference
+            ]
+        },
+        "choices": [
+            {"method": name, "cap": "uncapped", "tried": [{"accuracy": 0.5}]}
+            for name, one in arena.methods.items()
+            if one.grid
+        ],
+    }
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_number_of_a_claim_is_found_in_the_arenas(paper: str) -> None:
+    evidence = PAPERS[paper]
+    rows = [
+        claim.row()
+        for claim in evidence.claims({name: results_of(arena_of(evidence, name)) for name in evidence.arenas})
+    ]
+    assert len({row["id"] for row in rows}) == len(rows) >= 8
+    for row in rows:
+        assert row["measured"] is not None and row["holds"] is not None, row
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> None:
+    evidence = PAPERS[paper]
+    worse = {"mean": 0.01, "low": -0.1, "high": 0.12, "n": 3}
+    for difference, holds in ((BETTER, True), (worse, False)):
+        found = {name: results_of(arena_of(evidence, name), difference) for name in evidence.arenas}
+        decided = {claim.id: claim.row() for claim in evidence.claims(found)}
+        for id_ in ("M1 (trained)", "M3", "M4", "M5") if paper == "marsrl" else ("P2", "P3", "P4 (vote)"):
+            assert decided[id_]["holds"] is holds, decided[id_]
+            assert decided[id_]["measured"] == -difference["mean"], "the reference - the other"
+
+
+def test_errors_that_are_left_are_a_share_of_those_of_the_other() -> None:
+    results = results_of(arena_of(MARSRL, "three"))  # right in 60 and 80 %: half of the errors are left
+    ratio = error_ratio(results, "untrained")
+    assert (ratio.mean, ratio.low, ratio.high) == pytest.approx((0.5, 0.25, 0.75))
+    assert error_ratio(results, "nobody") == UNKNOWN
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_settings_are_chosen_on_other_problems_than_are_trained_on(paper: str) -> None:
+    evidence = PAPERS[paper]
+    arena = arena_of(evidence, evidence.arenas[0])
+    assert arena.development is not None and arena.development.task.endswith("@0/2")
+    tasks = [
+        job.settings.rollout.task
+        for job in (training(preparation, 0).job for preparation in arena.preparations.values())
+        if hasattr(job.settings, "rollout")
+    ]
+    assert tasks and {task.partition("@")[2] for task in tasks} == {"1/2"}
+    assert {task.partition("@")[0] for task in tasks} == {arena.task}
+
+
+def test_the_pool_of_the_arena_is_that_of_the_trainings() -> None:
+    arena = arena_of(PARAMANAGER, "pool")
+    rollout = training(arena.preparations["paramanager"], 0).job.settings.rollout
+    members = {
+        name: (role.engine.model, role.sampling.max_tokens, role.sampling.temperature)
+        for name, role in rollout.models.items()
+    }
+    assert members == {name: (one.model, one.max_tokens, one.temperature) for name, one in arena.pool.items()}
+    assert list(members) == list(arena.pool), "the manager knows them by their order"
+    trained, shared = rollout.organization.settings, {"suite": {"corpus": "ledger"}, "response_tokens": 32}
+    for name, method in arena.methods.items():
+        if method.organization == "paramanager" and name != "serial":
+            given = {**shared, **method.settings, "calls": 4, "pool": dict.fromkeys(arena.pool, "")}
+            assert given == {key: value for key, value in trained.items() if key != "faults"}, name
