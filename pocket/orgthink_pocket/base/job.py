@@ -30,9 +30,9 @@ class Base:
     grown_from: str | None = None
     """A pocket model of the same width and no more layers to begin with, such as an earlier state of the base; `None`:
     fresh weights."""
-    mixture: Literal["even", "late", "several", "manager"] = "even"
-    """How often each lesson is drawn: `late` has more of what takes longest to learn, `several` has only solvers,
-    verifiers and correctors of several countdowns, `manager` only managers."""
+    mixture: Literal["even", "late", "reviews", "manager"] = "even"
+    """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
+    verifiers and correctors, `manager` only managers."""
     ordered: bool = True
     """Whether the fresh embeddings of integers know their order."""
     device: str = "auto"

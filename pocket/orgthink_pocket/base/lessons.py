@@ -96,13 +96,12 @@ LATE = Mixture(
     drills={"relations": 4, "operations": 4},
 )
 """Shares of its second phase: more of what takes longest to learn, which is to bring together what others return."""
-REVIEWING = Mixture(
-    alone={SEVERAL: 1}, organizing={}, verifying={SEVERAL: 1}, correcting={SEVERAL: 1}, calls={}, drills={}
-)
-"""Shares of fine-tuning for what MarsRL trains: solver, verifier and corrector of several countdowns."""
+_REVIEWED = {SUMS: 1, SUDOKU: 1}
+REVIEWING = Mixture(alone=_REVIEWED, organizing={}, verifying=_REVIEWED, correcting=_REVIEWED, calls={}, drills={})
+"""Shares of fine-tuning for what MarsRL trains: solver, verifier and corrector."""
 MANAGING = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
-MIXTURES = {"even": MIXTURE, "late": LATE, "several": REVIEWING, "manager": MANAGING}
+MIXTURES = {"even": MIXTURE, "late": LATE, "reviews": REVIEWING, "manager": MANAGING}
 """Mixtures by name."""
 
 
