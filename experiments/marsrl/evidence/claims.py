@@ -9,31 +9,33 @@ from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     """One claim for each number."""
-    reviews = arenas["reviews"]
+    sudoku = arenas["sudoku"]
     return [
-        _better(reviews, "M1 (trained)", "vote", "it beats a vote of its solver at as many tokens or more"),
-        _better(reviews, "M1 (base)", "vote-untrained", "it beats a vote of the base's solver at as many tokens or more"),
+        _better(sudoku, "M1 (trained)", "vote", "it beats a vote of its solver at as many tokens or more"),
+        _better(
+            sudoku, "M1 (base)", "vote-untrained", "it beats a vote of the base's solver at as many tokens or more"
+        ),
         Claim(
             "M2",
             "and a vote of eight, on a shorter path: difference",
-            against_reference(reviews, "wide-vote", "accuracy").negated,
+            against_reference(sudoku, "wide-vote", "accuracy").negated,
             "upper end < 0",
             lambda _, __, high: high < 0,
         ),
-        _better(reviews, "M3", "lessons", "it beats as many updates on what teachers write"),
-        _better(reviews, "M4", "fresh-corrector", "its corrector beats a fresh attempt in its place"),
-        _better(reviews, "M5", "shared", "a reward for each role beats a shared one"),
+        _better(sudoku, "M3", "lessons", "it beats as many updates on what teachers write"),
+        _better(sudoku, "M4", "fresh-corrector", "its corrector beats a fresh attempt in its place"),
+        _better(sudoku, "M5", "shared", "a reward for each role beats a shared one"),
         Claim(
             "M6",
             "errors of the trained system ÷ errors of the base's system",
-            error_ratio(reviews, "untrained"),
+            error_ratio(sudoku, "untrained"),
             "mean > 0.5 or upper end > 0.6",
             lambda mean, _, high: mean > 0.5 or high > 0.6,
         ),
         Claim(
             "B4",
             "the task leaves errors to mend: share wrong of the base's solver alone",
-            _wrong(value(reviews, "solver-untrained", "accuracy")),
+            _wrong(value(sudoku, "solver-untrained", "accuracy")),
             "mean < 0.15: the claims are void then, not lost",
             lambda mean, *_: mean < 0.15,
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.marsrl.evidence.claims import claims
 from experiments.shared.evidence import Evidence
 
-EVIDENCE = Evidence(Path(__file__).parent, ("reviews",), claims)
+EVIDENCE = Evidence(Path(__file__).parent, ("sudoku",), claims)
 """The arena and claims of MarsRL."""
 
 if __name__ == "__main__":

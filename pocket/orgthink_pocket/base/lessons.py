@@ -96,8 +96,9 @@ LATE = Mixture(
     drills={"relations": 4, "operations": 4},
 )
 """Shares of its second phase: more of what takes longest to learn, which is to bring together what others return."""
-_REVIEWED = {SUMS: 1, SUDOKU: 1}
-REVIEWING = Mixture(alone=_REVIEWED, organizing={}, verifying=_REVIEWED, correcting=_REVIEWED, calls={}, drills={})
+REVIEWING = Mixture(
+    alone={SUDOKU: 1}, organizing={}, verifying={SUDOKU: 1}, correcting={SUDOKU: 1}, calls={}, drills={}
+)
 """Shares of fine-tuning for what MarsRL trains: solver, verifier and corrector."""
 MANAGING = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""

@@ -22,8 +22,8 @@ from orgthink_pocket.base.job import Base
 from orgthink_pocket.model import ORGANIZING
 from orgthink_pocket.tool_model import MANAGING
 
-REVIEWED = "sums-mini+sudoku@1/2"
-"""Tasks of MarsRL: checking is easier than solving, and a finding says where to mend."""
+REVIEWED = "sudoku@1/2"
+"""Task of MarsRL: checking is easier than solving, and a finding says where to mend."""
 TASK = "countdown-mini"
 """Its second half of the training problems; settings are chosen on the first."""
 AGENT_TOKENS = 640
@@ -124,7 +124,7 @@ MARSRL_SHARED = reviewing_together()
 LESSONS = Base(
     SftSettings(steps=100, learning_rate=5e-4, warmup=10, batch_rows=48), grown_from="pocket-base", mixture="reviews"
 )
-"""Honest fine-tuning: as many updates as MarsRL has, on what teachers write about the same tasks."""
+"""Honest fine-tuning: as many updates as MarsRL has, on what teachers write about the same task."""
 
 MANAGER_LESSONS = Base(
     SftSettings(steps=200, learning_rate=5e-4, warmup=20, batch_rows=48), grown_from="pocket-base", mixture="manager"
