@@ -141,8 +141,10 @@ results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool
 	$(BIN)/python -m experiments.arena.results --config experiments/asyncthink/arena/arena.toml
 	$(BIN)/python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml
 
-results-evidence: setup  ## AsyncThink against baselines at their best with room for everybody, and on problems it was not trained on
+results-evidence: setup sandbox  ## the claims of experiments/CLAIMS.md: each paper's system from one honest base, against baselines at their best
 	$(BIN)/python -m experiments.asyncthink.evidence.results
+	$(BIN)/python -m experiments.marsrl.evidence.results
+	$(BIN)/python -m experiments.paramanager.evidence.results
 
 vllm: $(VLLM)/.ready  ## an environment with the real vLLM, on a CPU
 
