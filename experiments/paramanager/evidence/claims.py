@@ -33,7 +33,6 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
             "mean < 1.25 or lower end ≤ 1.10",
             lambda mean, low, _: mean < 1.25 or low <= 1.10,
         ),
-        _better(pool, "P8 (shuffled)", "shuffled", "it is not the rollouts alone: reward − shuffled rewards"),
     ]
 
 
