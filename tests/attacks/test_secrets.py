@@ -318,7 +318,8 @@ WRITTEN = "A password is found as texts, JSON and Python write it, whatever lett
     Attack("a password with a quotation mark and a letter beyond ASCII", WRITTEN, "… in the record", 'zebra-"quill"-ö'),
     Attack("a password with both quotation marks and a letter beyond ASCII", WRITTEN, "… in the record",
            "zebra-\"quill'-ö"),
-    Attack("a password with a backslash, a quotation mark and a picture", WRITTEN, "… in the record", 'zebra-\\"quill-🦓'),
+    Attack("a password with a backslash, a quotation mark and a picture", WRITTEN, "… in the record",
+           'zebra-\\"quill-🦓'),
 )  # fmt: skip
 async def test_a_password_of_any_letters(attack: Attack) -> None:
     async def play(exchange: Exchange) -> None:
