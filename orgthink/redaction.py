@@ -129,4 +129,5 @@ def _name(name: Any) -> Any:
 def _written(secret: str) -> set[str]:
     basic = b64encode(secret.encode(errors="replace")).decode().rstrip("=")
     encoded = {quote(secret, safe="", errors="replace"), unquote(secret), basic}
-    return {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], *encoded}
+    texts = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    return {secret, *texts, *(text.replace("/", "\\/") for text in texts), repr(secret)[1:-1], *encoded}

@@ -58,7 +58,7 @@ from orgthink.provenance import provenance
 from orgthink.redaction import redact, redact_values
 from orgthink.registry import absolute, without_files
 from orgthink.secrets import by_name
-from orgthink.terminal import clean, excerpt
+from orgthink.terminal import clean, reason
 
 if TYPE_CHECKING:
     pass
@@ -96,7 +96,13 @@ class that its `kind` names, such as `reward asyncthink`, or `FIELD` for any oth
 
 _FILES = ("config.json", "episodes.jsonl", "failed.jsonl", "metrics.jsonl", "crashes.log", "summary.json", "view.html")
 
-_DATA = {*_FILES, LOCK, "pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json", "results.json"} - {"view.html"}
+_PREPARED = ("archive.json", "best.json", "bank.json", "population.json", "prepared.json", "spent.json")
+"""Files of searches and preparations."""
+
+_DATA = {
+    *_FILES, *_PREPARED, LOCK, "pairs.jsonl", "pairs.parquet", "dropped.jsonl", "synth.json", "trajectories.json",
+    "results.json", "table.md",
+} - {"view.html"}  # fmt: skip
 """Names of what a run computed, or cannot do without."""
 
 _RECORD = (
@@ -279,7 +285,7 @@ class Journal:
             file.seek(place)
             return load(file.readline())
 
-    def crash(self, name: str, error: Exception) -> str:
+    def crash(self, name: str, error: BaseException) -> str:
         """Add the traceback of what ended an episode to crashes.log. Returns one line: what was raised, and where."""
         trace = redact("".join(traceback.format_exception(error)))  # before it is cut: no half of a secret is left
         trace = clean(f"{name}\n{trace[-LONGEST_TRACEBACK:]}\n")
@@ -287,7 +293,7 @@ class Journal:
             append(file, trace.encode("utf-8", "replace"))
         raised = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {Path(raised.filename).name}, line {raised.lineno}"
-        return f"{where}: {excerpt(str(error), 200)} (a bug: its traceback is in crashes.log)"
+        return f"{where}: {reason(error, 200)} (a bug: its traceback is in crashes.log)"
 
     @property
     def _place(self) -> Path:
@@ -333,10 +339,23 @@ def require_vacant(path: Path, *, overwrite: bool = False) -> None:
 
 
 def require_output(*files: Path | None) -> None:
-    """UserError for a file to write that would replace the data of a run."""
+    """UserError for a file to write that would replace the data of a run, at whatever depth of its folder."""
     for file in filter(None, files):
-        if file.name in _DATA and (file.parent / "config.json").is_file():
-            raise UserError(f"{file} belongs to the run {file.parent}: choose another name")
+        folder = file.parent.resolve()
+        run = folder if file.name in _DATA and (folder / "config.json").is_file() else None
+        if run is None and file.exists():
+            run = next(filter(_is_run, (folder, *folder.parents)), None)
+            run = None if run == folder else run  # there the names tell data from pages and exports
+        if run is not None:
+            raise UserError(f"{file} belongs to the run {run}: choose another name")
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        RunFolder.open(folder)
+    except (OSError, UserError):
+        return False
+    return True
 
 
 def load(line: bytes) -> Episode:

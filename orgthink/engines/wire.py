@@ -317,8 +317,12 @@ class Reader:
         self._characters += sum(len(part.name + part.arguments) for part in event.calls)
         if self._characters > LONGEST_TOKEN * (self._most + 1):
             raise EngineError(f"the server sent {self._characters} characters for {self._most} tokens")
+        for text in (event.reasoning, *(part.name + part.arguments for part in event.calls), *event.pieces):
+            self._fewest.add(text)
         if event.calls or self._calls:
             event = self._with_calls(event)
+        if self._pieces is None:
+            event = self._in_tokens(event)
         pieces, finish = event.pieces, event.finish
         logprobs = event.logprobs if self._trusted else None
         if self._pieces is not None:
@@ -334,7 +338,6 @@ class Reader:
                 pieces = (*pieces[:i], piece if tokens_known else piece[:end])
                 finish = FinishReason.STOP
                 break
-        self._fewest.add(event.reasoning)
         n = self._within(pieces, tokens_known)
         reasoning = event.reasoning
         if n < len(pieces):  # the server does not keep to it
@@ -348,13 +351,22 @@ class Reader:
 
         Pieces whose tokens the server does not name may be parts of tokens: then the text says when it is too long.
         """
-        for i, piece in enumerate(pieces):
+        for i in range(len(pieces)):
             self.read += 1
             self._known += tokens_known
-            self._fewest.add(piece)
             if self._known > self._most or min(self.read, self._fewest.tokens) > self._most:
                 return i
         return len(pieces)
+
+    def _in_tokens(self, event: StreamEvent) -> StreamEvent:
+        """The event with as many pieces as all that was said has tokens at least: a server may send many words at
+        once, and each piece counts as one."""
+        n = self._fewest.tokens - self.read
+        if not event.pieces or n <= len(event.pieces):
+            return event
+        text = "".join(event.pieces)
+        pieces = tuple(text[len(text) * i // n : len(text) * (i + 1) // n] for i in range(n))
+        return replace(event, pieces=pieces, token_ids=None, logprobs=None)
 
     def _with_calls(self, event: StreamEvent) -> StreamEvent:
         """The last event with the text of all calls. A fragment is a piece; the text of the calls stands in place of

@@ -21,7 +21,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.export.recorded import name_of
 from orgthink.export.spans import TraceSpan, trace_spans
 from orgthink.http import server_url
-from orgthink.redaction import conceal_named, redact
+from orgthink.redaction import conceal, conceal_named, redact
 from orgthink.store import RunFolder
 from orgthink.terminal import excerpt
 from orgthink.version import __version__
@@ -236,10 +236,11 @@ def _session() -> Session:
 
 
 def _conceal_headers() -> None:
-    """Hide the keys that the SDK sends in its headers."""
+    """Hide the keys that the SDK sends in its headers, and all of a header that it cannot read: it quotes that."""
     for variable in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"):
         for header in os.environ.get(variable, "").split(","):
             name, _, value = header.partition("=")
+            conceal(header.strip())
             for secret in (value.strip(), unquote(value.strip()).rpartition(" ")[2]):
                 conceal_named(name, secret)
 

@@ -61,12 +61,20 @@ async def attempt(
         await within(limits.episode_seconds, 2 * limits.grace, _run(organization, session, end))
     except DeadlineMissed:
         end.stop, end.cancel, end.answer = StopReason.DEADLINE, CancelSource.LIMIT, session.so_far()
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as stray:
+        if not _is_ended():
+            raise RuntimeError("the work was cancelled from within, though nobody ended the episode") from stray
         end.stop, end.cancel, end.answer = StopReason.CANCELLED, CancelSource.OPERATOR, session.so_far()
         if cancelled is not None:
             cancelled(_episode(organization, session, end))
         raise
     return _episode(organization, session, end)
+
+
+def _is_ended() -> bool:
+    """Whether somebody has cancelled the caller's task, rather than the work itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _End:

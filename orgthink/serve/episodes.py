@@ -130,7 +130,7 @@ class ServedEpisodes:
         except Exception as error:
             try:
                 logger.error("an episode ended: %s", self._journal.crash(running.problem.id, error))
-            except OSError as failure:  # such as a disk that is full
+            except (OSError, UserError) as failure:  # such as a disk that is full, or a folder that was moved
                 logger.error("an episode ended: %s; crashes.log: %s", reason(error), reason(failure))
             raise RequestError("the episode failed: the log of the server says why", 500, code="bug") from error
         self.counts.ended += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
@@ -52,10 +53,39 @@ def recurses() -> Chunk:
     return recurses()
 
 
+class Mute(Exception):
+    """Cannot say what is wrong."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def is_mute() -> Chunk:
+    raise Mute
+
+
+def is_mute_among_others() -> Chunk:
+    raise ExceptionGroup("two", [Mute(), ValueError("b")])
+
+
+def cancels_itself() -> Chunk:
+    raise asyncio.CancelledError
+
+
 @each(
     Attack("an engine of a plug-in divides by zero", BUG, WHERE, (divides, "ZeroDivisionError in test_bugs.py, line")),
     Attack("an engine of a plug-in misses a file", BUG, WHERE, (has_no_file, "FileNotFoundError in test_bugs.py")),
     Attack("an engine of a plug-in recurses without end", BUG, WHERE, (recurses, "RecursionError in test_bugs.py")),
+    Attack(
+        "an engine of a plug-in fails with an error that has no text", BUG, WHERE, (is_mute, "Mute in test_bugs.py")
+    ),
+    Attack(
+        "an engine of a plug-in fails with several errors, one of which has no text",
+        BUG,
+        WHERE,
+        (is_mute_among_others, "Mute in "),
+    ),
+    Attack("an engine of a plug-in cancels its own work", BUG, WHERE, (cancels_itself, "RuntimeError in attempt.py")),
     Attack(
         "an engine of a plug-in says a list",
         BUG,

@@ -700,6 +700,43 @@ async def test_a_bug_beside_another(attack: Attack, tmp_path: Path) -> None:
         one_line(evil.json())
 
 
+FAILS = "An episode that fails, however it does, is one clear error for its client, as an answer and as a stream."
+
+
+def is_mute() -> str:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    raise Mute
+
+
+def cancels_itself() -> str:
+    raise asyncio.CancelledError
+
+
+def divides() -> str:
+    raise ZeroDivisionError
+
+
+@each(
+    Attack("a bug whose error has no text", FAILS, "status 500, or the last event: the server's log says why",
+           (is_mute, "run")),
+    Attack("an engine that cancels its own work", FAILS, "status 500, or the last event: the server's log says why",
+           (cancels_itself, "run")),
+    Attack("a bug, once the run folder was moved", FAILS, "status 500, or the last event: the server's log says why",
+           (divides, "moved")),
+)  # fmt: skip
+async def test_an_episode_that_fails(attack: Attack, tmp_path: Path) -> None:
+    fails, place = attack.given
+    async with serving(tmp_path, lambda text: fails()) as server:
+        server.folder.path.rename(tmp_path / place)
+        whole, stream = await server.ask(), await server.ask(stream=True)
+    assert (whole.status_code, stream.status_code) == (500, 200)
+    one_line(whole.json())
+    one_line(json.loads(stream.text.strip().rpartition("data: ")[2]))
+
+
 @each(
     Attack(
         "a temperature that rounds to a denormal number",

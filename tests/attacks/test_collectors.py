@@ -14,8 +14,10 @@ from attacks.test_records import EPISODE
 
 pytest.importorskip("opentelemetry.sdk")
 
+from orgthink import redaction
 from orgthink.export import otlp
 from orgthink.export.otlp import Collector
+from orgthink.terminal import clean
 
 ENDS = "Sending spans has an end and a bound of memory, whatever the collector answers."
 WHERE = "Spans and the key beside them go to the collector that was named, and nowhere else."
@@ -122,6 +124,26 @@ def test_a_redirect_is_no_arrival(attack: Attack, server: Collecting, monkeypatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=sk-collector-0123456789")
     found = sent(server, attack.given)
     assert "redirects" in (found or "") and "\n" not in (found or "") and server.stolen == []
+
+
+KEY = "sk-collector-0123456789"
+UNREADABLE = "A header that cannot be read is not repeated: it may hold the key."
+
+
+@each(
+    Attack("a key behind a colon", UNREADABLE, "… in its place", f"x-api-key: {KEY}"),
+    Attack("a key without a name", UNREADABLE, "… in its place", f"Bearer {KEY}"),
+    Attack("a key with an unreadable name, behind another header", UNREADABLE, "… in its place",
+           f"team=blue, my key: {KEY}=="),
+)  # fmt: skip
+def test_a_header_that_cannot_be_read(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(redaction, "_forms", ())
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", attack.given)
+    Collector("http://127.0.0.1:1")
+    (logged,) = caplog.messages
+    assert KEY in logged and KEY not in clean(logged) and "…" in clean(logged)
 
 
 @each(

@@ -480,11 +480,19 @@ def test_an_output_is_no_pipe(attack: Attack, run: Path, capsys: pytest.CaptureF
         for file in ("episodes.jsonl", "config.json", "metrics.jsonl", ".lock")
         if "inspect" not in name
     ),
+    *(
+        Attack(f"`{name}` to {file} of a run", OUTPUTS, "refused, exit code 2", (argv, f"run/{file}"))
+        for name, argv in TO.items()
+        for file in ("checkpoints/step-000010/trainer.pt", "trajectories.json", "spent.json")
+        if "inspect" not in name
+    ),
     Attack("`export rows` to episodes.jsonl of a run", OUTPUTS, "refused, exit code 2",
            (["export", "rows", "run", "--to", "verl", "--recipe", "x", "--out"], "run/../run/episodes.jsonl")),
 )  # fmt: skip
 def test_an_output_replaces_no_data(attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv, target = attack.given
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    Path(target).touch()
     before = snapshot(run)
     assert main([*argv, target]) == 2
     assert f"{target} belongs to the run" in complaint(capsys)

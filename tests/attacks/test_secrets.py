@@ -37,6 +37,7 @@ from orgthink.http import LARGEST_PAGE, HttpClient, HttpResponse, RetryPolicy, c
 from orgthink.organizations.sequential import Sequential
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
+from orgthink.serve.exchange import encoded
 from orgthink.store import LONGEST_TRACEBACK, RunFolder, dump, load
 from orgthink.tools.retriever_client import RetrieverClient
 from orgthink.tools.sandbox_fusion import SandboxFusion
@@ -308,6 +309,31 @@ async def test_the_key_in_a_record(attack: Attack, tmp_path: Path) -> None:
     line = dump(episode)
     assert hides(line.decode()) and base64.b64encode(KEY.encode())[:16] not in line
     assert "…" in line.decode() and load(line).id == episode.id
+
+
+WRITTEN = "A password is found as texts, JSON and Python write it, whatever letters it has"
+
+
+@each(
+    Attack("a password with a quotation mark and a letter beyond ASCII", WRITTEN, "… in the record", 'zebra-"quill"-ö'),
+    Attack("a password with both quotation marks and a letter beyond ASCII", WRITTEN, "… in the record",
+           "zebra-\"quill'-ö"),
+    Attack("a password with a backslash, a quotation mark and a picture", WRITTEN, "… in the record",
+           'zebra-\\"quill-🦓'),
+)  # fmt: skip
+async def test_a_password_of_any_letters(attack: Attack) -> None:
+    async def play(exchange: Exchange) -> None:
+        login = base64.b64decode(exchange.headers["authorization"].split()[1]).decode()
+        await says(f"you are {login}")(exchange)
+
+    async with loopback(play) as server:
+        url = server.url.replace("://", f"://me:{quote(attack.given)}@")
+        engine = await EndpointEngine.open(url, MODEL)
+        episode = await attempt(Sequential(), Problem("p", "free", "Who?"), Backing(engine, Sampling(50)))
+        await engine.aclose()
+    assert attack.given in episode.root.spans[-1].text
+    for line in (dump(episode).decode(), encoded({"text": episode.root.spans[-1].text}).decode()):
+        assert "zebra" not in line and "quill" not in line and "…" in line
 
 
 @each(

@@ -63,7 +63,7 @@ BOUNDED = (
 
 @each(
     Attack("words without an end, whatever `max_tokens` is", BOUNDED, "the agent ends at its limit", ("word ", 50)),
-    Attack("parts of words without an end", BOUNDED, "the agent ends at its limit", ("wo rd", 51)),
+    Attack("parts of words without an end", BOUNDED, "the agent ends at its limit", ("wo rd", 50)),
     Attack("letters of one word without an end", BOUNDED, "the agent ends at its limit", ("w", 816)),
     Attack("letters without an end, of a script without spaces", BOUNDED, "the agent ends at its limit", ("字", 272)),
 )
@@ -75,6 +75,27 @@ async def test_max_tokens(attack: Attack, tmp_path: Path) -> None:
     episode = episodes[ATTACKED]
     assert (episode.root.stop, steps(episode)) == (StopReason.LENGTH, 50)
     assert len(episode.root.text) // len(piece) in (most, most - 1)
+
+
+WORDS = "abcd " * 2000
+ONE = {"content": [{"token": WORDS, "logprob": -1.0}]}
+USAGE = f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': 1}})}\n\n".encode()
+
+
+@each(
+    Attack("2,000 words in one event", BOUNDED, "the agent ends at its limit", (word(WORDS), END)),
+    Attack("2,000 words in one event, and a usage of one token", BOUNDED, "the agent ends at its limit",
+           (word(WORDS), END, USAGE)),
+    Attack("2,000 words that are called one token", BOUNDED, "the agent ends at its limit",
+           (data(delta={"content": WORDS}, logprobs=ONE), END)),
+    Attack("2,000 words of thoughts in one event", BOUNDED, "the agent ends at its limit",
+           (data(delta={"reasoning": WORDS}), END)),
+)  # fmt: skip
+async def test_many_words_in_one_event(attack: Attack, tmp_path: Path) -> None:
+    play = sends_bytes(EVENTS, *attack.given)
+    episode = (await evaluated(tmp_path / "run", (ATTACKED, play), FINE, FINE))[ATTACKED]
+    assert (episode.root.stop, steps(episode)) == (StopReason.LENGTH, 50)
+    assert len(episode.root.text.split()) <= 50
 
 
 FINER = "An answer in pieces finer than tokens is whole: not its pieces, but its tokens must fit `max_tokens`."
