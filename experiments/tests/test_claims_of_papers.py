@@ -97,7 +97,8 @@ def test_the_pool_of_the_arena_is_that_of_the_trainings() -> None:
         name: (role.engine.model, role.sampling.max_tokens, role.sampling.temperature)
         for name, role in rollout.models.items()
     }
-    assert members == {name: (one.model, one.max_tokens, one.temperature) for name, one in arena.pool.items()}
+    for name, one in arena.pool.items():
+        assert (one.model, one.max_tokens, round(one.temperature or 0.0, 1)) == members[name], name
     assert list(members) == list(arena.pool), "the manager knows them by their order"
     trained, shared = rollout.organization.settings, {"suite": {"corpus": "ledger"}, "response_tokens": 32}
     for name, method in arena.methods.items():
