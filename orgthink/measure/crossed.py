@@ -19,6 +19,9 @@ from orgthink.measure.estimate import Estimate, Z, average, difference, proporti
 Cells = Iterable[tuple[str, int, float | None]]
 """Id of a problem, seed of a training, and the value of one sample. Values that are `None` are left out."""
 
+ROUNDING = 1e-9
+"""Relative difference below which two mean squares are the same, so that no order of sums decides between them."""
+
 Table = Mapping[str, Mapping[int, float]]
 """Problem → seed → mean of the samples."""
 
@@ -114,14 +117,12 @@ def _spread(table: Table) -> _Spread:
     if largest <= 0:
         return _Spread(mean, 0.0, free[0])
     parts = zip((of_problems, of_seeds, rest), free, strict=True)
-    if largest == of_problems > both:
-        freedom = float(free[0])
-    elif largest == of_seeds > both:
-        freedom = float(free[1])
+    if max(of_problems, of_seeds) >= both * (1 - ROUNDING):
+        freedom = float(free[0] if of_problems >= of_seeds * (1 - ROUNDING) else free[1])
     else:
         freedom = both**2 / sum(square**2 / each for square, each in parts)
     return _Spread(mean, largest / (problems * seeds), freedom)
 
 
 def _quantile(spread: _Spread) -> float:
-    return student(max(1, floor(spread.freedom)))
+    return student(max(1, floor(spread.freedom * (1 + ROUNDING))))

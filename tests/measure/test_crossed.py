@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import permutations
 from statistics import fmean
 
 import pytest
@@ -45,6 +46,17 @@ def test_neither_the_order_of_problems_nor_that_of_seeds_matters(table: list[lis
     mixed = [[row[s] for s in order] for row in mixed]
     first, second = crossed_average(cells(table)), crossed_average(cells(mixed))
     assert (first.mean, first.low, first.high) == pytest.approx((second.mean, second.low, second.high), abs=1e-3)
+
+
+def test_seeds_that_differ_as_much_as_chance_does_leave_the_freedom_of_problems_in_any_order() -> None:
+    """Mean squares that are equal but for rounding: the order of the sums once chose between 1 and more degrees."""
+    table = [[1.0, 0.0, 22.5, 1.0, 22.5, 0.0], [1.0, 0.0, -15.75, 1.0, 22.5, 0.0]]
+    found = {
+        round(crossed_average(cells([[row[s] for s in order] for row in rows])).low, 6)
+        for order in permutations(range(6))
+        for rows in (table, table[::-1])
+    }
+    assert len(found) == 1
 
 
 @given(TABLES, st.sampled_from([0.25, 2.0, 16.0]))
