@@ -18,7 +18,8 @@ THINK = "<think>"
 THOUGHT = "</think>"
 """Ends the thinking."""
 
-_BRACE = re.compile(r"\\(?:f?boxed|fbox)\s*\{|[{}]")
+_BRACE = re.compile(r"\\(?:f?boxed|fbox)\s*\{|\\[\\{}]|[{}]")
+"""A brace, or one that a backslash makes text."""
 
 
 def after_thinking(text: str, ended: bool) -> str:
@@ -38,6 +39,8 @@ def boxed(text: str) -> list[str]:
     found: list[str] = []
     last = -1
     for brace in _BRACE.finditer(text):
+        if brace[0] in ("\\\\", "\\{", "\\}"):
+            continue
         if brace[0] != "}":
             opened.append(brace.end() if len(brace[0]) > 1 else None)
         elif opened and (start := opened.pop()) is not None and start > last:

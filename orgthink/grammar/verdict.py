@@ -7,8 +7,8 @@ correct"; a word for a wrong solution may be followed by a remark, as in "Wrong 
 field, "not correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for
 a word anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field
 without bold or heading counts only at the end of the report, and what is quoted does not count at all: in a code fence
-or an element of HTML such as `<pre>`, which reach to the end if they are never closed, behind `>`, behind four blanks,
-in backticks or in quotation marks.
+or an element such as `<pre>`, `<!--` or `\\begin{quote}`, which reach to the end if they are never closed, behind `>`,
+behind four blanks, in backticks or in quotation marks, on one line or, in curly ones, on several.
 """
 
 from __future__ import annotations
@@ -110,8 +110,15 @@ _ENDS_PARAGRAPH = re.compile(r"\s*(?:$|#{1,6}\s|\0|([-*_])(?:\s*\1){2,}\s*$)")
 """Begins a line that is no text of a paragraph."""
 _ITEM = re.compile(r"\s*(?:[*+•-]|[0-9]{1,3}[.)])\s")
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
-_ELEMENT = re.compile(r"<(/?)(?:pre|code|samp|blockquote|q)(?:\s+[a-z-]+=[^>]*)?>", re.IGNORECASE)
-"""Begins or ends an element of HTML that quotes."""
+_ELEMENT = re.compile(
+    r"<(?P<ends>/?)(?:(?:pre|code|samp|kbd|tt|blockquote|cite|textarea)(?:\s[^<>]*)?|q\s*(?:\s[a-z-]+=[^<>]*)?)>"
+    r"|<!--|(?P<over>-->)|\\(?:begin|(?P<end>end))\{(?:quote|quotation|displayquote|verbatim|lstlisting)\*?\}",
+    re.IGNORECASE,
+)
+"""Begins or ends an element of HTML or LaTeX that quotes, or a comment. No attribute is searched for past the next
+`<`, so that a text of many beginnings takes linear time."""
+_QUOTATION = re.compile(r"“[^“”]*”|«[^«»]*»|「[^「」]*」|『[^『』]*』")
+"""A quotation whose marks tell where it begins and ends."""
 _MASK = "\0"
 """Stands for every character that is quoted: neither blank nor mark nor word."""
 
@@ -147,10 +154,16 @@ def read_report(text: str, form: VerdictForm) -> Report:
 
 def _without_quotes(text: str) -> str:
     """The text with a mask, as long as they are, in place of lines that are quoted."""
-    lines = text.splitlines(keepends=True)
+    lines = _QUOTATION.sub(_masked_lines, text).splitlines(keepends=True)
     for quoted in (_fenced, _in_elements, _behind_marks):
         lines = [_masked(line) if hidden else line for line, hidden in zip(lines, quoted(lines), strict=True)]
     return "".join(lines)
+
+
+def _masked_lines(quotation: re.Match[str]) -> str:
+    """A quotation of several lines with a mask in place of them; one on a line may be a value, as in “Correct”."""
+    lines = quotation[0].splitlines(keepends=True)
+    return quotation[0] if len(lines) == 1 else "".join(map(_masked, lines))
 
 
 def _masked(line: str) -> str:
@@ -171,10 +184,12 @@ def _fenced(lines: Iterable[str]) -> Iterator[bool]:
 
 
 def _in_elements(lines: Iterable[str]) -> Iterator[bool]:
-    """Which lines belong to elements of HTML that quote."""
+    """Which lines belong to elements that quote."""
     depth = 0
     for line in lines:
-        closing = [tag == "/" for tag in _ELEMENT.findall(_CODE_SPAN.sub("", line))]
+        closing = [
+            bool(tag["ends"] or tag["over"] or tag["end"]) for tag in _ELEMENT.finditer(_CODE_SPAN.sub("", line))
+        ]
         yield depth > 0 or False in closing
         depth = max(0, depth + closing.count(False) - closing.count(True))
 

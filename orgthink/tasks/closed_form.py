@@ -7,17 +7,22 @@ is compared as text, and by math-verify where that decides.
 from __future__ import annotations
 
 import re
-from decimal import Context, Decimal, DecimalException, localcontext
+from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 LONGEST = 120
 """Characters of the longest formula; this also bounds the depth of the recursion."""
 
 _DIGITS, _SAME = 60, 30
 """Digits of the calculation, and of a value that is compared."""
-_LARGEST = Decimal(10) ** 60
+_LARGEST = 10**60
+_LONGEST_BELOW = 10**200
 _EXPONENT = 64
 """Largest exponent of a power."""
+_LONG = re.compile(r"[\d.]{21}", re.ASCII)
+"""A number of so many digits beside a root or π may be close to another one by design."""
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|\.\d+|\\[dt]?frac|\\sqrt|sqrt|√|\\pi|π|\\cdot|\\times|\\div|[-+*/^(){}]", re.ASCII)
 _SPELLED = {
@@ -25,6 +30,8 @@ _SPELLED = {
     "π": "\\pi",
 }  # fmt: skip
 _CLOSES = {"(": ")", "{": "}"}
+_IRRATIONAL = {"\\sqrt", "√", "\\pi"}
+"""Without these a formula is rational and has its exact value: no decimal number is √2, however long it is."""
 
 
 def value_of(text: str) -> Fraction | str | None:
@@ -32,10 +39,15 @@ def value_of(text: str) -> Fraction | str | None:
     tokens = _TOKEN.findall(text) if len(text) <= LONGEST else []
     if not tokens or "".join(tokens) != text:
         return None
+    spelled = [_SPELLED.get(token, token) for token in tokens]
     try:
+        if not _IRRATIONAL & {*spelled}:
+            return _Formula(spelled, Fraction).whole()
+        if _LONG.search(text):
+            return None
         with localcontext(Context(prec=_DIGITS)):
-            return _exact(_Formula([_SPELLED.get(token, token) for token in tokens]).whole())
-    except (ValueError, DecimalException):
+            return _exact(_Formula(spelled, Decimal).whole())
+    except (ValueError, ArithmeticError):
         return None
 
 
@@ -48,10 +60,10 @@ def _exact(value: Decimal) -> Fraction | str:
 class _Formula:
     """sum := [-] product (± product)*, product := power ([*/] power)*, power := atom [^ atom]. ValueError for more."""
 
-    def __init__(self, tokens: list[str]) -> None:
-        self._tokens = tokens[::-1]
+    def __init__(self, tokens: list[str], number: Callable[[str], Any]) -> None:
+        self._tokens, self._number = tokens[::-1], number
 
-    def whole(self) -> Decimal:
+    def whole(self) -> Any:
         value = self._sum()
         if self._tokens:
             raise ValueError(self._tokens[-1])
@@ -65,7 +77,7 @@ class _Formula:
     def _peek(self) -> str:
         return self._tokens[-1] if self._tokens else ""
 
-    def _sum(self) -> Decimal:
+    def _sum(self) -> Any:
         sign = self._next() if self._peek() in ("+", "-") else "+"
         value = self._product() * (-1 if sign == "-" else 1)
         while self._peek() in ("+", "-"):
@@ -73,7 +85,7 @@ class _Formula:
             value = value + right if operator == "+" else value - right
         return _bounded(value)
 
-    def _product(self) -> Decimal:
+    def _product(self) -> Any:
         number = self._peek()[:1].isdigit()
         value, divided = self._power(), False
         while (token := self._peek()) and token not in "+-)}^":
@@ -89,7 +101,7 @@ class _Formula:
             number = False
         return _bounded(value)
 
-    def _power(self) -> Decimal:
+    def _power(self) -> Any:
         value = self._atom()
         if self._peek() == "^":
             self._next()
@@ -99,7 +111,7 @@ class _Formula:
             value = _bounded(value ** int(exponent))
         return value
 
-    def _atom(self) -> Decimal:
+    def _atom(self) -> Any:
         token = self._next()
         if token in _CLOSES:
             value = self._sum()
@@ -114,16 +126,18 @@ class _Formula:
             return self._argument().sqrt()
         if token == "√":
             return self._atom().sqrt()
-        return Decimal(token)  # DecimalException for a sign where a number should be
+        return self._number(token)  # an error for a sign where a number should be
 
-    def _argument(self) -> Decimal:
+    def _argument(self) -> Any:
         r"""What a command applies to: of `\sqrt12` LaTeX would take the 1, and people mean 12."""
         if self._peek() not in _CLOSES and not (len(self._peek()) == 1 and self._peek().isdigit()):
             raise ValueError("an argument without braces")
         return self._atom()
 
 
-def _bounded(value: Decimal) -> Decimal:
-    if not value.is_finite() or abs(value) > _LARGEST:
+def _bounded(value: Any) -> Any:
+    """A value that is neither too large nor, as a fraction, too long."""
+    finite = value.denominator < _LONGEST_BELOW if isinstance(value, Fraction) else value.is_finite()
+    if not finite or abs(value) > _LARGEST:
         raise ValueError("too large")
     return value

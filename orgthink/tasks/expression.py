@@ -11,7 +11,8 @@ MAX_CHARS = 200
 """A longer text is rejected; this also bounds the depth of the recursion."""
 
 _TOKEN = re.compile(r"\s*(?:(\d{1,9})(?!\d)|([-+*/()]))", re.ASCII)
-_SPELLINGS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "\u00a0": " "})
+_SPELLED = {"*": "×·⋅∙∗", "/": "÷∕⁄", "-": "−–", " ": "\u00a0\u2009\u202f", "": "\u200b\u2060\ufeff"}
+_SPELLINGS = str.maketrans({other: sign for sign, others in _SPELLED.items() for other in others})
 
 
 class ExpressionError(ValueError):

@@ -28,7 +28,7 @@ _LARGEST_POWER = 200
 
 _TO_BE_DONE = re.compile(
     r"\\(?:i+nt|oint|sum|prod|lim|[dt]?binom|choose|gcd|lcm|det|max|min|[bp]?mod|lfloor|lceil|partial)(?![A-Za-z])"
-    r"|(?<!\\)!|\\operatorname"
+    r"|(?<!\\)!|\\operatorname|['’′]|\\prime(?![A-Za-z])"
 )
 """Operations whose result is another text."""
 _DIFFERENTIAL = r"\{*(?:\\(?:mathrm|rm)\{?)?d\}?"
@@ -45,7 +45,7 @@ _PART = re.compile(r"\d+(?:\.0*(?!\d))?|\\[A-Za-z]+|\S", re.ASCII)
 _DRESS = {*"+*·×^{}()[]1", "\\cdot", "\\times", "\\left", "\\right"}
 _FORMULAS = 8
 """Formulas of a question that are compared with a right result: each comparison may take seconds."""
-_GROUP = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
+_GROUP = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|\|[^|()\[\]{}]+\|")
 _NOTHING = re.compile(r"(?<=.)[-+]0(?:\.0*)?(?![\w.\\({^*/])|^[-+]+", re.ASCII)
 """A summand of 0, and a sign before everything."""
 _MULTIPLE = re.compile(r"(?:\d+(?:\.\d+)?(?:\\cdot|\\times|[*·×])?)?[(\[{](?P<of>.*)[)\]}]", re.ASCII)
@@ -103,7 +103,7 @@ def _is_copied_ratio(right: str, offered: str, question: str) -> bool:
     found = _RATIO.fullmatch(offered)
     if found is None or offered == right or _is_reducible(right) or not _is_reducible(offered):
         return False
-    above, below = (found[2] or found[4]).lstrip("+-"), found[3] or found[5]
+    above, below = ((found[i] or found[i + 2]).lstrip("+-0") for i in (2, 3))
     between = r"(?:\}?\s*(?:/|:|÷|\\div)\s*\{?|\}\{)"
     return re.search(rf"(?<![\d.]){above}{between}{below}(?![\d.])", question) is not None
 
@@ -179,6 +179,8 @@ def _left_to_do(plain: str) -> set[str]:
     kinds = {kind[0] for kind in _KINDS if re.search(rf"\\(?:{'|'.join(kind)})(?![A-Za-z])", plain)}
     matrices = {f"matrix {count}" for count, _ in enumerate(_MATRIX.finditer(plain))}
     named = {name for name, found in (("d", _DERIVATIVE), ("of a matrix", _OF_A_MATRIX)) if found.search(plain)}
+    if any(isinstance(value_of(found[0]), Fraction) for found in _UNDER_ROOT.finditer(plain)):
+        named.add("root of a square")
     return {found.lstrip("\\") for found in _TO_BE_DONE.findall(plain)} | kinds | matrices | named
 
 

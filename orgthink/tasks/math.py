@@ -7,7 +7,9 @@ A row of the file (parquet, JSON lines or a JSON list) has a `problem` and its `
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,9 +78,16 @@ def _row(row: Any, place: str) -> tuple[str, str]:
         raise UserError(f"{place}: not an object with a problem and an answer")
     values = {name: row.get(name) for name in ("problem", "answer")}
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or not _written(value):
             raise UserError(f"{place}: it has no {name}")
-    return str(values["problem"]).strip(), str(values["answer"]).strip()
+    return _written(values["problem"]), _written(values["answer"])
+
+
+def _written(value: Any) -> str:
+    """The text of a value, numbers as people write them: `0.00001` of 1e-05. Empty for what is no number."""
+    if isinstance(value, float):
+        return format(Decimal(repr(value)), "f") if math.isfinite(value) else ""
+    return str(value).strip()
 
 
 MATH = Math()

@@ -15,7 +15,7 @@ from orgthink.tasks import math_verifier
 from orgthink.tasks.closed_form import value_of
 from orgthink.tasks.finished import is_finished, literal
 from orgthink.tasks.math_parts import NamedValue, parts_of, tuple_parts
-from orgthink.tasks.math_spelling import interval_of, respelled, unwrapped
+from orgthink.tasks.math_spelling import braced_fractions, braced_roots, interval_of, respelled, unwrapped
 from orgthink.tasks.quantity import quantity
 
 LONGEST = 300
@@ -31,6 +31,8 @@ _SPACE = re.compile(r"\\[,;: ]|\\q?quad|~")
 _DROPPED = re.compile(
     r"\\left|\\right|\\!|\\displaystyle|\\boldsymbol|\^\{?\\circ\}?|\\degree|\\%|%|\\\$|\$|\\\(|\\\)|\\\[|\\\]"
 )
+_BETWEEN_DIGITS = re.compile(rf"(?<=\d)(?:\s*(?:{_DROPPED.pattern}))+\s*(?=\d)")
+"""Marks that separate two numbers: `17%5` is not 175."""
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?", re.ASCII)
 """A number with thousands separators. In any other text a comma separates values."""
 _GROUPS = re.compile(r"\s*[+-]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?\s*", re.ASCII)
@@ -38,17 +40,19 @@ _GROUPS = re.compile(r"\s*[+-]?\d{1,3}(?:\s\d{3})+(?:\.\d*)?\s*", re.ASCII)
 _LABEL = re.compile(r"(?:the\s+)?(?:final\s+)?(?:answer|result)\s*(?:is\b\s*:?|[:=])\s*", re.IGNORECASE)
 _MARKUP = "$`* \n\t\r"
 """What may stand around a result."""
-_NAME = re.compile(r"^\s*[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
+_NAME = re.compile(r"^\s*[A-Za-z]'{0,3}(?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _BRACES = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 _QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|$)")
 """Not beside a factor: of `1/2x` nobody knows which part is below the line."""
 _ROOT = re.compile(r"\\sqrt(\w)")
 _ENCLOSED = re.compile(r"(?<![\w)}])\((\d+|[A-Za-z]|\\\w+(?:\{\w+\})?)\)(?![\w(\\])")
-_SHORT = re.compile(r"\\[dt]?frac(\d)(\d)(?!\d)")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'.-]{2,}|[Nn][Oo]")
-_RELATION = re.compile(r"\\(?:n?approx|n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]")
-"""Says more of a result than what it is."""
+_RELATION = re.compile(
+    r"\\n?approx|\\(?:n?sim|n?equiv|neq?|to|[Rr]ightarrow|iff|implies|[lc]?dots)(?![A-Za-z])|[≈≠→⇒…]|\.\.\."
+    r"|(?:\d|(?<![A-Za-z\\])[A-Za-z]|[)}\]])_\{?[0-9A-Za-z]+"
+)
+"""Says more of a result than what it is. So does an index: of `x+10_2` math-verify would read `x+10`."""
 _INEQUALITY = re.compile(r"[<>≤≥]|\\(?:[lg]eq?|[lg]t)(?![A-Za-z])")
 _ORDERED = re.compile(
     r"\bordered\b|\bcoordinates?\b|\bvectors?\b|\(\s*[a-z]\s*(?:,\s*(?:[a-z]|\\l?dots)\s*)+\)", re.IGNORECASE
@@ -87,17 +91,17 @@ def canonical(text: str) -> Fraction | str:
 
 def _plain(text: str) -> str:
     """A text without spaces and marks; between two numbers `␣` stands for a space."""
-    plain = _SPACE.sub(" ", _WORDS.sub(r"\1", text))
-    plain = _DROPPED.sub("", plain).replace("−", "-").strip()
+    plain = _SPACE.sub(" ", _WORDS.sub(r"\1", braced_fractions(text)))
+    plain = _DROPPED.sub("", _BETWEEN_DIGITS.sub("␣", plain)).strip()
     plain = re.sub(r"(?<=\d)\s+(?=\d)", "" if _GROUPS.fullmatch(plain) else "␣", plain)
     plain = re.sub(r"\s+", "", plain).rstrip(".")
     plain = plain.replace(",", "") if _THOUSANDS.fullmatch(plain) else plain
-    return _ENCLOSED.sub(r"\1", _SHORT.sub(r"\\frac{\1}{\2}", plain))
+    return _ENCLOSED.sub(r"\1", braced_fractions(plain))
 
 
 def _rooted(text: str) -> str:
     """The same, with braces under all roots."""
-    return _ROOT.sub(r"\\sqrt{\1}", _plain(text))
+    return braced_roots(_ROOT.sub(r"\\sqrt{\1}", _plain(text)))
 
 
 def _spelled(plain: str) -> str:
@@ -189,7 +193,8 @@ def _same_part(right: str, offered: str, question: str) -> bool:
 
 
 def _same_quantity(right: str, offered: str, question: str) -> bool:
-    ours, theirs = quantity(right), quantity(offered)
+    spoken = f"{question} {right}".lower()
+    ours, theirs = quantity(right, spoken), quantity(offered, spoken)
     if (ours.base, ours.factor) != (theirs.base, theirs.factor) or (
         ours.unit and theirs.unit and ours.unit != theirs.unit
     ):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from orgthink.tasks.math_spelling import named_first, unwrapped
 
-_NAMED = re.compile(r"\s*(?P<name>[A-Za-z](?:_\w|_\{\w+\}|\([A-Za-z]\))?)\s*=(?!=)(?P<text>.*)", re.DOTALL)
+_NAMED = re.compile(r"\s*(?P<name>[A-Za-z]'{0,3}(?:_\w|_\{\w+\}|\([A-Za-z]\))?)\s*=(?!=)(?P<text>.*)", re.DOTALL)
 _MEMBER = re.compile(r"\s*[A-Za-z]\s*\\in(?![A-Za-z])\s*")
 _SEPARATOR = re.compile(
     r"\s*,?\s*(?:\\(?:text|mathrm|mbox)\s*\{\s*,?\s*(?:or|and)\s*\}|\\(?:lor|vee|land)(?![A-Za-z])|(?<![A-Za-z\\])(?:or|and)"

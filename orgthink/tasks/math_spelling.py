@@ -1,6 +1,6 @@
 r"""One spelling for spellings of a result that nobody reads in two ways.
 
-{17}     \boldsymbol{17}     x²     \sqrt[3]2     \sin(x)     \varnothing     2x+1 = y     x < 5
+{17}     \boldsymbol{17}     x²     \frac{1}2     √12     \sqrt[3]2     \sin(x)     ∅     2x+1 = y     x < 5
 """
 
 from __future__ import annotations
@@ -11,6 +11,21 @@ _STYLE = re.compile(r"(?:\\(?:boldsymbol|mathbf|bm|fbox)(?![A-Za-z])\s*)?(?=\{)"
 """What may stand before braces around a whole result without a meaning."""
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _RAISED = re.compile(r"[⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_SIGNS = str.maketrans(
+    {
+        "∞": "\\infty ", "∪": "\\cup ", "∩": "\\cap ", "⋅": "·", "∙": "·", "⁄": "/", "∕": "/", "½": "\\frac{1}{2}",
+        "⅓": "\\frac{1}{3}", "⅔": "\\frac{2}{3}", "¼": "\\frac{1}{4}", "¾": "\\frac{3}{4}",
+        **dict.fromkeys("−–‐‑﹣－", "-"), **dict.fromkeys("\u00a0\u2009\u202f", " "),
+        **dict.fromkeys("\u200b\u2060\ufeff", ""),
+    }
+)  # fmt: skip
+"""Signs that LaTeX writes otherwise, and those that nobody sees."""
+_ARGUMENT = r"(\d|\{(?:[^{}]|\{[^{}]*\})*\})"
+_FRACTION = re.compile(rf"\\[cdt]?frac\s*{_ARGUMENT}\s*{_ARGUMENT}(?!\d)")
+"""With braces, or without them around a digit."""
+_PLAIN_ROOT = re.compile(r"√\s*(?:(\d+(?:\.\d+)?|[A-Za-z])|\(([^()]*)\))")
+_SQUARE_ROOT = re.compile(r"\\sqrt\s*\[\s*2\s*\]")
+_HALF_POWER = re.compile(r"(?<![\w.)}\]])(\d+)\^(?:\{(?:1/2|0?\.5|\\frac\{1\}\{2\})\}|\(1/2\)|0\.5)")
 _INDEXED_ROOT = re.compile(r"(\\sqrt\s*\[\s*\w+\s*\])\s*([0-9A-Za-z])(?![0-9A-Za-z.])")
 """Of `\\sqrt[3]12` LaTeX would take the 1, and people mean 12."""
 _APPLIED = re.compile(
@@ -32,11 +47,26 @@ _TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 
 def respelled(text: str) -> str:
     """A text in the spelling that results are compared in."""
-    text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text).translate(_SIGNS)
     text = _INDEXED_ROOT.sub(r"\1{\2}", text)
     text = _APPLIED.sub(r"\\\1 \2", text)
     text = _AT_LEAST.sub(r"\\ge ", _AT_MOST.sub(r"\\le ", text))
     return _EMPTY.sub(r"\\emptyset", _INFINITY.sub(r"\\infty", text))
+
+
+def braced_fractions(text: str) -> str:
+    r"""`\frac{1}{2}` of `\frac12`, `\frac{1}2` and `\cfrac 1 2`."""
+
+    def braced(found: re.Match[str]) -> str:
+        return "\\frac" + "".join(f"{{{part}}}" if len(part) == 1 else part for part in found.groups())
+
+    return _FRACTION.sub(braced, text)
+
+
+def braced_roots(text: str) -> str:
+    r"""`\sqrt{12}` of `√12`, `\sqrt[2]{12}` and `12^{1/2}`."""
+    text = _PLAIN_ROOT.sub(lambda found: f"\\sqrt{{{found[1] or found[2]}}}", _SQUARE_ROOT.sub(r"\\sqrt", text))
+    return _HALF_POWER.sub(r"\\sqrt{\1}", text)
 
 
 def unwrapped(text: str) -> str:

@@ -36,8 +36,9 @@ _MULTIPLIES = re.compile(
     r"|(?:a(?:rc|r)?)?(?:sin|cos|tan|cot|csc|sec)h?|log|ln|lg|exp|sqrt|root|cbrt|factorial|det|gcd|lcm|max|lim|sup|inf"
     r"|abs|ceil|floor|sum|prod|int|frac|over|cdot|div|pi|tau|phi|theta|alpha|beta|gamma|delta|epsilon|zeta|eta|kappa"
     r"|lambda|mu|nu|xi|rho|sigma|chi|psi|omega|infinity|infty"
+    r"|[a-z]*fold|[a-z]*mille|basis|kilo|mega|giga|tera|milli|micro|nano|pico|doubled|halved|tripled|neg(?:ated)?"
 )
-"""Words that multiply the number, or take it for something else: numerals, functions, constants."""
+"""Words that multiply the number, or take it for something else: numerals, functions, constants, prefixes."""
 _BRIEF = frozenset(
     ("N", "J", "W", "V", "A", "K", "C", "F", "L", "Hz", "kHz", "Pa", "kPa", "kV", "kW", "MW", "eV", "mA", "kJ", "kN",
      "dB", "GB", "MB", "KB", "kB", "TB", "AM", "PM", "am", "pm", "nm", "dm", "dl", "dL", "mL", "cl", "kl", "ms", "ns",
@@ -49,6 +50,12 @@ _LINKS = frozenset(("a", "an", "of", "per", "the", "in", "at", "on", "by", "for"
 """Words within a unit that are none."""
 _NOUN = re.compile(r"(?=.*[aeiou])[a-z]{4,}|[b-df-hj-np-tv-z][aeiou][a-z]")
 """May be a noun; other letters are a product."""
+_PLURAL = re.compile(
+    r".*[a-z]{2}(?<!s)s|.*ices|.*people|.*(?:wo)?men|.*children|feet|teeth|geese|mice|fish|sheep|dice|data|radii"
+)
+"""May be what several are called. An unknown word in another form is a unit only of what the question speaks of."""
+_COUNTABLE = re.compile(r"\d|\\(?!text|math|mbox|operatorname)[A-Za-z]|(?<![A-Za-z])[a-z](?![A-Za-z])")
+"""Stands in a number or formula, and not in a word, of which nothing can be counted."""
 
 _PERCENT = re.compile(r"\s*(?:\\?%|\\text\s*\{\s*\\?%\s*\})$")
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|\\degree|°)$")
@@ -83,8 +90,8 @@ class Quantity:
     """Words that multiply it, in lower case, such as `dozen`; empty without them."""
 
 
-def quantity(text: str) -> Quantity:
-    """The parts of a result. What is no unit stays in the value."""
+def quantity(text: str, spoken: str = "") -> Quantity:
+    """The parts of a result. What is no unit stays in the value. `spoken` is what the question speaks of."""
     text = text.strip()
     if found := _BASE.fullmatch(text):
         base = found["base"]
@@ -98,20 +105,20 @@ def quantity(text: str) -> Quantity:
             return Quantity(text[: found.start()], unit)
     if found := _ORDINAL.search(text):
         return Quantity(text[: found.start()])
-    return _with_words(text)
+    return _with_words(text, spoken)
 
 
-def _with_words(text: str) -> Quantity:
+def _with_words(text: str, spoken: str) -> Quantity:
     """The parts of a result whose unit is a word."""
     found = _TAIL.fullmatch(text)
-    if found is None:
+    if found is None or not _COUNTABLE.search(found["value"]):
         return Quantity(text)
     marked = found["marked"] is not None
     suffix = found["marked"] if marked else found["bare"]
     words = re.findall("[A-Za-z]+", suffix.replace(".", ""))
     if any(_MULTIPLIES.fullmatch(word.lower()) and word.lower() not in _SHORT for word in words):
         return Quantity(found["value"].strip(), factor=" ".join(words).lower())
-    if _is_unit(found, words):
+    if _is_unit(found, words) and (found["value"].strip() == "1" or any(_is_spoken(word, spoken) for word in words)):
         return Quantity(found["value"].strip(), _spelled(suffix, found["power"] or ""))
     if marked and len(suffix.strip()) < 3 and suffix.strip().isalpha():  # letters, of which their font says nothing
         return Quantity(f"{found['value']}{suffix.strip()}{found['power'] or ''}")
@@ -130,6 +137,11 @@ def _is_unit(found: re.Match[str], words: list[str]) -> bool:
     return (words[0].lower() in _SHORT or len(words[0]) > 1) and _are_unit(words)
 
 
+def _is_spoken(word: str, spoken: str) -> bool:
+    """Whether a word that counts is known as a unit, a plural, or a word of the question."""
+    return _is_known(word) or _PLURAL.fullmatch(word.lower()) is not None or word.lower() in spoken
+
+
 def _are_unit(words: list[str]) -> bool:
     """Whether all words may be what a number counts, or stand within it."""
     return all(_counts(word) or (place > 0 and word.lower() in _LINKS) for place, word in enumerate(words))
@@ -137,10 +149,14 @@ def _are_unit(words: list[str]) -> bool:
 
 def _counts(word: str) -> bool:
     """Whether a word may be what a number counts."""
+    return _is_known(word) or _NOUN.fullmatch(word.lower()) is not None
+
+
+def _is_known(word: str) -> bool:
+    """Whether a word is one of the units here, in one or several."""
     name = word.lower()
     spellings = {word, word.removesuffix("s"), name, name.removesuffix("s")}
-    known = any(one in _SHORT or one in _POWERS or one in _BRIEF for one in spellings)
-    return known or _NOUN.fullmatch(name) is not None
+    return any(one in _SHORT or one in _POWERS or one in _BRIEF for one in spellings)
 
 
 def _spelled(words: str, power: str) -> str:

@@ -36,9 +36,10 @@ UNITS = tuple(
 """Cells (row, column) of the rows, the columns and the boxes: each holds 1 to 4 once."""
 
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL | re.ASCII)
-_ENDS = re.compile(r"[\n/]|\][ \t]*,|\\\\")
-"""Where a row ends: the line, `/`, the bracket of a list, or `\\\\` in LaTeX."""
-_AROUND = re.compile(r"[\[\]|]")
+_ENDS = re.compile(r"[\n/;]|\][ \t]*,|\\\\")
+"""Where a row ends: the line, `/`, `;`, the bracket of a list, or `\\\\` in LaTeX."""
+_AROUND = re.compile(r"\\?[\[\]|│┃║]|\{[lcr|@ ]+\}")
+"""Brackets, bars, and the columns of an array of LaTeX."""
 _ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
 _ENIGMATA = "sudoku2"
 """The dataset's name for puzzles of this size."""

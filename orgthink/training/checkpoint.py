@@ -31,7 +31,8 @@ T = TypeVar("T")
 RETAINED = 2
 """Number of newest checkpoints that are kept."""
 
-_NAME = re.compile(r"step-(\d{6,})")
+_NAME = re.compile(r"step-([0-9]{6}|[1-9][0-9]{6,})")
+"""As `put` writes it: a step has one name."""
 _ABANDONED = (".step-*.partial", ".step-*.removed")
 """What a killed process leaves behind: a checkpoint that is not yet complete, one that is no longer."""
 

@@ -404,6 +404,13 @@ def test_checkpoints_elsewhere(attack: Attack, tmp_path: Path) -> None:
     ),
     Attack("a folder `step-last` beside the checkpoints", OWN, "neither read nor removed", "step-last"),
     Attack("a folder `step-12` beside the checkpoints", OWN, "neither read nor removed", "step-12"),
+    Attack("a folder `step-00000099` beside the checkpoints", OWN, "neither read nor removed", "step-00000099"),
+    Attack(
+        "a folder in Arabic digits beside the checkpoints",
+        OWN,
+        "neither read nor removed",
+        "step-\u0661\u0661\u0661\u0661\u0661\u0661",
+    ),
 )
 def test_what_is_no_checkpoint_stays(attack: Attack, run: Path, whole: Path) -> None:
     other = run / "checkpoints" / attack.given

@@ -2,13 +2,17 @@ r"""Answers that a grader might take for right, though they are not, or for anot
 
 from __future__ import annotations
 
+import json
 from itertools import islice
+from pathlib import Path
 
 from attacks.catalogue import Attack, each
 
 from orgthink.tasks import task_named
 from orgthink.tasks.bench.letters import letter_of
-from orgthink.tasks.math import MATH
+from orgthink.tasks.countdown import COUNTDOWN
+from orgthink.tasks.math import MATH, Math
+from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.vote import vote
 
 RESTATED = "What restates the question is no result: no operation that is still to be done, no form of the question's."
@@ -42,6 +46,15 @@ def graded(question: str, right: str, offered: str) -> int:
             (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"-(-\sqrt{12})"),
             (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"\sqrt{4\cdot 3}"),
             (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"\frac{\sqrt{12}}{1}"),
+            (r"Differentiate $x^3+x$.", "3x^2+1", r"\cfrac{d}{dx}(x^3+x)"),
+            ("Expand $(x+1)^2$.", "x^2+2x+1", "|x+1|^2"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", "√12"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"\sqrt[2]{12}"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", "12^{1/2}"),
+            (r"Simplify $\sqrt{12}$.", r"2\sqrt{3}", r"\sqrt{4}\sqrt{3}"),
+            ("Evaluate $21/3$.", "7", "21/03"),
+            ("Evaluate $21/3$.", "7", r"\frac{-21}{-3}"),
+            ("Integrate $6x$.", "3x^2", "(3x^2)'"),
             (r"Simplify $\frac{x^2+x}{x^2}$.", r"\frac{x+1}{x}", r"\frac{2x^2+2x}{2x^2}"),
         )
     ),
@@ -73,13 +86,98 @@ COUNTED = "What stands behind a number is a unit only if it is one: no letter, f
             ("3", r"3\text{ theta}"), ("7", "7 xy"), ("2", r"2\text{ab}"), ("7", "7 xyz"), ("5", "5 sixteenths"),
             ("5", "5 hundredth"), ("5", "5 eleven"), ("5", "5 thirty-seconds"), ("5", "5 lakh"), ("5", "5 score"),
             ("5", "5 quadrillion"), ("5", "5 googol"), ("5", "5 infinity"), ("5", "5 incorrect"),
-            ("5 dozen", "5"),
+            ("5 dozen", "5"), ("5", "5 doubled"), ("5", "5 halved"), ("5", "5 kilo"), ("5", "5 per mille"),
+            ("5", "5 tenfold"), ("5", "5 inverse"), ("5", "5 neg"), ("5", "5 nothing"), ("5", "5 basis points"),
         )
     )
 )  # fmt: skip
 def test_what_is_no_unit(attack: Attack) -> None:
     right, offered = attack.given
     assert graded("Find it.", right, offered) == 0
+
+
+ONE = "A result is one, and exactly the right one: not two words, two numbers, an index, or a number that is close."
+SPELLED = "A right result is right in each of the spellings that people have for it."
+
+
+@each(
+    *(
+        Attack(f"`{offered}` for {right}", ONE, "not correct", (right, offered))
+        for right, offered in (
+            ("No", r"\text{No} \text{Yes}"),
+            (r"\text{Monday}", r"\text{Monday}\ \text{Friday}"),
+            ("even", r"\text{even} never"),
+            ("175", "17%5"),
+            ("35", "3$5"),
+            ("35", r"3^\circ5"),
+            ("x+10", "x+10_2"),
+            ("x+1", r"x+1\approxeq x+2"),
+            (r"\sqrt{2}", "1.4142135623730950488016887242096980785696718+0"),
+            (r"\sqrt{2}", r"\frac{1414213562373095048801688724209698}{10^{33}}"),
+            (r"2\pi", r"2\times3.141592653589793238462643383279502884"),
+            (r"\sqrt{2}", r"\sqrt{2.00000000000000000000000000000000000001}"),
+        )
+    )
+)
+def test_a_result_beside_the_right_one(attack: Attack) -> None:
+    right, offered = attack.given
+    assert (graded("Find it.", right, offered), graded("Find it.", right, right)) == (0, 1)
+
+
+@each(
+    *(
+        Attack(f"`{offered}` for {right}", SPELLED, "correct", (right, offered))
+        for right, offered in (
+            (r"\frac{1}{2}", r"\frac{1}2"),
+            (r"\frac{3}{4}", r"\frac 3 4"),
+            (r"\frac{3}{4}", r"\cfrac{3}{4}"),
+            (r"\frac{3}{4}", "¾"),
+            ("-5", "–5"),
+            ("1000", "1\u2009000"),
+            (r"\infty", "∞"),
+            (r"(-\infty,2)\cup(3,\infty)", "(-∞,2)∪(3,∞)"),
+            ("5", "5 people"),
+            ("5", "5 apples"),
+        )
+    )
+)
+def test_a_right_result_in_another_spelling(attack: Attack) -> None:
+    right, offered = attack.given
+    assert graded("Find it.", right, offered) == 1
+
+
+@each(Attack("the answer 1e-05 in a file", SPELLED, "`0.00001` is correct", 1e-05))
+def test_a_number_of_a_file(attack: Attack, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"problem": "How much?", "answer": attack.given}))
+    (problem,) = Math(file).rows
+    assert MATH.grade(problem, "0.00001").correct == 1
+
+
+GRID = ["1 2 3 4", "3 4 1 2", "2 1 4 3", "4 3 2 1"]
+AMPERSANDS = [row.replace(" ", " & ") for row in GRID]
+
+
+@each(
+    *(
+        Attack(f"a grid {how}", SPELLED, "correct", text)
+        for how, text in {
+            "as a matrix of LaTeX": r"\[\begin{bmatrix}" + r" \\ ".join(AMPERSANDS) + r"\end{bmatrix}\]",
+            "as an array of LaTeX": r"\begin{array}{|cc|cc|}" + r"\\".join(AMPERSANDS) + r"\end{array}",
+            "in drawn bars": "\n".join(f"│{row}│" for row in GRID),
+            "with semicolons": "; ".join(GRID),
+        }.items()
+    )
+)
+def test_a_right_grid(attack: Attack) -> None:
+    problem = SUDOKU.problem([[1, 2, 0, 4], [3, 4, 1, 0], [0, 1, 4, 3], [4, 3, 0, 1]], "easy")
+    assert SUDOKU.grade(problem, attack.given).correct == 1
+
+
+@each(*(Attack(f"`3{sign}5+7` for 22", SPELLED, "correct", sign) for sign in "⋅∙∗"))
+def test_a_sign_of_multiplication(attack: Attack) -> None:
+    problem = COUNTDOWN.problem([3, 5, 7, 11, 13, 50], 22)
+    assert COUNTDOWN.grade(problem, f"3{attack.given}5+7").correct == 1
 
 
 SAID = "A letter is the answer where it is said to be: not as a wrong, another or an imagined one, nor beside others."

@@ -91,3 +91,10 @@ def test_a_proposal_is_a_proposal_of_its_own_text(text, ended):
     assert read_proposal(proposal.text, ended=True) == proposal
     assert THOUGHT not in proposal.text
     assert proposal.answer is None or (proposal.answer in proposal.text and "<ANSWER>" not in proposal.answer)
+
+
+def test_a_brace_that_is_text_neither_opens_nor_closes_a_box():
+    cases = r"\left\{ x \text{ if } x > 0 \right."
+    assert read_proposal(rf"So \boxed{{{cases}}}", ended=True).answer == cases
+    assert read_proposal(r"So \boxed{\{1, 2\}}", ended=True).answer == r"\{1, 2\}"
+    assert read_proposal(r"So \boxed{1\}", ended=True).answer is None
