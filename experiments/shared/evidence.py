@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from experiments.arena.results import make as run_arena
 from experiments.shared.claims import Claim, Results, claims_table
 from experiments.shared.readme import fill
 from experiments.shared.script import run_script
+from orgthink.arena.config import Arena, read_arena
 from orgthink.cli.resuming import INTERRUPTED
 from orgthink.files import write_whole
 from orgthink.tabular import json_object
@@ -40,6 +41,9 @@ class Evidence:
     """Folders of the arenas, in the order in which they are run."""
     claims: Callable[[Mapping[str, Results]], list[Claim]]
     """Function from the results of the arenas that have some, the first one among them, to claims."""
+    measures: Mapping[str, Callable[[Path, Arena], Results]] = field(default_factory=dict)
+    """What is measured in the recorded episodes of the first arena besides: name of its file and of its results →
+    function of the folder of runs and the arena."""
 
     @property
     def paper(self) -> Path:
@@ -65,11 +69,26 @@ class Evidence:
         found = {name: json_object(file) for name, file in files.items() if file.exists()}
         if self.arenas[0] not in found:
             return
+        found |= self._measured()
         rows = [claim.row() for claim in self.claims(found)]
         paper: Mapping[str, Any] = json.loads(self.paper.read_text())
         write_whole(self.paper, (json.dumps({**paper, "claims": rows}, indent=1, ensure_ascii=False) + "\n").encode())
         page = self.home / "README.md"
         write_whole(page, fill(page.read_text(), {"claims": claims_table(rows)}).encode())
+
+    def _measured(self) -> dict[str, Results]:
+        """The measures, from the runs where these are here, else as they were stored beside the arena."""
+        first = self.home / self.arenas[0]
+        options = ArenaOptions(first / "arena.toml")
+        found: dict[str, Results] = {}
+        for name, measure in self.measures.items():
+            file = first / f"{name}.json"
+            if (options.folder / "evaluations").is_dir():
+                found[name] = measure(options.folder, read_arena(options.config))
+                write_whole(file, (json.dumps(found[name], indent=1) + "\n").encode())
+            elif file.exists():
+                found[name] = json_object(file)
+        return found
 
     def main(self, says: str | None) -> int:
         """Run the script. Returns the exit code: 2 for an error of the user."""

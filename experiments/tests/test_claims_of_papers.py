@@ -8,11 +8,14 @@ import pytest
 
 from experiments.marsrl.evidence.claims import error_ratio
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
+from experiments.paramanager.evidence.claims import over_seeds
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
+from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
 from experiments.shared.claims import UNKNOWN
 from experiments.shared.evidence import Evidence
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import training
+from orgthink.episode import Episode, Origin, Problem, Span, Trace
 
 PAPERS = {"marsrl": MARSRL, "paramanager": PARAMANAGER}
 BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
@@ -48,10 +51,9 @@ def results_of(arena: Arena, difference: dict[str, float] = BETTER) -> dict[str,
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_number_of_a_claim_is_found_in_the_arenas(paper: str) -> None:
     evidence = PAPERS[paper]
-    rows = [
-        claim.row()
-        for claim in evidence.claims({name: results_of(arena_of(evidence, name)) for name in evidence.arenas})
-    ]
+    found: dict[str, Any] = {name: results_of(arena_of(evidence, name)) for name in evidence.arenas}
+    shares = [{"members": {"quick": 0.4, "thorough": 0.6}, "best": share} for share in (0.2, 0.3)]
+    rows = [claim.row() for claim in evidence.claims(found | {"routing": {"shares": dict.fromkeys(SAMPLED, shares)}})]
     assert len({row["id"] for row in rows}) == len(rows) >= 8
     for row in rows:
         assert row["measured"] is not None and row["holds"] is not None, row
@@ -105,3 +107,22 @@ def test_the_pool_of_the_arena_is_that_of_the_trainings() -> None:
         if method.organization == "paramanager" and name != "serial":
             given = {**shared, **method.settings, "calls": 4, "pool": dict.fromkeys(arena.pool, "")}
             assert given == {key: value for key, value in trained.items() if key != "faults"}, name
+
+
+def test_shares_of_calls_are_counted_by_member_and_against_the_best_one_for_the_part() -> None:
+    calls = "".join(
+        f'<tool_call>\n{{"name": "standard_reasoner", "arguments": {{"model_id": "{model}"}}}}\n</tool_call>\n'
+        for model in ("m1", "m2", "m2", "m9")
+    )
+    trace = Trace("manager", "manager", None, (Span(Origin.SAMPLED, calls, 9),))
+    problem = Problem("countdown-mini-two/1", "countdown-mini-two", "…")
+    episode = Episode("1", problem, "paramanager", 4, (trace,))
+    found = shares_of_calls([episode], ("quick", "thorough"), {"countdown-mini-two": "thorough"})
+    assert found["members"] == pytest.approx({"quick": 1 / 3, "thorough": 2 / 3}), "m9 is nobody"
+    assert found["best"] == pytest.approx(2 / 3)
+
+
+def test_a_mean_over_trainings_has_students_interval() -> None:
+    found = over_seeds([0.1, 0.2, 0.3])
+    assert (found.mean, found.low, found.high) == pytest.approx((0.2, 0.2 - 0.2484, 0.2 + 0.2484), abs=1e-3)
+    assert over_seeds([0.5]) == UNKNOWN

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from experiments.paramanager.evidence.claims import claims
+from experiments.paramanager.evidence.routing import routing
 from experiments.shared.evidence import Evidence
 
-EVIDENCE = Evidence(Path(__file__).parent, ("pool",), claims)
+EVIDENCE = Evidence(Path(__file__).parent, ("pool",), claims, {"routing": routing})
 """The arena and claims of ParaManager."""
 
 if __name__ == "__main__":
