@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import docstring_parser.google
 
 from orgthink.errors import UserError
+from orgthink.redaction import redact
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -215,6 +216,8 @@ def _shortened(text: str) -> str:
 
 
 def _short(text: str, limit: int) -> str:
-    """On one line, without the middle if it is too long."""
+    """On one line, without the middle if it is too long, and then without secrets, of which half might be left."""
     line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit // 2]} … {line[-limit // 2 :]}"
+    if len(line) <= limit or len(line := redact(line)) <= limit:
+        return line
+    return f"{line[: limit // 2]} … {line[-limit // 2 :]}"
