@@ -98,8 +98,8 @@ class _Server:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
         start = max(0, os.fstat(self.stderr.fileno()).st_size - 4 * MOST_QUOTED)
         self.stderr.seek(start)
-        said = redact_end(self.stderr.read()) if start else self.stderr.read()
-        lines = [line for line in said.splitlines() if line.strip()]
+        end = redact_end(self.stderr.read()) if start else self.stderr.read()
+        lines = [line for line in end.splitlines() if line.strip()]
         return ToolError(f"{_line(error)}; it said last: {excerpt(lines[-1])}" if lines else _line(error))
 
 
