@@ -7,12 +7,16 @@ more. That time says nothing about the work, so no deadline counts it: see `plac
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 J = TypeVar("J")
 P = ParamSpec("P")
@@ -45,6 +49,29 @@ async def run_all(
     return [results[i] for i in sorted(results)]
 
 
+class Threads:
+    """Threads beside each event loop, for one kind of work that may take long.
+
+    The loop's own threads look up the names of servers: whoever keeps them all cuts every agent off.
+    """
+
+    def __init__(self, most: int) -> None:
+        """At most so many at once; further work waits."""
+        self._most = most
+        self._pools = WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor]()
+
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What the work returns. It sees the context variables of its caller."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            self._pools[loop] = ThreadPoolExecutor(self._most)
+        seen = partial(copy_context().run, work, *arguments, **named)
+        return await loop.run_in_executor(self._pools[loop], seen)
+
+
+_working = Threads(min(32, (os.cpu_count() or 1) + 4))
+"""For graders and votes, which may run programs for minutes."""
+
 _given_up: ContextVar[threading.Event | None] = ContextVar("given up", default=None)
 """Of the work of this thread."""
 
@@ -57,7 +84,7 @@ async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs)
     over = threading.Event()
     token = _given_up.set(over)
     try:
-        return await asyncio.to_thread(work, *arguments, **named)
+        return await _working.run(work, *arguments, **named)
     finally:
         over.set()
         _given_up.reset(token)

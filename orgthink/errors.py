@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import StrEnum
+from itertools import islice
 from math import inf
 from typing import ClassVar, TypeVar
 
@@ -85,12 +86,23 @@ class ToolError(Failure):
     kind = ErrorKind.TOOL
 
 
+_COMPARED, _LONGEST_NAME = 100, 64
+"""Names that are compared with a wrong one, and their most characters: a stranger may have written them."""
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The name that is most like a wrong one; `None` if none is. It takes bounded time."""
+    short = (each for each in known if len(each) <= _LONGEST_NAME)
+    near = get_close_matches(name[:_LONGEST_NAME], islice(short, _COMPARED), n=1, cutoff=cutoff)
+    return near[0] if near else None
+
+
 def pick(kind: str, name: str, table: Mapping[str, T]) -> T:
     """The entry of that name; UserError with a suggestion without one."""
     if name in table:
         return table[name]
-    near = get_close_matches(name, table, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(table))}" if table else "there is none"
+    near = nearest(name, table, cutoff=0.5)
+    hint = f"did you mean {near}?" if near else f"one of {', '.join(sorted(table))}" if table else "there is none"
     raise UserError(f"unknown {kind} {name!r}: {hint}")
 
 

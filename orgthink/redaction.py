@@ -104,6 +104,11 @@ def redact(text: str) -> str:
     return text
 
 
+def redact_end(text: str) -> str:
+    """The end of a longer text, without secrets and without its beginning, which may be the rest of one."""
+    return redact(text)[len(_forms[0]) if _forms else 0 :]
+
+
 def redact_json(text: str) -> str:
     """JSON text without secrets in its strings and in the names that are no words of ours. Numbers stay."""
     return text if redact(text) == text else json.dumps(redact_values(json.loads(text)), ensure_ascii=False)

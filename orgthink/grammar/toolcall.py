@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from orgthink.errors import UserError
 from orgthink.grammar.solution import THINK, THOUGHT
 from orgthink.grammar.strict_json import dump, escaped, excerpt, kind, parse
+from orgthink.redaction import redact
 
 FINAL = "final_answer"
 """The call that ends the rounds. It has no arguments and is not a tool."""
@@ -175,8 +176,11 @@ def render_call(call: ToolCall, tags: CallTags = TAGS) -> str:
 
 
 def cut_middle(text: str, characters: int) -> str:
-    """A text without its middle, if it is longer: so many characters of its two ends, and a mark between them."""
-    if len(text) <= characters:
+    """A text without its middle, if it is longer: so many characters of its two ends, and a mark between them.
+
+    Secrets are found before, so that none is left by half.
+    """
+    if len(text) <= characters or len(text := redact(text)) <= characters:
         return text
     half = characters // 2
     return f"{text[:half]}{CUT}{text[len(text) - half :]}"

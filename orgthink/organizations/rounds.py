@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from orgthink.episode import FormatError
+from orgthink.errors import nearest
 from orgthink.grammar.toolcall import FINAL, BadCall, CallStatus, Response, ToolCall
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import BudgetExhausted
@@ -113,8 +113,8 @@ class Rounds:
         """The tool of that name; ValueError if there is none."""
         if name not in self.tools:
             known = [*self.tools, *self.others]
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(known)}"
+            near = nearest(name, known)
+            hint = f"did you mean {near}?" if near else f"it is one of {', '.join(known)}"
             raise ValueError(f"there is no tool {name!r}: {hint}")
         return self.tools[name]
 

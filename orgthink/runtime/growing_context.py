@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from orgthink.engines.engine import Bounded, Context, Engine, Staffed, Tools
 from orgthink.episode import Message, Origin, Sampling, Span, StopReason, likely_tokens
+from orgthink.redaction import redact
 from orgthink.runtime.draft import Draft
 
 MOST_CHARACTERS = 32
@@ -109,12 +110,12 @@ class GrowingContext:
             self.stop = None
 
     def cut(self, text: str, tokens: int) -> str:
-        """The beginning of a text, at most so many tokens long as this agent would see it.
+        """The beginning of a text without secrets, at most so many tokens long as this agent would see it.
 
         Where its engine knows no ids, three bytes count as a token: words say little of how long a text is. A longer
         text is not read to its end: that would take seconds, in which nobody else goes on.
         """
-        text = text[: tokens * MOST_CHARACTERS]
+        text = redact(text)[: tokens * MOST_CHARACTERS]  # before it is cut: no half of a secret is left
         while (n := self._length(text)) > tokens:
             text = text[: min(len(text) - 1, len(text) * tokens // n)]
         return text

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import sys
@@ -32,7 +33,7 @@ from orgthink.concurrency import innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError, require_at_least
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.redaction import redact, redact_json
+from orgthink.redaction import redact, redact_end, redact_json
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.secrets import by_name_of_command, expand, words
@@ -45,9 +46,19 @@ from orgthink.tools.tool import MOST_RETURNED, Desk, Tool
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolRequest, CallToolRequestParams, CallToolResult
+    from mcp.types import (
+        CONNECTION_CLOSED,
+        INVALID_REQUEST,
+        PARSE_ERROR,
+        CallToolRequest,
+        CallToolRequestParams,
+        CallToolResult,
+    )
 except ModuleNotFoundError as error:
     raise UserError("tools of MCP servers need mcp: pip install 'orgthink[mcp]'") from error
+
+for _name in ("mcp", "client"):  # it quotes what servers send, cut, so that half a secret is left
+    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 _GONE = (CONNECTION_CLOSED, INVALID_REQUEST)
 """Errors after which a connection is of no use: its server has ended, or has forgotten it."""
@@ -85,8 +96,10 @@ class _Server:
 
     def gone(self, error: Exception) -> ToolError:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
-        self.stderr.seek(max(0, os.fstat(self.stderr.fileno()).st_size - 4 * MOST_QUOTED))
-        lines = [line for line in self.stderr.read().splitlines() if line.strip()]
+        start = max(0, os.fstat(self.stderr.fileno()).st_size - 4 * MOST_QUOTED)
+        self.stderr.seek(start)
+        end = redact_end(self.stderr.read()) if start else self.stderr.read()
+        lines = [line for line in end.splitlines() if line.strip()]
         return ToolError(f"{_line(error)}; it said last: {excerpt(lines[-1])}" if lines else _line(error))
 
 
@@ -278,6 +291,8 @@ def _summary(description: str | None) -> str:
 def _line(error: BaseException) -> str:
     """What an error says, on one line; of a group, its first."""
     error = innermost(error)
+    if isinstance(error, MCPError) and error.code == PARSE_ERROR:  # its text quotes what came, cut
+        return "it sent what is no message"
     if isinstance(error, ValidationError):  # its text has a paragraph for each of its many errors
         return f"it sent what is no {error.title}: {error.error_count()} errors"
     return reason(error)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
+from orgthink.redaction import redact
 from orgthink.runtime.result import Result
 from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
@@ -96,7 +97,7 @@ class SandboxFusion:
         ran = reply.run_result
         if reply.status == "SandboxError" or ran is None:
             raise ToolError(f"{server}: {excerpt(reply.message or reply.status)}")
-        output = (ran.stdout or "") + (ran.stderr or "")
+        output = redact((ran.stdout or "") + (ran.stderr or ""))  # before it is cut
         text = output.encode()[: self.output_bytes].decode(errors="replace")
         if ran.status == "TimeLimitExceeded":
             return Result(text, Status.TIMEOUT, error=f"stopped after {self.seconds:g} s")

@@ -6,19 +6,19 @@ all of it at once, so that a model can repair its call.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import docstring_parser.google
 
-from orgthink.errors import UserError
+from orgthink.concurrency import Threads
+from orgthink.errors import UserError, nearest
+from orgthink.redaction import redact
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,6 +29,9 @@ _MESSAGE_CHARACTERS = 240
 """Characters of what is said of one value."""
 _PROBLEMS = 5
 """Problems that are spelled out; the others are counted."""
+
+_checking = Threads(2)
+"""For checks by a stranger's schema."""
 
 Read = Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]]
 """Arguments → the same with defaults filled in, and what is wrong with their values."""
@@ -47,7 +50,7 @@ class Parameters:
 
     async def judge(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """`check`, in a thread if it is for a stranger to say how long it takes: the loop goes on meanwhile."""
-        return await asyncio.to_thread(self.check, arguments) if self.foreign else self.check(arguments)
+        return await _checking.run(self.check, arguments) if self.foreign else self.check(arguments)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with the defaults filled in; ValueError with one line that says all that is wrong."""
@@ -195,9 +198,9 @@ def _wrong_names(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> lis
 
 
 def _hint(name: str, known: list[str]) -> str:
-    near = get_close_matches(name[:_VALUE_CHARACTERS], known, n=1, cutoff=0.5)
+    near = nearest(name, known, cutoff=0.5)
     takes = f"there is {_shortened(', '.join(map(_quoted, known)))}" if known else "there are none"
-    return f"unknown parameter {_quoted(name)}: {f'did you mean {_quoted(near[0])}?' if near else takes}"
+    return f"unknown parameter {_quoted(name)}: {f'did you mean {_quoted(near)}?' if near else takes}"
 
 
 def _path(location: tuple[int | str, ...]) -> str:
@@ -215,6 +218,8 @@ def _shortened(text: str) -> str:
 
 
 def _short(text: str, limit: int) -> str:
-    """On one line, without the middle if it is too long."""
+    """On one line, without the middle if it is too long, and then without secrets, of which half might be left."""
     line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[: limit // 2]} … {line[-limit // 2 :]}"
+    if len(line) <= limit or len(line := redact(line)) <= limit:
+        return line
+    return f"{line[: limit // 2]} … {line[-limit // 2 :]}"

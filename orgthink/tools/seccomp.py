@@ -1,10 +1,10 @@
 """A filter of system calls, for what no other limit of a sandbox covers (classic BPF, see seccomp(2)).
 
 Denied are: memory that no limit counts (shared and anonymous, extended attributes, `vmsplice`, AIO, io_uring, keys,
-message queues), whatever is shared with the machine (watches, leases and locks of its files, times of its devices, its
-page cache, its disks' queues), the kernel's interfaces for debuggers and profilers, and sockets other than a sandbox's
-own. They fail with EPERM. Calls of newer kernels do not exist here (ENOSYS). Everything else is left to namespaces and
-resource limits.
+message queues, reserved huge pages), whatever is shared with the machine (watches, leases and locks of its files, times
+of its devices, its page cache, its disks' queues), the kernel's interfaces for debuggers and profilers, and sockets
+other than a sandbox's own. They fail with EPERM. Calls of newer kernels do not exist here (ENOSYS). Everything else is
+left to namespaces and resource limits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,15 @@ _DENIED = {
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262), "flock": (73, 32),
     "sync": (162, 81), "syncfs": (306, 267), "fadvise64": (221, 223), "readahead": (187, 213),
     "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "ioprio_set": (251, 30), "sched_setattr": (314, 274),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "syslog": (103, 116),
     "pidfd_getfd": (438, 438), "perf_event_open": (298, 241), "bpf": (321, 280),
 }  # fmt: skip
 """Numbers of the calls that fail. A machine may lack a call."""
+
+_GRANTED = {"fsync": (74, 82), "fdatasync": (75, 83), "sync_file_range": (277, 84)}
+"""Numbers of calls that are said to succeed. Files of a sandbox lie in memory, and those of the machine must not make
+its disks write; SQLite needs them."""
 
 _LATER = 442
 """Calls from here on are newer than what Python needs, with the same numbers on all machines (`mount_setattr` is the
@@ -42,7 +47,8 @@ _ALLOW, _DENY, _KILL, _UNKNOWN, _GRANT = 0x7FFF0000, 0x00050001, 0x80000000, 0x0
 
 _ARGUMENTS: dict[str, tuple[tuple[int, int], int, int, Mapping[int, int], int]] = {
     # Both flags ask for memory that stays held after its pages are out of sight.
-    "mmap": ((9, 222), 3, 0x21, {0x21: _DENY}, _ALLOW),
+    # Huge pages (0x40000) are reserved for others, and no limit of memory counts them.
+    "mmap": ((9, 222), 3, 0x40021, dict.fromkeys((0x21, 0x40020, 0x40021), _DENY), _ALLOW),
     # AF_UNIX. The others hold memory in buffers, and vsock reaches the host of a virtual machine.
     "socket": ((41, 198), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
     "socketpair": ((53, 199), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
@@ -83,6 +89,8 @@ def _steps(column: int, architecture: int) -> Iterator[_Step]:
     for numbers in _DENIED.values():
         if (number := numbers[column]) is not None:
             yield from _returns({number: _DENY})
+    for numbers in _GRANTED.values():
+        yield from _returns({numbers[column]: _GRANT})
     for numbers, argument, mask, values, others in _ARGUMENTS.values():
         body = [(_LOAD, 0, 0, _FIRST + 8 * argument), (_AND, 0, 0, mask), *_returns(values), (_RETURN, 0, 0, others)]
         yield from [(_EQUAL, 0, len(body), numbers[column]), *body]

@@ -108,6 +108,12 @@ call("mlock", ctypes.create_string_buffer(1 << 20), 1 << 20)
                 file.truncate(1 << 20)
                 mmap.mmap(file.fileno(), 1 << 20).write(b"1" * (1 << 20))
         """, "SIGBUS"),
+    ends("huge pages that are reserved for others", CALL + """
+libc.mmap.restype = ctypes.c_void_p
+for flags in 0x40022, 0x40021:
+    libc.mmap(None, 2 << 20, 3, flags, -1, 0)
+    print(os.strerror(ctypes.get_errno()))
+""", "Operation not permitted\nOperation not permitted"),
     ends("a page of addresses for every mapping", """
         import mmap
         held = []
@@ -175,6 +181,16 @@ kernel("statmount", (457, 457), request, buffer, 4096, 0)
 kernel("sync", (162, 81))
 kernel("syncfs", (306, 267), os.open("/usr/lib", os.O_RDONLY))
 """, "sync Operation not permitted\nsyncfs Operation not permitted"),
+    ends("making the machine's disks write, by a library", KERNEL + """
+file = os.open(os.__file__, os.O_RDONLY)
+os.close(file)  # what is no descriptor any more cannot be written back
+for name, numbers in ("fsync", (74, 82)), ("fdatasync", (75, 83)), ("sync_file_range", (277, 84)):
+    print(name, libc.syscall(numbers[arm], file, 0, 0, 0))
+""", "fsync 0\nfdatasync 0\nsync_file_range 0"),
+    ends("a place before others at the disks and the processors", KERNEL + """
+kernel("ioprio_set", (251, 30), 1, os.getppid(), 2 << 13)
+kernel("sched_setattr", (314, 274), 0, 0, 0)
+""", "ioprio_set Operation not permitted\nsched_setattr Operation not permitted"),
     ends("driving libraries out of the machine's memory", KERNEL + """
 file = os.open(os.__file__, os.O_RDONLY)
 tried("fadvise", lambda: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED) )
