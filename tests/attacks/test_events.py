@@ -108,7 +108,8 @@ EMPTY = "An answer that says nothing is one without an answer, and nobody's fail
 )
 async def test_what_says_nothing(attack: Attack, tmp_path: Path) -> None:
     episode = await answered_badly(tmp_path / "run", sends(*attack.given))
-    assert (episode.answer, episode.error, episode.stop) == (None, None, StopReason.DONE)
+    assert (episode.answer, episode.error) == (None, None)
+    assert episode.stop in (StopReason.DONE, StopReason.LENGTH)  # so many spaces are more tokens than may be sampled
     assert episode.grade is not None and episode.grade.correct == 0
 
 
