@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
 from experiments.paramanager.evidence.claims import over_seeds
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
-from experiments.shared.claims import UNKNOWN
+from experiments.shared.claims import UNKNOWN, Claim
 from experiments.shared.evidence import Evidence
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import training
@@ -126,3 +129,29 @@ def test_a_mean_over_trainings_has_students_interval() -> None:
     found = over_seeds([0.1, 0.2, 0.3])
     assert (found.mean, found.low, found.high) == pytest.approx((0.2, 0.2 - 0.2484, 0.2 + 0.2484), abs=1e-3)
     assert over_seeds([0.5]) == UNKNOWN
+
+
+def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "paper" / "evidence"
+    shutil.copytree(PARAMANAGER.home / "pool", home / "pool")
+    (home / "pool" / "routing.json").unlink()
+    seen: list[dict[str, Any]] = []
+
+    def claims(found: Mapping[str, Any]) -> list[Claim]:
+        seen.append(dict(found))
+        return []
+
+    evidence = Evidence(home, ("pool",), claims, {"routing": lambda runs, arena: {"reference": arena.reference}})
+    evidence.paper.write_text("{}")
+    (home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    evidence.write()
+    assert "routing" not in seen[-1], "neither runs nor a stored measure"
+    runs = tmp_path / "runs" / "evidence-paper" / "pool"
+    (runs / "evaluations").mkdir(parents=True)
+    evidence.write()
+    shutil.rmtree(runs)
+    evidence.write()
+    assert seen[-2]["routing"] == seen[-1]["routing"] == {"reference": "paramanager"}
