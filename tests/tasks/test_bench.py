@@ -280,6 +280,10 @@ def test_letters(options, answer, letter):
         assert [one.text for one in CHOICES.solutions(problem, answer)] == ([letter] if letter else [])
 
 
+def test_an_empty_box_does_not_swallow_the_next_one() -> None:
+    assert letter_of("\\boxed{}\n\n\\boxed{C}", ["5 eV", "10 eV", "15 eV", "20 eV"]) == "C"
+
+
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from([*"ABCD().:,\n ", "answer", " is ", "\\boxed{", "}", "or"])).map("".join)

@@ -88,7 +88,7 @@ def _plain(answer: str) -> str:
 
 def _boxed(text: str, options: Sequence[str]) -> Iterator[str]:
     """What is boxed and not taken back behind the box, in its order: letters, or `?`."""
-    for found in re.finditer(rf"{_BOX}\s*([^\n]*)", text):
+    for found in re.finditer(rf"{_BOX}[^\S\n]*([^\n]*)", text):
         if not _REFUSED.match(text, found.end()):
             yield from _letter_at(text, found.start(1), options)
 
