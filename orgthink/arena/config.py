@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +235,7 @@ class Arena:
     def stages(self, name: str) -> list[str]:
         """A preparation and those that come before it, the first one first. UserError for one that is not there.
 
-        ValueError if one comes after itself.
+        ValueError if one comes after itself, or has one run for all seeds after one that has a run for each.
         """
         found: list[str] = []
         following: str | None = name
@@ -244,6 +244,9 @@ class Arena:
                 raise ValueError(f"the preparation {following} comes after itself")
             found.insert(0, following)
             following = pick("preparation", following, self.preparations).after
+        for before, after in pairwise(found):
+            if self.preparations[before].seeded and not self.preparations[after].seeded:
+                raise ValueError(f"{before} has a run for each seed, so {after}, which comes after it, needs them too")
         return found
 
     def needed(self, method: str) -> list[str]:

@@ -78,6 +78,8 @@ def test_one_that_comes_after_another_starts_from_its_result_of_the_same_seed(tm
         replace(arena, preparations={"first": replace(first, after="second"), "second": second})
     with pytest.raises(UserError, match="unknown preparation 'frist': did you mean first"):
         replace(arena, preparations={"first": first, "second": replace(second, after="frist")})
+    with pytest.raises(ValueError, match="first has a run for each seed, so second"):
+        replace(arena, preparations={"first": first, "second": replace(second, seeded=False)})
     with pytest.raises(ValueError, match="name one of both"):
         replace(second, model="pocket")
 

@@ -121,15 +121,15 @@ def answering(body: bytes) -> Iterator[int]:
 
 @each(
     Attack("a result is cut within a key for a manager", WHOLE, GONE, lambda text: cut_middle(text, 220)),
-    Attack("an error of a schema is cut within a key", WHOLE, GONE, lambda text: said(text[24:])),
+    Attack("an error of a schema is cut within a key", WHOLE, GONE, lambda text: schema_error(text[24:])),
 )
 def test_a_cut_within_a_key(attack: Attack) -> None:
     redaction.conceal(KEY)
     assert hides(attack.given(f"{FAR}{KEY}{FAR * 3}"))
 
 
-def said(right: str) -> str:
-    """What is said of an argument that is not the only right one."""
+def schema_error(right: str) -> str:
+    """The error of an argument that is not the only right one."""
     pytest.importorskip("jsonschema")
     with pytest.raises(ValueError, match="is not one of") as caught:
         Parameters.from_schema({"type": "object", "properties": {"a": {"enum": [right]}}}).check({"a": "wrong"})

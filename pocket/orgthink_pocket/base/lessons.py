@@ -100,9 +100,9 @@ REVIEWING = Mixture(
     alone={SUDOKU: 1}, organizing={}, verifying={SUDOKU: 1}, correcting={SUDOKU: 1}, calls={}, drills={}
 )
 """Shares of fine-tuning for what MarsRL trains: solver, verifier and corrector."""
-MANAGING = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
+MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
-MIXTURES = {"even": MIXTURE, "late": LATE, "reviews": REVIEWING, "manager": MANAGING}
+MIXTURES = {"even": MIXTURE, "late": LATE, "reviews": REVIEWING, "manager": MANAGERS}
 """Mixtures by name."""
 
 

@@ -148,7 +148,7 @@ MANAGED = "arithmetic-mini+countdown-mini-single+countdown-mini-two+countdown-mi
 """Tasks of ParaManager, of one to four parts."""
 
 
-def managing(*, calls: int = 4, cost_target: float = 3.0) -> Policy:
+def managing(*, calls: int = 4) -> Policy:
     """ParaManager's reinforcement learning of the base beside a frozen pool, a tenth of whose calls fail."""
     settings = {
         "prompts": "pocket-base",
@@ -175,9 +175,7 @@ def managing(*, calls: int = 4, cost_target: float = 3.0) -> Policy:
         warmup=2,
         minibatches=2,
         loss=PolicyLoss(ratio="sequence", reduction="episode-mean", kl=0.02),
-        reward=ParaManagerReward(
-            diversity=0.5, gate="correct", count="executed", length_target=320, cost_target=cost_target
-        ),
+        reward=ParaManagerReward(diversity=0.5, gate="correct", count="executed", length_target=320, cost_target=3.0),
         credit=SharedCredit(delta=1e-6),
         mixed=True,
         drift=1e-3,
