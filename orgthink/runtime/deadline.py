@@ -87,8 +87,8 @@ async def _outcome(task: asyncio.Task[T], over: asyncio.Future[None] | None, gra
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]], grace: float) -> None:
-    """Cancel tasks and wait for them, for `grace` seconds at most."""
-    pending = {task for task in tasks if not task.done()}
+    """Cancel tasks in their order and wait for them, for `grace` seconds at most."""
+    pending = [task for task in tasks if not task.done()]
     for task in pending:
         task.cancel()
     if not pending:

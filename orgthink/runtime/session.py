@@ -347,7 +347,7 @@ class Session:
         for fork in forks:
             if not fork.task.done():
                 fork.child.cancel = fork.child.cancel or source
-        await end({*others, *(fork.task for fork in forks)}, self.limits.grace)
+        await end([*others, *(fork.task for fork in forks)], self.limits.grace)
 
     async def _begin(
         self, child: Agent, work: Work, seconds: float | None, editable: Editable | None, watch: Stopwatch

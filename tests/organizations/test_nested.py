@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_engine import RuleEngine
 from terse import TERSE
@@ -184,8 +184,6 @@ def test_an_organization_does_below_what_it_does_alone(
     organization: Any, seed: int, budget: Budget, seconds: int | None
 ) -> None:
     """Its root is one level lower, if that has a model; everything else is the same, under any limit."""
-    # After a reserve's own deadline the answer ends at the outer one or a moment later: docs/log.md, 2026-11-24.
-    assume(seconds is None or not getattr(organization, "reserve", 0))
     late = None if seconds is None else seconds + 0.5
     alone = attempt(organization, seed, Limits(60, budget, episode_seconds=late))
     lower = replace(budget, depth=4) if alone.root.model is not None else budget
@@ -194,6 +192,15 @@ def test_an_organization_does_below_what_it_does_alone(
     assert (nested.answer or None) == (alone.answer or None)
     assert critical_path(nested) == critical_path(alone) and concurrency(nested) == concurrency(alone)
     assert [fault.kind for fault in nested.format_faults] == [fault.kind for fault in alone.format_faults]
+
+
+def test_a_deadline_within_a_deadline_ends_the_same_episode_the_same_way() -> None:
+    """Agents of three levels end at once, which was once in any order: the last answer was a token longer or not."""
+    team = next(one for one in ORGANIZATIONS if isinstance(one, ParaManager) and "team" in one.organizations)
+    for seconds in (17.5, 19.5, 21.5):
+        limits = Limits(60, Budget(tokens=43, depth=3), episode_seconds=seconds)
+        ends = {tuple((trace.agent, trace.end) for trace in attempt(team, 320, limits).traces) for _ in range(30)}
+        assert len(ends) == 1
 
 
 # On a script: who says what
