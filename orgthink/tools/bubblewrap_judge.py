@@ -139,7 +139,7 @@ class _Sandbox:
                     poll.unregister(pipe)
                     pipe = -1
             if code and pipe < 0:
-                return None if code == b"0" else ending(int(code), "")
+                return self._end_of(int(code))
         return f"stopped after {self.limits.seconds:g} s"
 
     def _code(self) -> bytes:
@@ -149,9 +149,18 @@ class _Sandbox:
             return code if re.fullmatch(rb"-?[0-9]{1,3}", code) else b""
         return b""
 
+    def _end_of(self, code: int) -> str | None:
+        """What is wrong with a program that ended so. The kernel may have killed it, or a child, since the last look."""
+        if self._out_of_memory():
+            return self._memory()
+        return None if code == 0 else ending(code, "")
+
     def _ended(self) -> str:
         """Why there is no sandbox any more."""
-        return self._memory() if self.group is not None and self.group.out_of_memory() else "it ended its sandbox"
+        return self._memory() if self._out_of_memory() else "it ended its sandbox"
+
+    def _out_of_memory(self) -> bool:
+        return self.group is not None and self.group.out_of_memory()
 
     def _memory(self) -> str:
         return f"stopped: all its processes held more than {self.limits.memory_mb} MiB"
