@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Method, cap_name, known_settings
+from orgthink.arena.config import MODEL, NUMBERS, ROLES, Arena, Member, Method, cap_name, known_settings
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import Evaluation, OrganizationSpec, RoleSpec, require_depth, require_places
@@ -89,7 +89,8 @@ def evaluation(
     method = _with_numbers(arena.methods[name], given)
     named = {place: str(given.pop(place)) for place in list(given) if place.startswith(f"{ROLES}.")}
     roles = method.roles | {place.partition(".")[2]: model for place, model in named.items()}
-    engine = arena.engine(str(given.pop(MODEL, method.model or arena.first)))
+    model = str(given.pop(MODEL, method.model or arena.first))
+    engine = arena.engine(model)
     spec = _organization(arena, name, method, engine, given)
     organization = spec.named(name)
     capacity = method.capacity or arena.capacity
@@ -100,7 +101,7 @@ def evaluation(
         organizations={name: spec},
         n=work.n,
         engine=engine,
-        sampling=_sampling(arena, method.max_tokens, method.temperature, seed),
+        sampling=_sampling(arena, method, seed, model),
         roles=_roles(arena, replace(method, roles=roles), organization, seed),
         limits=Limits(capacity, Budget(cap.tokens, cap.replies, depth=method.depth), method.agent_tokens),
         split=work.split,
@@ -153,14 +154,19 @@ def _roles(arena: Arena, method: Method, organization: Organization, seed: int) 
 
 
 def _role(arena: Arena, method: Method, model: str, seed: int) -> RoleSpec:
-    member = arena.pool.get(model)
-    own = method if member is None else member
-    return RoleSpec(arena.engine(model), _sampling(arena, own.max_tokens, own.temperature, seed))
+    own = arena.pool.get(model, method)
+    return RoleSpec(arena.engine(model), _sampling(arena, own, seed))
 
 
-def _sampling(arena: Arena, tokens: int | None, temperature: float | None, seed: int) -> Sampling:
+def _sampling(arena: Arena, own: Method | Member, seed: int, model: str | None = None) -> Sampling:
+    """The numbers of a method or a member; where a method has none, those of the member that is its model, or else of
+    the arena.
+    """
+    member = arena.pool.get(model, Member()) if model else Member()
+    tokens = (own.max_tokens, member.max_tokens, arena.max_tokens)
+    temperatures = (own.temperature, member.temperature, arena.temperature)
     return Sampling(
-        arena.max_tokens if tokens is None else tokens,
-        arena.temperature if temperature is None else temperature,
+        next(number for number in tokens if number is not None),
+        next(number for number in temperatures if number is not None),
         seed=seed,
     )

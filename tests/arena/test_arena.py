@@ -308,6 +308,23 @@ def test_a_grid_may_choose_the_numbers_of_a_method(tmp_path: Path) -> None:
     assert plan.sampling.temperature == arena.temperature, "the organization's own setting goes first"
 
 
+def test_a_member_that_works_alone_has_its_own_numbers(tmp_path: Path) -> None:
+    pool = {"good": {"model": f"{HERE}:adder:0.9", "max_tokens": 7, "temperature": 0.25}}
+    methods = {
+        "alone": {"organization": "sequential", "model": "good"},
+        "chosen": {"organization": "sequential", "grid": {"model": ["good"]}},
+        "hotter": {"organization": "sequential", "model": "good", "temperature": 0.5},
+        "first": {"organization": "sequential"},
+    }
+    arena = read_arena(arena_file(tmp_path, pool=pool, methods=methods, preparations={}, reference="alone"))
+    found = {
+        name: evaluation(arena, name, UNCAPPED, 0, table_work(arena), method.variants[0], {}).sampling
+        for name, method in arena.methods.items()
+    }
+    assert {(one.max_tokens, one.temperature) for name, one in found.items() if name != "hotter"} == {(7, 0.25)}
+    assert (found["hotter"].max_tokens, found["hotter"].temperature) == (7, 0.5), "what the method names goes first"
+
+
 def test_the_baseline_and_the_benchmark_of_the_docs_are_in_the_table(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tasks, "_opened", dict(tasks._opened))  # another task of the tests has the same name

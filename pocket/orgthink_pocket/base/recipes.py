@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from orgthink.baselines.router_bank import BankSettings, RouterBank
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
@@ -148,11 +150,19 @@ MANAGED = "arithmetic-mini+countdown-mini-single+countdown-mini-two+countdown-mi
 """Tasks of ParaManager, of one to four parts."""
 
 
-def managing(*, calls: int = 4) -> Policy:
-    """ParaManager's reinforcement learning of the base beside a frozen pool, a tenth of whose calls fail."""
+REORDERED = dict(sorted(MEMBERS.items()))
+"""The same members in alphabetical order: what a fine-tuned manager asks first, without a reason, never ends."""
+MANAGED_REORDERED = "arithmetic-mini+countdown-mini-single+countdown-mini-two+ledger-mini@1/2"
+"""Tasks beside them, of one and two parts. With four countdowns fine-tuning alone is too seldom right."""
+
+
+def managing(
+    task: str = MANAGED, members: Mapping[str, RoleSpec] = MEMBERS, *, calls: int = 4, steps: int = 60
+) -> Policy:
+    """ParaManager's reinforcement learning of the base beside frozen members, a tenth of whose calls fail."""
     settings = {
         "prompts": "pocket-base",
-        "pool": dict.fromkeys(MEMBERS, ""),
+        "pool": dict.fromkeys(members, ""),
         **MANAGING,
         "aliases": "fixed",
         "rounds": 6 if calls > 1 else 12,
@@ -160,17 +170,17 @@ def managing(*, calls: int = 4) -> Policy:
         "faults": {"rate": 0.1, "marked": True},
     }
     rollout = Rollout(
-        MANAGED,
+        task,
         OrganizationSpec("paramanager", settings),
         Limits(capacity=9),
         max_tokens=128,
         problems=12,
-        models=MEMBERS,
+        models=members,
         roles=("manager",),
     )
     optimization = RlSettings(
         rollout,
-        steps=60,
+        steps=steps,
         learning_rate=2e-4,
         warmup=2,
         minibatches=2,
@@ -190,3 +200,7 @@ PARAMANAGER = managing()
 """ParaManager's reinforcement learning of the base."""
 PARAMANAGER_SERIAL = managing(calls=1)
 """The same with one call a round."""
+PARAMANAGER_REORDERED = managing(MANAGED_REORDERED, REORDERED, steps=40)
+"""ParaManager's reinforcement learning of the base beside the members in another order."""
+REORDERED_BANK = RouterBank(BankSettings(MANAGED_REORDERED, REORDERED, "pocket-base", problems=128))
+"""The bank of a router over them."""
