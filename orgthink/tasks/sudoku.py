@@ -52,10 +52,13 @@ INSTRUCTION = (
 class Sudoku:
     """A fifth of the puzzles, by a hash of their clues, is held out for `test`. A file is its own split."""
 
-    name = "sudoku"
-
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(
+        self, file: Path | None = None, name: str = "sudoku", holes: Mapping[str, tuple[int, int]] = HOLES
+    ) -> None:
+        """`holes` are the fewest and the most empty cells of each level."""
         self._file = file
+        self.name = name
+        self._holes = holes
 
     @cached_property
     def rows(self) -> list[Problem]:
@@ -77,8 +80,8 @@ class Sudoku:
             yield from repeated(self.rows, self.name, seed)
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
-            level = rng.choice(list(HOLES))
-            problem = self.problem(_emptied(_board(rng), rng.randint(*HOLES[level]), rng), level)
+            level = rng.choice(list(self._holes))
+            problem = self.problem(_emptied(_board(rng), rng.randint(*self._holes[level]), rng), level)
             if in_split(problem.id, split):
                 yield problem
 

@@ -150,7 +150,7 @@ class _Sandbox:
         return b""
 
     def _end_of(self, code: int) -> str | None:
-        """What is wrong with a program that ended so. The kernel may have killed it, or a child, since the last look."""
+        """What is wrong with a program that ended so. The kernel may have killed it, or a child, meanwhile."""
         if self._out_of_memory():
             return self._memory()
         return None if code == 0 else ending(code, "")

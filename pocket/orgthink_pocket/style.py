@@ -52,7 +52,7 @@ _WRITERS: dict[str, Callable[[Problem], str]] = {
     **dict.fromkeys(("countdown-mini-two", "countdown-mini-three", "countdown-mini-four"), _several),
     "arithmetic-mini": lambda problem: f"arithmetic {problem.data['expression']}",
     "ledger-mini": _ledger,
-    "sudoku": lambda problem: f"sudoku {render(problem.data['clues'])}",
+    **dict.fromkeys(("sudoku", "sudoku-sparse"), lambda problem: f"sudoku {render(problem.data['clues'])}"),
 }
 
 POCKET = Style(

@@ -114,8 +114,8 @@ def test_a_large_input_and_an_odd_one():
         ("print('x' * (1 << 20))", LIMITS, "stopped after 1 MiB of output"),
         ("import os, time\nfor _ in range(8):\n    if os.fork() == 0: break\nx = bytearray(b'1') * (100 << 20)\n"
          "time.sleep(60)", LIMITS, None),
-        ("import os, time\nown = os.fork() and os.fork()\nx = bytearray(b'1') * ((200 if own else 130) << 20)\ntime.sleep(60)",
-         LIMITS, None),  # the largest is killed: the program itself
+        ("import os, time\nown = os.fork() and os.fork()\nx = bytearray(b'1') * ((200 if own else 130) << 20)\n"
+         "time.sleep(60)", LIMITS, None),  # the largest is killed: the program itself
         ("x = bytearray(1 << 40)", LIMITS, "exit code 1"),
         ("import os\nos.kill(os.getpid(), 11)", LIMITS, "ended by SIGSEGV"),
         ("import os\nos.kill(os.getppid(), 9)", LIMITS, "it ended its sandbox"),
