@@ -42,6 +42,18 @@ _RUN = re.compile(r"[A-Za-z0-9+=]{16}")
 _WORD = re.compile(r"[a-z_]+|[0-9]+")
 """A name that may be one of ours, such as `settings`, or a number."""
 
+_UNENCODED = (
+    "",
+    "!$%&'()*+,/:;=?@[\\]^`{|}",
+    "!$%&'()*+,/:;=@[\\]^|",
+    "!$%&'()*+,",
+    "!#$%&'()*+,/:;=?@[]",
+    "!$&'()*+,/:;=?@",
+    "/",
+)
+"""What is not percent-encoded in a URL beside letters, digits and `-._~`: nothing; what httpx2 leaves in a query, a
+path and a login; what requests, urllib3 and Python leave. Servers repeat a URL as it was sent."""
+
 _forms: tuple[str, ...] = ()
 """What is hidden, the longest first: one form may hold another."""
 
@@ -133,6 +145,6 @@ def _name(name: Any) -> Any:
 
 def _written(secret: str) -> set[str]:
     basic = b64encode(secret.encode(errors="replace")).decode().rstrip("=")
-    encoded = {quote(secret, safe="", errors="replace"), unquote(secret), basic}
+    encoded = {*(quote(secret, safe=left, errors="replace") for left in _UNENCODED), unquote(secret), basic}
     texts = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     return {secret, *texts, *(text.replace("/", "\\/") for text in texts), repr(secret)[1:-1], *encoded}

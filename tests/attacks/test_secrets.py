@@ -183,6 +183,33 @@ async def test_a_server_echoes_a_login(attack: Attack) -> None:
         assert base64.b64encode(whole.encode()).decode()[:16] not in said
 
 
+ODD = "zebra<quill>!b{a}tt'ery"
+"""A secret of which each client of HTTP percent-encodes other characters."""
+
+
+async def says_where(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Its error page names what was asked for."""
+    target = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+    writer.write(b"HTTP/1.1 502 x\r\nConnection: close\r\n\r\ncannot answer " + target)
+    await writer.drain()
+    writer.close()
+
+
+@each(
+    Attack("a server names the query of its URL, half encoded", PASSWORDS, LINE, (decodes, f"/v1?api-key={ODD}")),
+    Attack("a server names a key of letters beyond ASCII, half encoded", PASSWORDS, LINE,
+           (decodes, f"/v1?api-key={ODD}ö")),
+    Attack("a server names the path of its URL, half encoded", PASSWORDS, LINE, (decodes, f"/v1;token={ODD}")),
+    Attack("a retriever names the query of its URL, half encoded", PASSWORDS, LINE, (retrieves, f"/?api-key={ODD}")),
+    Attack("a sandbox names the query of its URL, half encoded", PASSWORDS, LINE, (runs_code, f"/?api-key={ODD}")),
+)  # fmt: skip
+async def test_a_server_names_what_was_asked_for(attack: Attack) -> None:
+    talk, place = attack.given
+    async with await asyncio.start_server(says_where, "127.0.0.1", 0) as server:
+        said = await talk(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{place}")
+    assert "cannot answer" in said and "zebra" not in said and "quill" not in said and "!b" not in said
+
+
 @each(
     Attack(
         "a proxy echoes its login",
@@ -369,6 +396,12 @@ LOGGED = "No log line holds a secret, at the level INFO either"
 @each(
     Attack("logging is on and a URL has a password", LOGGED, "… in the log", f"http://me:{PASSWORD}@127.0.0.1:PORT/v1"),
     Attack("logging is on and a URL has a key", LOGGED, "… in the log", f"http://127.0.0.1:PORT/v1?api-key={PASSWORD}"),
+    Attack(
+        "logging is on and a URL has a password that is half encoded",
+        LOGGED,
+        "… in the log",
+        f"http://me:{PASSWORD}{{1}}!@127.0.0.1:PORT/v1",
+    ),
 )
 async def test_logging_is_on(attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
