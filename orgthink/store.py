@@ -351,11 +351,9 @@ def require_output(*files: Path | None) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    try:
-        RunFolder.open(folder)
-    except (OSError, UserError):
-        return False
-    return True
+    """Whether a folder holds a run, also one that cannot be read here: of a later version, or damaged. A model's folder
+    has a config.json as well."""
+    return all((folder / name).is_file() for name in ("config.json", "episodes.jsonl"))
 
 
 def load(line: bytes) -> Episode:

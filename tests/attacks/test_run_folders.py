@@ -499,6 +499,29 @@ def test_an_output_replaces_no_data(attack: Attack, run: Path, capsys: pytest.Ca
     assert snapshot(run) == before
 
 
+@each(
+    Attack("`view --perfetto` to a checkpoint of a run of a later version", OUTPUTS, "refused, exit code 2",
+           (TO["view --perfetto"], '{"orgthink": "9", "schema_version": 99, "kind": "train", "settings": {}}')),
+    Attack("`export problems` to a checkpoint of a run of a later version", OUTPUTS, "refused, exit code 2",
+           (TO["export problems"], '{"orgthink": "9", "schema_version": 99, "kind": "train", "settings": {}}')),
+    Attack("`export problems` to a checkpoint of a run whose config.json is cut", OUTPUTS, "refused, exit code 2",
+           (TO["export problems"], '{"orgthink": ')),
+)  # fmt: skip
+def test_an_output_replaces_no_data_that_cannot_be_read(
+    attack: Attack, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv, config = attack.given
+    other = Path("other")
+    (other / "checkpoints" / "step-000010").mkdir(parents=True)
+    (other / "config.json").write_text(config)
+    (other / "episodes.jsonl").touch()
+    target = other / "checkpoints" / "step-000010" / "trainer.pt"
+    target.write_text("what was computed")
+    assert main([*argv, str(target)]) == 2
+    assert f"{target} belongs to the run" in complaint(capsys)
+    assert target.read_text() == "what was computed"
+
+
 # Files that have no end, and files that are not what they should be
 
 
