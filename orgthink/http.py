@@ -33,12 +33,22 @@ from orgthink.terminal import excerpt, reason
 log = logging.getLogger(__name__)
 
 
-def _without_secrets(record: logging.LogRecord) -> bool:
-    record.msg, record.args = redact(record.getMessage()), ()
-    return True
+_make_record = logging.getLogRecordFactory()
 
 
-logging.getLogger("httpx2").addFilter(_without_secrets)  # which logs whole URLs
+def _record_without_secrets(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    """A record of any logger. Libraries log whole URLs, and headers that a server has sent."""
+    record = _make_record(*args, **kwargs)
+    try:
+        said = record.getMessage()
+    except Exception:  # a library's mistake, of which logging itself tells
+        return record
+    if (found := redact(said)) != said:
+        record.msg, record.args = found, ()
+    return record
+
+
+logging.setLogRecordFactory(_record_without_secrets)
 
 T = TypeVar("T")
 

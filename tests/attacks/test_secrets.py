@@ -412,6 +412,23 @@ async def test_logging_is_on(attack: Attack, caplog: pytest.LogCaptureFixture) -
     assert "HTTP Request" in caplog.text and hides(caplog.text, PASSWORD)
 
 
+async def repeats_the_key_in_a_header(exchange: Exchange) -> None:
+    await exchange.reply(400, "no", X_Echo=exchange.headers["authorization"])
+
+
+@each(Attack("all is logged, and a server repeats the key in a header", LOGGED, "… in the log",
+             repeats_the_key_in_a_header))  # fmt: skip
+async def test_all_is_logged(attack: Attack, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with loopback(attack.given) as server:
+        engine = await EndpointEngine.open(server.url, MODEL, api_key=KEY, retry_policy=ONCE)
+        messages = (Message("user", "Hi"),)
+        with pytest.raises(EngineError):
+            await anext(engine.stream(Context(messages, [engine.prompt(messages)]), Sampling(9)))
+        await engine.aclose()
+    assert "receive_response_headers" in caplog.text and "Bearer …" in caplog.text and hides(caplog.text)
+
+
 STORED = "config.json holds the names of secrets, not their values"
 NAMED = "${NAME} in config.json"
 
