@@ -6,8 +6,10 @@ import json
 from itertools import islice
 from pathlib import Path
 
+import pytest
 from attacks.catalogue import Attack, each
 
+from orgthink.errors import UserError
 from orgthink.tasks import task_named
 from orgthink.tasks.bench.letters import letter_of
 from orgthink.tasks.countdown import COUNTDOWN
@@ -255,3 +257,29 @@ ONE_VOTE = "Answers that one grade takes for the same are one vote."
 def test_words_are_one_vote(attack: Attack) -> None:
     problem = MATH.problem("Is 7 prime?", r"\text{yes}")
     assert vote(problem, attack.given) == "Yes"
+
+
+COMPARED = "A grader that lacks what it compares with grades nothing as right, and no problem is asked for it."
+
+
+@each(
+    *(
+        Attack(f"`{name}`, whose problems have no {missing}", COMPARED, "one line, before anything is sent", name)
+        for name, missing in (
+            ("countdown#exact", "answer"),
+            ("sudoku#exact", "answer"),
+            ("countdown#math", "answer"),
+            ("parts:independent+sudoku#math", "answer"),
+            ("sudoku#strict", "numbers"),
+        )
+    )
+)
+def test_a_grader_of_other_problems(attack: Attack) -> None:
+    with pytest.raises(UserError, match="which the grader needs"):
+        list(islice(task_named(attack.given).problems("test", 0), 2))
+
+
+@each(*(Attack(f"an empty answer for `{name}`", COMPARED, "not correct", name) for name in ("countdown", "sudoku")))
+def test_nothing_for_no_answer(attack: Attack) -> None:
+    problem = next(task_named(attack.given).problems("test", 0))
+    assert task_named(f"{attack.given}#exact").grade(problem, " ").correct == 0
