@@ -143,7 +143,7 @@ class _Field(NamedTuple):
 def read_report(text: str, form: VerdictForm) -> Report:
     """The verdict and the findings of a report that was not cut off; unparsed if its thinking never ended."""
     text = after_thinking(text, ended=True)
-    own = _without_quotes(text)
+    own = without_quotes(text)
     fields = _in_lines(own, form) if form.lines else _in_words(own, form)
     verdict = form.verdict(fields[-1].value) if fields else Verdict.UNPARSED
     verdicts = [field for field in fields if form.decides(field.value)]
@@ -152,8 +152,8 @@ def read_report(text: str, form: VerdictForm) -> Report:
     return Report(verdict, "".join(findings).strip())
 
 
-def _without_quotes(text: str) -> str:
-    """The text with a mask, as long as they are, in place of lines that are quoted."""
+def without_quotes(text: str) -> str:
+    """The text with a mask, as long as they are, in place of lines that are quoted. What is left is a report's own."""
     lines = _QUOTATION.sub(_masked_lines, text).splitlines(keepends=True)
     for quoted in (_fenced, _in_elements, _behind_marks):
         lines = [_masked(line) if hidden else line for line, hidden in zip(lines, quoted(lines), strict=True)]
