@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orgthink.grammar.toolcall import CUT, CallStatus, cut_middle
-from orgthink.grammar.verdict import VerdictForm, read_report
+from orgthink.grammar.verdict import Verdict, VerdictForm, read_report
 from orgthink.tools.agents import code_in
 
 MOST_TEXT = 20_000
@@ -83,8 +83,11 @@ def _viewed(output: NodeOutput, view: str, separator: str, verdicts: VerdictForm
             return json.dumps(output.answers, ensure_ascii=False)
         case "code":
             return code_in(text) or ""
-    report = read_report(text, verdicts)
-    return report.verdict if view == "verdict" else report.findings
+    reports = [read_report(each, verdicts) for each in output.texts]
+    if view == "findings":
+        return separator.join(report.findings for report in reports)
+    found = [report.verdict for report in reports if report.verdict is not Verdict.UNPARSED]
+    return found[-1] if found else Verdict.UNPARSED
 
 
 def together(pieces: Sequence[str]) -> str:
