@@ -35,14 +35,24 @@ ROLES = {
 }
 """Roles of those who have a model, by the tool; they are the names of their prompts as well."""
 
-SOLVING = (REASONER, "code_reasoner", "ensemble_solver")
+CODING = "code_reasoner"
+"""The tool that runs a program."""
+
+SOLVING = (REASONER, CODING, "ensemble_solver")
 """Tools whose results are answers."""
 
 
 def answers_of(responses: Iterable[Response]) -> list[str]:
     """The answers in what those of some calls returned that solve, in order; failed ones are left out."""
-    values = [each.value for each in responses if each.status is CallStatus.OK and each.name in SOLVING]
-    return [(_blocks(value, _RESULT) or [read_proposal(value, ended=True).answer or value])[0] for value in values]
+    return [_answer_of(each) for each in responses if each.status is CallStatus.OK and each.name in SOLVING]
+
+
+def _answer_of(response: Response) -> str:
+    """What a program printed, if one was run, and otherwise the answer in the text. Only who runs programs marks what
+    they print: in another's text such a mark is a quotation."""
+    value = response.value
+    printed = _blocks(value, _RESULT)[:1] if response.name == CODING and value.startswith(f"<{_RESULT}>") else []
+    return printed[0] if printed else read_proposal(value, ended=True).answer or value
 
 
 @lru_cache(maxsize=256)  # bounded: aliases have as many orders as there are problems
