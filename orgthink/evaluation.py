@@ -18,7 +18,7 @@ from orgthink.errors import ErrorKind, Failure, UserError, pick, require_at_leas
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.guard import Guard
 from orgthink.measure.billing import Price, spent
-from orgthink.measure.summary import Measure, summarise
+from orgthink.measure.summary import Measure, summarise, surviving
 from orgthink.organizations import ORGANIZATIONS
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
@@ -158,8 +158,9 @@ class Forking(Protocol):
 
 
 def measures_of(organization: Organization) -> Mapping[str, Measure]:
-    """The measures that the organization adds; empty if it adds none."""
-    return organization.measures if isinstance(organization, Measured) else {}
+    """The measures that the organization adds; empty if it adds none. A bug in one is no bug of the others."""
+    own = organization.measures if isinstance(organization, Measured) else {}
+    return {name: surviving(name, measure) for name, measure in own.items()}
 
 
 def tags_of(organization: Organization) -> CallTags:

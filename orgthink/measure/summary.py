@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from math import isfinite
 from typing import Any
 
 from orgthink.episode import Episode, FormatError, StopReason
@@ -31,6 +33,9 @@ from orgthink.measure.orchestration import (
 from orgthink.measure.people import model_seconds, people_seconds, with_people
 from orgthink.measure.usage import Usage, replies, sampled_tokens, usage
 from orgthink.measure.verification import solver_grade
+from orgthink.terminal import reason
+
+_log = logging.getLogger(__name__)
 
 Measure = Callable[[Episode], float | None]
 """Function from an episode to a number, or to `None` if the episode has no value."""
@@ -52,6 +57,27 @@ OF_MANAGERS: dict[str, Measure] = {
     "manager_tokens": trajectory_tokens,
 }
 """Measures of organizations whose manager calls tools in rounds."""
+
+
+def surviving(name: str, measure: Measure) -> Measure:
+    """A measure that somebody else wrote. Where it raises, or gives no finite number, the episode has no value of it,
+    and a line says why, the first time: all else that was measured stands."""
+    told = False
+
+    def survived(episode: Episode) -> float | None:
+        nonlocal told
+        try:
+            value = measure(episode)
+            if value is not None and not isfinite(value):
+                raise ValueError(f"{value} is no finite number")
+        except Exception as error:
+            if not told:
+                _log.warning("the measure %s has no value of episode %s: %s", name, episode.id, reason(error))
+            told = True
+            return None
+        return value
+
+    return survived
 
 
 def summarise(

@@ -19,6 +19,7 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
 from orgthink.errors import ToolError
 from orgthink.evaluation import engine_failed, evaluate, resolve
+from orgthink.organizations.sequential import Sequential
 from orgthink.store import RunFolder
 
 BUG = "An exception in an episode is its `stop=error`; the others go on, and its traceback is in `crashes.log`."
@@ -137,6 +138,37 @@ async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: py
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     line = graded.__code__.co_firstlineno + 1
     assert attacked.error == f"KeyError in test_bugs.py, line {line}: '3' (a bug: its traceback is in crashes.log)"
+
+
+@each(
+    *(
+        Attack(f"a measure of a plug-in {how} for one episode",
+               "A measure that fails costs its own value of that episode: the table and the summary stand.",
+               "a line with the measure, the episode and the reason", measured)
+        for how, measured in {
+            "divides by zero": lambda: 1 / 0,
+            "is NaN": lambda: float("nan"),
+            "is endless": lambda: float("inf"),
+            "is an integer of 400 digits": lambda: 10**400,
+            "is a text": lambda: "many",
+            "fails with an error that has no text": is_mute,
+        }.items()
+    )
+)  # fmt: skip
+async def test_a_bug_in_a_measure(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    measures = {"own": lambda episode: attack.given() if episode.problem.text == ATTACKED else 2}
+    monkeypatch.setattr(Sequential, "measures", measures, raising=False)
+    what = planned()
+    resolved, folder = resolve(what), RunFolder.create(tmp_path / "run", "eval", what)
+    engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    assert report(resolved, folder, episodes) == 0
+    own = resolved.summary(episodes)["sequential"]["measures"]["own"]
+    assert (own["mean"], own["n"]) == (2, 2)
+    (attacked,) = [episode.id for episode in episodes if episode.problem.text == ATTACKED]
+    assert f"the measure own has no value of episode {attacked}: " in caplog.text
 
 
 @each(
