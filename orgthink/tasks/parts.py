@@ -28,8 +28,6 @@ _FACTORS = "379"
 """Multiplying by these can be undone, if only the last digit is kept."""
 _RESULT = re.compile(r"(?<![\w.−-])\d(?!\w|\.\d)", re.ASCII)
 _NUMBER = re.compile(r"\d+")
-_OTHER_NUMBERS = ("No", "Nl")
-"""Categories of signs such as `⑤`, `½`, `²` and `Ⅴ`: numbers, but no digits."""
 _INSTRUCTION = (
     "Each line is a part. A part starts with a digit, or with the result of the part whose letter stands there, and "
     "takes its steps from left to right, whatever they are. After every step only the last digit is kept. Write only "
@@ -142,8 +140,8 @@ def _text(lines: list[Line]) -> str:
 
 def _read(answer: str) -> list[str] | None:
     """The digits of an answer; `None` if another number stands there."""
-    if any(unicodedata.category(sign) in _OTHER_NUMBERS for sign in answer):
-        return None
+    if any(unicodedata.numeric(sign, None) is not None and not sign.isdecimal() for sign in answer):
+        return None  # `⑤`, `½`, `²`, `Ⅴ` and `五` are numbers, but no digits
     found = _RESULT.findall(answer)
     return found if len(found) == len(_NUMBER.findall(answer)) else None
 

@@ -216,6 +216,8 @@ def test_a_letter_that_is_not_the_answer(attack: Attack) -> None:
             r"\boxed{A) B) C)}",
             r"\boxed{(A)(B)}",
             r"\boxed{A. B.}",
+            "\\boxed{A\nB}",
+            "\\boxed{\nA\n\nB\n}",
             "The answer is A is not right.",
             "A wrong answer is A.",
         )
@@ -238,6 +240,7 @@ DIGITS = "Of an answer in digits every number counts, in whatever signs it is wr
             "and ½": (" ½", "{}"),
             "and ²": ("²", "{}"),
             "and Ⅴ": (" Ⅴ", "{}"),
+            "and 五": (" 五", "{}"),
         }.items()
     )
 )

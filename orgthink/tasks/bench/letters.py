@@ -83,7 +83,8 @@ def letter_of(answer: str, options: Sequence[str]) -> str | None:
 def _plain(answer: str) -> str:
     """Without Markdown and LaTeX around the letters; what is boxed has a line of its own."""
     text = _WORDS.sub(r"\1", answer.replace(_BOX, ""))
-    return _BRACKETS.sub(r"\1", _MARKS.sub("", _BOXED.sub(f"\n{_BOX}\\1\n", text)))
+    lined = _BOXED.sub(lambda found: f"\n{_BOX}{' '.join(found[1].split())}\n", text)
+    return _BRACKETS.sub(r"\1", _MARKS.sub("", lined))
 
 
 def _boxed(text: str, options: Sequence[str]) -> Iterator[str]:
