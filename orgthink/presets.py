@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
-from orgthink.engines import MODELS, EngineSpec
+from orgthink.engines import MODELS, EngineSpec, names_engine
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, pick
 from orgthink.evaluation import OrganizationSpec, require_places, require_sampling, up_to
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.organizations.prompts import style_named
+from orgthink.organizations.prompts import STYLES, style_named
 from orgthink.runtime.budget import Limits
 from orgthink.settings import require_known
 from orgthink.store import typed
@@ -24,12 +25,21 @@ CAPACITY, MAX_TOKENS = 2, 512
 """Of a run whose models do not say what they were trained with."""
 
 
+_INSTALLED: dict[str, Callable[[Any], bool]] = {"prompts": lambda style: style in STYLES}
+"""What is installed of the settings that organizations share, by their names; others say it themselves."""
+
+
+def _is_installed(model: str) -> bool:
+    """Whether a model is shipped, or is only a name by which a server of the user's may know it."""
+    return model in MODELS or not (names_engine(model) or Path(model).is_dir())
+
+
 @dataclass(frozen=True, slots=True)
 class Partner:
     """A model for another role, with which a model was trained."""
 
-    model: str
-    """A shipped model, a folder, or a server's name for one."""
+    model: str = field(metadata={"installed": _is_installed})
+    """A shipped model, or a server's name for one."""
     max_tokens: int
     """Most tokens that each of its agents samples."""
 
@@ -107,7 +117,10 @@ def preset_of(spec: EngineSpec) -> Preset:
         require_known(Preset, spec.preset_values)
         Limits(CAPACITY if preset.capacity is None else preset.capacity)
         require_sampling(Sampling(MAX_TOKENS if preset.max_tokens is None else preset.max_tokens))
+        _require_installed(preset, "the model")
         style_named(preset.prompts)
+        for role, partner in preset.roles.items():
+            _require_installed(partner, role)
         for name, settings in preset.organizations.items():
             organization = OrganizationSpec(name, settings).named(name)
             for one in fields(organization):  # type: ignore[arg-type]  # a dataclass
@@ -120,9 +133,10 @@ def preset_of(spec: EngineSpec) -> Preset:
 
 
 def _require_installed(settings: Any, name: str) -> None:
-    """UserError for a setting that sends questions to a server, or reads a folder of this machine for a model."""
+    """UserError for a setting that sends questions to a server, or reads a file or folder of this machine for a
+    model."""
     for one in fields(settings):
-        value, installed = getattr(settings, one.name), one.metadata.get("installed")
+        value, installed = getattr(settings, one.name), one.metadata.get("installed", _INSTALLED.get(one.name))
         if installed is not None and not installed(value):
             raise UserError(f"{one.name} of {name} is {value!r}: a model may name what is installed, and nothing else")
         if is_dataclass(value):

@@ -51,7 +51,7 @@ class Puppeteer:
     """Which of the suite, and others by name or reference."""
     suite: Suite = field(default_factory=Suite)
     """What they work with."""
-    policy: str | None = None
+    policy: str | None = field(default=None, metadata={"installed": lambda file: file is None})
     """File that a `puppeteer` job wrote; without it every action is as likely."""
     width: int = 1
     """Actions that a step takes at most, side by side."""

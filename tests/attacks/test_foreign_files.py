@@ -224,6 +224,32 @@ def test_a_preset_that_reaches_out(attack: Attack, here: Path) -> None:
         preset_of(EngineSpec(str(here)))
 
 
+def organization(name: str, **settings: str) -> dict[str, Any]:
+    return {"organizations": {name: settings}}
+
+
+def partner(model: str) -> dict[str, Any]:
+    return {"roles": {"thinker": {"model": model, "max_tokens": 4}}}
+
+
+@each(
+    Attack("a model's preset names a folder of yours for a role", OWN, LINE, partner("yours")),
+    Attack("a model's preset names a folder of yours and an engine for a role", OWN, LINE, partner("local:yours")),
+    Attack("a model's preset starts an engine of a folder for a role", OWN, LINE, partner("vllm:yours")),
+    Attack("a model's preset takes its prompts from a file of yours", OWN, LINE, {"prompts": "yours/own.toml"}),
+    Attack("a preset of an organization takes its prompts from a file of yours", OWN, LINE,
+           organization("sequential", prompts="yours/own.toml")),
+    Attack("a preset of the puppeteer reads a file of yours", OWN, LINE, organization("puppeteer", policy="yours/x")),
+)  # fmt: skip
+def test_a_preset_that_reads_what_is_yours(attack: Attack, here: Path) -> None:
+    (here / "yours").mkdir()
+    (here / "yours" / "own.toml").write_text('sequential = "{question} and a secret"')
+    (here / "orgthink.json").write_text(json.dumps(attack.given))
+    with pytest.raises(UserError, match="what is installed, and nothing else") as caught:
+        preset_of(EngineSpec(str(here)))
+    assert "\n" not in str(caught.value)
+
+
 def changed(name: str, **values: Any) -> Callable[[Path], object]:
     def change(model: Path) -> None:
         found = json.loads((model / name).read_text()) if (model / name).exists() else {}
