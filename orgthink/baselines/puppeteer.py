@@ -31,7 +31,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.runner import run_main
 from orgthink.runtime.session import Session
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
 from orgthink.terminal import show
 from orgthink.training import checkpoint
@@ -115,14 +115,15 @@ class _Training:
     async def steps(self) -> None:
         settings, learner, run = self.settings, self.learner, self.folder
 
-        def restore(folder: Path) -> dict[str, Any]:
+        def restore(folder: Path) -> list[int]:
             learner.load(folder)
-            return checkpoint.state(folder)
+            state = checkpoint.state(folder)
+            return [typed(int, state.get(name), folder / "trainer.json") for name in ("step", "drawn", "recorded")]
 
         drawn = recorded = 0
         with run.journal(redo=None) as journal, interrupt(lambda: f"step {self.step + 1}") as interrupted:
             if found := checkpoint.restored(run.path, restore):
-                self.step, drawn, recorded = (found[1][name] for name in ("step", "drawn", "recorded"))
+                self.step, drawn, recorded = found[1]
             journal.rewind(self.step, recorded)
             problems = ProblemStream(settings.rollout, settings.seed, drawn)
             earned = mean_rewards(run)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from orgthink.episode import Episode
 from orgthink.errors import UserError, require_above_zero, require_at_least
-from orgthink.files import open_to_read
 from orgthink.organizations.puppet_policy import STOP, PuppetPolicy, Vector, load, size
 from orgthink.organizations.puppeteer import Puppeteer
+from orgthink.training.checkpoint import load_optimizer
 from orgthink.training.rollout import Rollout
 
 FILE = "policy.safetensors"
@@ -204,8 +204,7 @@ class Learner:
                 for linear, (weight, bias) in zip(self.linear, policy.layers, strict=True):
                     linear.weight.copy_(torch.from_numpy(weight))
                     linear.bias.copy_(torch.from_numpy(bias))
-            with open_to_read(folder / "trainer.pt") as file:
-                self.optimizer.load_state_dict(torch.load(file, weights_only=True))
+            load_optimizer(folder / "trainer.pt", self.optimizer)
         except UserError:
             raise
         except Exception as error:  # damaged pickles raise anything

@@ -133,13 +133,44 @@ def load(folder: Path, model: Trainable, optimizer: torch.optim.Optimizer) -> di
     """
     try:
         model.restore(folder / "model")
-        with open_to_read(folder / "trainer.pt") as file:
-            optimizer.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+        if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+            raise ValueError("its weights are not finite")
+        load_optimizer(folder / "trainer.pt", optimizer)
         return state(folder)
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # damaged pickles raise anything
         raise UserError(f"{folder} is not a checkpoint of this training: {reason(error)}") from error
+
+
+def load_optimizer(file: Path, optimizer: torch.optim.Optimizer) -> None:
+    """Restore what an Adam optimizer has gathered. Its settings are those of this training, whatever the file says.
+
+    ValueError for what it could not have gathered, which PyTorch takes and the next step stumbles over; damaged pickles
+    raise anything.
+    """
+    with open_to_read(file) as stream:
+        found = torch.load(stream, map_location="cpu", weights_only=True)
+    own = optimizer.state_dict()["param_groups"]
+    if [group["params"] for group in found["param_groups"]] != [group["params"] for group in own]:
+        raise ValueError("its optimizer is of another model")
+    weights = dict(enumerate(weight for group in optimizer.param_groups for weight in group["params"]))
+    for number, gathered in found["state"].items():
+        _require_gathered(gathered, weights[number].shape)
+    optimizer.load_state_dict({"state": found["state"], "param_groups": own})
+
+
+def _require_gathered(gathered: dict[str, Any], shape: torch.Size) -> None:
+    """ValueError unless Adam could have gathered this for a weight of that shape."""
+    if gathered.keys() != {"step", "exp_avg", "exp_avg_sq"}:
+        raise ValueError("its optimizer is none of Adam's")
+    shapes = {"step": torch.Size(), "exp_avg": shape, "exp_avg_sq": shape}
+    if not all(isinstance(one, torch.Tensor) and one.shape == shapes[name] for name, one in gathered.items()):
+        raise ValueError("its optimizer is of weights of another shape")
+    if not all(one.is_floating_point() and one.isfinite().all() for one in gathered.values()):
+        raise ValueError("its optimizer has gathered what is no finite number")
+    if gathered["step"] < 1 or (gathered["exp_avg_sq"] < 0).any():
+        raise ValueError("its optimizer counts no steps, or has a negative square")
 
 
 def _step(folder: Path) -> int:

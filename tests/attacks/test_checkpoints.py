@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -15,9 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import torch
 from attacks.catalogue import Attack, each
 from attacks.killing import forked
 from attacks.test_run_folders import ALONE
+from safetensors.torch import load_file, save_file
 from test_sft import SETTINGS, course, folder, metrics, train
 
 from orgthink import files
@@ -154,6 +157,63 @@ def piped(file: Path) -> None:
     os.mkfifo(file)
 
 
+def gathered(**changes: object) -> Callable[[Path], object]:
+    """Change what the optimizer has gathered for its first weight; None takes it out."""
+
+    def change(file: Path) -> None:
+        found = torch.load(file, weights_only=True)
+        first = {**found["state"][0], **changes}
+        found["state"][0] = {name: value for name, value in first.items() if value is not None}
+        torch.save(found, file)
+
+    return change
+
+
+def set_otherwise(**changes: object) -> Callable[[Path], object]:
+    """Change settings of the optimizer."""
+
+    def change(file: Path) -> None:
+        found = torch.load(file, weights_only=True)
+        for group in found["param_groups"]:
+            group.update(changes)
+        torch.save(found, file)
+
+    return change
+
+
+def filled(moment: str, value: float) -> Callable[[Path], object]:
+    """One of the optimizer's moments is this number everywhere."""
+
+    def change(file: Path) -> None:
+        found = torch.load(file, weights_only=True)
+        for each_weight in found["state"].values():
+            each_weight[moment].fill_(value)
+        torch.save(found, file)
+
+    return change
+
+
+def exchanged(file: Path) -> None:
+    """What was gathered for two weights of other shapes, the one in place of the other."""
+    found = torch.load(file, weights_only=True)
+    state, shape = found["state"], found["state"][0]["exp_avg"].shape
+    other = next(number for number, one in state.items() if one["exp_avg"].shape != shape)
+    state[0], state[other] = state[other], state[0]
+    torch.save(found, file)
+
+
+def weighed(value: float) -> Callable[[Path], object]:
+    """A weight that is this number."""
+
+    def change(file: Path) -> None:
+        found = load_file(file)
+        found["model.norm.weight"][0] = value
+        save_file(found, file, metadata={"format": "pt"})
+
+    return change
+
+
+OURS = "the training's own settings hold"
 SAID = "the line names the damaged one and the one that serves"
 
 
@@ -167,6 +227,16 @@ SAID = "the line names the damaged one and the one that serves"
     Attack("trainer.pt is all zeros", BEFORE, SAID, ("trainer.pt", zeros)),
     Attack("trainer.pt is gone", BEFORE, SAID, ("trainer.pt", Path.unlink)),
     Attack("trainer.pt is text", BEFORE, SAID, ("trainer.pt", holds("not a pickle"))),
+    Attack("the optimizer's moments have another shape", BEFORE, SAID,
+           ("trainer.pt", gathered(exp_avg=torch.zeros(3)))),
+    Attack("the optimizer's moments are those of other weights", BEFORE, SAID, ("trainer.pt", exchanged)),
+    Attack("the optimizer lacks a moment", BEFORE, SAID, ("trainer.pt", gathered(exp_avg_sq=None))),
+    Attack("a moment of the optimizer is a text", BEFORE, SAID, ("trainer.pt", gathered(exp_avg="x"))),
+    Attack("the optimizer's moments are NaN", BEFORE, SAID, ("trainer.pt", filled("exp_avg", math.nan))),
+    Attack("the optimizer's squares are negative", BEFORE, SAID, ("trainer.pt", filled("exp_avg_sq", -1.0))),
+    Attack("the optimizer has made −1 steps", BEFORE, SAID, ("trainer.pt", filled("step", -1.0))),
+    Attack("a weight of the checkpoint is NaN", BEFORE, SAID, ("model/model.safetensors", weighed(math.nan))),
+    Attack("a weight of the checkpoint is infinite", BEFORE, SAID, ("model/model.safetensors", weighed(math.inf))),
     Attack("trainer.json is cut", BEFORE, SAID, ("trainer.json", cut)),
     Attack("trainer.json is a list", BEFORE, SAID, ("trainer.json", holds("[12]"))),
     Attack("trainer.json has no step", BEFORE, SAID, ("trainer.json", holds("{}"))),
@@ -177,7 +247,7 @@ SAID = "the line names the damaged one and the one that serves"
     Attack(
         "trainer.json is nested a million deep", BEFORE, SAID, ("trainer.json", holds('{"step":' + "[" * 1_000_000))
     ),
-)
+)  # fmt: skip
 def test_the_one_before_a_damaged_checkpoint_serves(
     attack: Attack, run: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +258,18 @@ def test_the_one_before_a_damaged_checkpoint_serves(
     assert "step-000012" in line and line.endswith("going on from step-000008")
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
     assert names(run) == ["step-000008", "step-000012"]
+
+
+@each(
+    Attack("the checkpoint's optimizer goes uphill", BEFORE, OURS, set_otherwise(maximize=True)),
+    Attack("the checkpoint's optimizer decays by NaN", BEFORE, OURS, set_otherwise(weight_decay=math.nan)),
+    Attack("the checkpoint's optimizer has betas of 5", BEFORE, OURS, set_otherwise(betas=(5, 5))),
+)
+def test_a_training_keeps_its_settings(attack: Attack, run: Path, whole: Path) -> None:
+    shutil.rmtree(run / "checkpoints" / "step-000012")
+    attack.given(run / "checkpoints" / "step-000008" / "trainer.pt")
+    trained(run)
+    assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
 
 
 @each(
