@@ -31,6 +31,10 @@ class Options:
     """Arenas to run now; without it all."""
 
 
+Measure = tuple[str, Callable[[Path, Arena], Results]]
+"""An arena's name, and a function of the folder of its runs and of what it compares."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Arenas of a paper, and the claims that they decide."""
@@ -41,9 +45,9 @@ class Evidence:
     """Folders of the arenas, in the order in which they are run."""
     claims: Callable[[Mapping[str, Results]], list[Claim]]
     """Function from the results of the arenas that have some, the first one among them, to claims."""
-    measures: Mapping[str, Callable[[Path, Arena], Results]] = field(default_factory=dict)
-    """What is measured in the recorded episodes of the first arena besides: name of its file and of its results →
-    function of the folder of runs and the arena."""
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    """What is measured in the recorded runs of an arena besides: name of the file and of the results → arena and
+    function."""
 
     @property
     def paper(self) -> Path:
@@ -78,11 +82,9 @@ class Evidence:
 
     def _measured(self) -> dict[str, Results]:
         """The measures, from the runs where these are here, else as they were stored beside the arena."""
-        first = self.home / self.arenas[0]
-        options = ArenaOptions(first / "arena.toml")
         found: dict[str, Results] = {}
-        for name, measure in self.measures.items():
-            file = first / f"{name}.json"
+        for name, (arena, measure) in self.measures.items():
+            options, file = ArenaOptions(self.home / arena / "arena.toml"), self.home / arena / f"{name}.json"
             if (options.folder / "evaluations").is_dir():
                 found[name] = measure(options.folder, read_arena(options.config))
                 write_whole(file, (json.dumps(found[name], indent=1) + "\n").encode())

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.marsrl.evidence.claims import error_ratio
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
-from experiments.paramanager.evidence.claims import over_seeds
+from experiments.paramanager.evidence.claims import TARGETS, over_seeds
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
 from experiments.shared.claims import UNKNOWN, Claim
@@ -19,11 +19,18 @@ from experiments.shared.evidence import Evidence
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import training
 from orgthink.episode import Episode, Origin, Problem, Span, Trace
+from orgthink.evaluation import RoleSpec
 
 PAPERS = {"marsrl": MARSRL, "paramanager": PARAMANAGER}
 BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
 """A method that is right in 20 points less than the reference."""
 RIGHT = {"mean": 0.6, "low": 0.5, "high": 0.7, "n": 3}
+SHARES = [{"members": {"quick": 0.4, "thorough": 0.6}, "best": share} for share in (0.2, 0.3)]
+MEASURED = {
+    **{name: {"shares": dict.fromkeys(SAMPLED, SHARES)} for name in ("routing", "reordered-routing")},
+    "starts": {"started": [0.7, 0.8], "started-bare": [0.1, 0.2]},
+}
+"""What is measured in the episodes of ParaManager."""
 
 
 def arena_of(evidence: Evidence, name: str) -> Arena:
@@ -34,7 +41,10 @@ def results_of(arena: Arena, difference: dict[str, float] = BETTER) -> dict[str,
     """Results in which every method is right in 60 %, and all but the reference in some points less than it."""
     return {
         "tables": {
-            "uncapped": [{"method": name, "group": one.group, "accuracy": RIGHT} for name, one in arena.methods.items()]
+            "uncapped": [
+                {"method": name, "group": one.group, "accuracy": RIGHT, "cost_units": RIGHT}
+                for name, one in arena.methods.items()
+            ]
         },
         "differences": {
             "uncapped": [
@@ -55,8 +65,7 @@ def results_of(arena: Arena, difference: dict[str, float] = BETTER) -> dict[str,
 def test_every_number_of_a_claim_is_found_in_the_arenas(paper: str) -> None:
     evidence = PAPERS[paper]
     found: dict[str, Any] = {name: results_of(arena_of(evidence, name)) for name in evidence.arenas}
-    shares = [{"members": {"quick": 0.4, "thorough": 0.6}, "best": share} for share in (0.2, 0.3)]
-    rows = [claim.row() for claim in evidence.claims(found | {"routing": {"shares": dict.fromkeys(SAMPLED, shares)}})]
+    rows = [claim.row() for claim in evidence.claims(found | MEASURED)]
     assert len({row["id"] for row in rows}) == len(rows) >= 8
     for row in rows:
         assert row["measured"] is not None and row["holds"] is not None, row
@@ -69,7 +78,11 @@ def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> Non
     for difference, holds in ((BETTER, True), (worse, False)):
         found = {name: results_of(arena_of(evidence, name), difference) for name in evidence.arenas}
         decided = {claim.id: claim.row() for claim in evidence.claims(found)}
-        for id_ in ("M1 (trained)", "M3", "M4", "M5") if paper == "marsrl" else ("P2", "P3", "P4 (vote)"):
+        for id_ in (
+            ("M1 (trained)", "M3", "M4", "M5")
+            if paper == "marsrl"
+            else ("P2", "P3", "P4 (vote)", "P2 (reordered)", "P8 (accepted)")
+        ):
             assert decided[id_]["holds"] is holds, decided[id_]
             assert decided[id_]["measured"] == -difference["mean"], "the reference - the other"
 
@@ -96,20 +109,49 @@ def test_settings_are_chosen_on_other_problems_than_are_trained_on(paper: str) -
 
 
 def test_the_pool_of_the_arena_is_that_of_the_trainings() -> None:
-    arena = arena_of(PARAMANAGER, "pool")
-    rollout = training(arena.preparations["paramanager"], 0).job.settings.rollout
-    members = {
-        name: (role.engine.model, role.sampling.max_tokens, role.sampling.temperature)
-        for name, role in rollout.models.items()
+    for name, training_name in (("pool", "paramanager"), ("reordered", "reordered")):
+        arena = arena_of(PARAMANAGER, name)
+        rollout = training(arena.preparations[training_name], 0).job.settings.rollout
+        assert list(rollout.models) == list(arena.pool), "the manager knows them by their order"
+        assert members_of(arena) == sampling_of(rollout.models)
+        trained, shared = rollout.organization.settings, {"suite": {"corpus": "ledger"}, "response_tokens": 32}
+        for method in (one for key, one in arena.methods.items() if key != "serial"):
+            if method.organization == "paramanager":
+                given = {**shared, **method.settings, "calls": 4, "pool": dict.fromkeys(arena.pool, "")}
+                assert given == {key: value for key, value in trained.items() if key != "faults"}
+
+
+def test_under_each_id_of_the_unseen_pool_is_another_member() -> None:
+    seen, unseen = arena_of(PARAMANAGER, "reordered"), arena_of(PARAMANAGER, "unseen")
+    assert members_of(seen) == members_of(unseen) and (seen.task, seen.seed) == (unseen.task, unseen.seed)
+    assert sum(first == second for first, second in zip(seen.pool, unseen.pool, strict=True)) <= 1
+    assert seen.preparations["reordered"] == unseen.preparations["reordered"]
+
+
+def members_of(arena: Arena) -> dict[str, tuple[str | None, int | None, float]]:
+    return {name: (one.model, one.max_tokens, round(one.temperature or 0.0, 1)) for name, one in arena.pool.items()}
+
+
+def sampling_of(models: Mapping[str, RoleSpec]) -> dict[str, tuple[str | None, int | None, float]]:
+    return {
+        name: (role.engine.model, role.sampling.max_tokens, role.sampling.temperature) for name, role in models.items()
     }
-    for name, one in arena.pool.items():
-        assert (one.model, one.max_tokens, round(one.temperature or 0.0, 1)) == members[name], name
-    assert list(members) == list(arena.pool), "the manager knows them by their order"
-    trained, shared = rollout.organization.settings, {"suite": {"corpus": "ledger"}, "response_tokens": 32}
-    for name, method in arena.methods.items():
-        if method.organization == "paramanager" and name != "serial":
-            given = {**shared, **method.settings, "calls": 4, "pool": dict.fromkeys(arena.pool, "")}
-            assert given == {key: value for key, value in trained.items() if key != "faults"}, name
+
+
+def test_cost_follows_the_target_only_if_it_rises_with_it() -> None:
+    def decided(*costs: float) -> dict[str, Any]:
+        results = results_of(arena_of(PARAMANAGER, "reordered"))
+        for row in results["tables"]["uncapped"]:
+            if row["method"] in TARGETS:
+                mean = costs[TARGETS.index(row["method"])]
+                row["cost_units"] = {"mean": mean, "low": mean - 0.1, "high": mean + 0.1}
+        found = {"pool": results_of(arena_of(PARAMANAGER, "pool")), "reordered": results}
+        return {claim.id: claim.row() for claim in PARAMANAGER.claims(found)}["P6"]
+
+    assert decided(2.0, 2.5, 3.0, 4.0)["holds"] and decided(2.0, 2.5, 3.0, 4.0)["measured"] == 0.5
+    assert decided(2.0, 2.5, 3.0, 4.0)["low"] == pytest.approx(1.9 / 4.1)
+    assert decided(3.0, 3.1, 3.2, 4.0)["holds"] is False, "three quarters"
+    assert decided(2.0, 3.5, 3.0, 4.0)["holds"] is False, "it does not rise"
 
 
 def test_shares_of_calls_are_counted_by_member_and_against_the_best_one_for_the_part() -> None:
@@ -144,7 +186,9 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
         seen.append(dict(found))
         return []
 
-    evidence = Evidence(home, ("pool",), claims, {"routing": lambda runs, arena: {"reference": arena.reference}})
+    evidence = Evidence(
+        home, ("pool",), claims, {"routing": ("pool", lambda runs, arena: {"reference": arena.reference})}
+    )
     evidence.paper.write_text("{}")
     (home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
     evidence.write()

@@ -209,7 +209,7 @@ def test_a_letter_that_is_not_the_answer(attack: Attack) -> None:
 
 @each(
     *(
-        Attack(f"a letter and more: `{text}`", SAID, "no answer", text)
+        Attack(f"a letter and more: `{' '.join(text.split())}`", SAID, "no answer", text)
         for text in (
             r"\boxed{A (or B)}",
             r"\boxed{A is wrong}",

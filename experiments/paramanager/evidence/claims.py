@@ -1,50 +1,70 @@
-"""The claims about ParaManager of experiments/CLAIMS.md, decided by the arena of this folder."""
+"""The claims about ParaManager of experiments/CLAIMS.md, decided by the arenas of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 
 from experiments.paramanager.evidence.routing import SAMPLED
+from experiments.paramanager.evidence.starts import STARTS
 from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, best, value
 from orgthink.measure.estimate import student
 
 ALONE = {"member": "the best member", "vote": "a vote", "tools": "the base alone with the same tools"}
 """Baselines of P4, each at its best settings."""
+CONTROLS = {"accepted": "rejection sampling with as many rollouts", "shuffled": "shuffled rewards"}
+"""Trainings of P8."""
+TARGETS = ("cost-2", "paramanager", "cost-4", "cost-8")
+"""Trainings of P6: cost targets of 2, 3, 4 and 8."""
 
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
-    """One claim for each number."""
-    pool = arenas["pool"]
+    """One claim for each number. `reordered` decides beside `pool`, the first one, and `unseen` about its manager."""
+    pool, reordered, unseen = arenas["pool"], arenas.get("reordered"), arenas.get("unseen")
+    found = [*_routes(arenas.get("routing")), *_at_its_best(pool), _faster(pool)]
+    if reordered is not None:
+        mark = " (reordered)"
+        found += [*_routes(arenas.get("reordered-routing"), mark), *_at_its_best(reordered, mark), _cost(reordered)]
+        found += [_better(reordered, f"P8 ({name})", name, f"it beats {what}") for name, what in CONTROLS.items()]
+        found.append(_start(arenas.get("starts")))
+        if unseen is not None:
+            found.append(_unseen(reordered, unseen))
+    return found
+
+
+def _at_its_best(pool: Results, mark: str = "") -> Iterator[Claim]:
+    """P1 to P4: fine-tuning, reinforcement learning and the baselines, each at its best settings."""
     rival = best(pool, "baseline")
-    return [
-        *_routes(arenas.get("routing")),
-        Claim(
-            "P1",
-            "supervised fine-tuning leaves room: share right",
-            value(pool, "sft", "accuracy"),
-            "mean < 0.65 or mean > 0.85: P2 is void then, not lost",
-            lambda mean, *_: not 0.65 <= mean <= 0.85,
-        ),
-        _better(pool, "P2", "sft", "reinforcement learning adds to fine-tuning", least=0.05),
-        _better(pool, "P3", rival, f"it beats the best of the others, which is {rival}", least=0.05),
-        *(_better(pool, f"P4 ({name})", name, f"it beats {what}") for name, what in ALONE.items()),
-        Claim(
-            "P5",
-            "parallel calls pay: seconds of the serial form ÷ its seconds",
-            against_reference(pool, "serial", "seconds_ratio"),
-            "mean < 1.25 or lower end ≤ 1.10",
-            lambda mean, low, _: mean < 1.25 or low <= 1.10,
-        ),
-    ]
+    yield Claim(
+        f"P1{mark}",
+        "supervised fine-tuning leaves room: share right",
+        value(pool, "sft", "accuracy"),
+        "mean < 0.65 or mean > 0.85: P2 is void then, not lost",
+        lambda mean, *_: not 0.65 <= mean <= 0.85,
+    )
+    yield _better(pool, f"P2{mark}", "sft", "reinforcement learning adds to fine-tuning", least=0.05)
+    yield _better(pool, f"P3{mark}", rival, f"it beats the best of the others, which is {rival}", least=0.05)
+    for name, what in ALONE.items():
+        yield _better(pool, f"P4 ({name}){mark}", name, f"it beats {what}")
 
 
-def _routes(routing: Results | None) -> Iterator[Claim]:
+def _faster(pool: Results) -> Claim:
+    return Claim(
+        "P5",
+        "parallel calls pay: seconds of the serial form ÷ its seconds",
+        against_reference(pool, "serial", "seconds_ratio"),
+        "mean < 1.25 or lower end ≤ 1.10",
+        lambda mean, low, _: mean < 1.25 or low <= 1.10,
+    )
+
+
+def _routes(routing: Results | None, mark: str = "") -> Iterator[Claim]:
     """P7 and P11, from the calls at T = 1."""
     before, after = ([] if routing is None else routing["shares"][name] for name in SAMPLED)
     yield Claim(
-        "P7",
+        f"P7{mark}",
         "reinforcement learning finds out whom to ask: share of calls to the member that is best for the part, "
         "after − before",
         over_seeds([second["best"] - first["best"] for first, second in zip(before, after, strict=True)]),
@@ -53,12 +73,61 @@ def _routes(routing: Results | None) -> Iterator[Claim]:
     )
     farthest = [max(abs(share - 1 / len(one["members"])) for share in one["members"].values()) for one in before]
     yield Claim(
-        "P11",
+        f"P11{mark}",
         "no route was taught: the member that is farthest from an equal share of the calls after fine-tuning",
         over_seeds(farthest),
         "mean > 0.05",
         lambda mean, *_: mean > 0.05,
     )
+
+
+def _cost(pool: Results) -> Claim:
+    """P6. The ends of the interval divide those of the two costs, so it is too wide rather than too narrow."""
+    costs = [value(pool, name, "cost_units") for name in TARGETS]
+    means = [cost.mean for cost in costs if cost.mean is not None]
+    rises = all(first <= second for first, second in pairwise(means))
+    return Claim(
+        "P6",
+        "cost follows the target: cost at a target of 2 ÷ cost at 8",
+        _ratio(costs[0], costs[-1]),
+        "mean > 0.70, or the mean costs at 2, 3, 4 and 8 do not rise",
+        lambda mean, *_: mean > 0.70 or not rises,
+    )
+
+
+def _start(starts: Results | None) -> Claim:
+    """P10. The interval is Welch's over the last steps of one training each."""
+    last = [] if starts is None else [starts[name] for name in STARTS]
+    measured = UNKNOWN
+    if last:
+        mean = fmean(last[0]) - fmean(last[1])
+        half = student(min(map(len, last)) - 1) * sqrt(sum(variance(steps) / len(steps) for steps in last))
+        measured = Measured(mean, mean - half, mean + half)
+    return Claim(
+        "P10",
+        "rewards for format and diversity start a base without fine-tuning: reward of the task in the last ten steps, "
+        "with − without them",
+        measured,
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+
+
+def _unseen(seen: Results, unseen: Results) -> Claim:
+    """P9. As in P6, the interval is too wide rather than too narrow."""
+    return Claim(
+        "P9",
+        "a pool that it never saw works: share right beside members in another order ÷ share right beside its own",
+        _ratio(value(unseen, "paramanager", "accuracy"), value(seen, "paramanager", "accuracy")),
+        "lower end < 0.90",
+        lambda _, low, __: low < 0.90,
+    )
+
+
+def _ratio(above: Measured, below: Measured) -> Measured:
+    """The quotient of two numbers above zero, and those of the ends that make it smallest and largest."""
+    pairs = ((above.mean, below.mean), (above.low, below.high), (above.high, below.low))
+    return Measured(*(None if first is None or not second else first / second for first, second in pairs))
 
 
 def over_seeds(values: Sequence[float]) -> Measured:

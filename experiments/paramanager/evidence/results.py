@@ -7,10 +7,16 @@ from pathlib import Path
 
 from experiments.paramanager.evidence.claims import claims
 from experiments.paramanager.evidence.routing import routing
+from experiments.paramanager.evidence.starts import starts
 from experiments.shared.evidence import Evidence
 
-EVIDENCE = Evidence(Path(__file__).parent, ("pool",), claims, {"routing": routing})
-"""The arena and claims of ParaManager."""
+EVIDENCE = Evidence(
+    Path(__file__).parent,
+    ("pool", "reordered", "unseen"),
+    claims,
+    {"routing": ("pool", routing), "reordered-routing": ("reordered", routing), "starts": ("reordered", starts)},
+)
+"""The arenas and claims of ParaManager."""
 
 if __name__ == "__main__":
     sys.exit(EVIDENCE.main(__doc__))

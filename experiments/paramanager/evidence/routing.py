@@ -32,7 +32,8 @@ def routing(runs: Path, arena: Arena) -> dict[str, Any]:
 
     `runs` is the folder of the arena, with its evaluations and, beside it, the members' attempts for the router's bank.
     """
-    scores = _scores(folder_of(runs, arena, "bank", 0) / "members", arena)
+    (bank,) = arena.methods["router"].preparations
+    scores = _scores(folder_of(runs, arena, bank, 0) / "members", arena)
     best = {task: max(scores, key=lambda member: scores[member].get(part, 0.0)) for task, part in PARTS.items()}
     shares: dict[str, list[dict[str, Any]]] = {}
     for method in SAMPLED:
