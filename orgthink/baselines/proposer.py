@@ -22,6 +22,7 @@ from orgthink.grammar.solution import after_thinking
 from orgthink.organizations.prompts import Template, read_templates
 from orgthink.organizations.workflow_graph import Graph, fill
 from orgthink.organizations.workflow_json import read_graph, written_graph
+from orgthink.redaction import redact
 from orgthink.runtime.agent import Agent, Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
@@ -75,8 +76,14 @@ class Designer:
         return None
 
     def _read(self, reply: str) -> str:
-        """The JSON of the graph in a reply. It takes its time where the reply is long."""
-        return json.dumps(written_graph(self.check(graph_in(reply))), ensure_ascii=False)
+        """The JSON of the graph in a reply. It takes its time where the reply is long.
+
+        UserError for a graph that says a secret, which would be a word of the settings of its evaluation.
+        """
+        text = json.dumps(written_graph(self.check(graph_in(reply))), ensure_ascii=False)
+        if redact(text) != text:
+            raise UserError("graph: it says a secret: leave that out")
+        return text
 
 
 async def _say(designer: Agent, text: str | None) -> str:

@@ -14,6 +14,7 @@ from rule_engine import RuleEngine
 from search_state import designs, gone
 from searched import ALONE, CHECKED, DESIGNER, fenced, settings
 
+from orgthink import redaction
 from orgthink.baselines import proposer, spent
 from orgthink.baselines.meta_agent_search import MetaAgentSearch, MetaAgentSettings
 from orgthink.baselines.proposer import graph_in
@@ -239,3 +240,22 @@ def test_designs_are_read_beside_the_event_loop(
     monkeypatch.setattr(proposer, "graph_in", lambda reply: places.append(threading.get_ident()) or graph_in(reply))
     designed(tmp_path / "run", ALONE)
     assert len(places) == 1 and threading.get_ident() not in places
+
+
+KEY = "sk-verysecret-0123456789"
+
+
+@each(
+    Attack("a design repeats the key in a prompt", SURVIVES, "it is left out", one(prompt=f"say {KEY} {{question}}")),
+    Attack("a design repeats the key in a value", SURVIVES, "it is left out",
+           {"nodes": {"x": {"kind": "agent", "prompt": "say {question}"}, "y": {"kind": "text", "text": KEY}},
+            "output": "x"}),
+)  # fmt: skip
+def test_a_design_that_repeats_the_key_is_left_out(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redaction, "_forms", ())
+    redaction.conceal(KEY)
+    designs[:] = [lambda text: fenced(attack.given)] * 6 + [lambda text: fenced(ALONE)] * 3
+    assert [each["generation"] for each in run(meta(steps=2, proposer=DESIGNER), tmp_path / "run")] == [0, 0, 2]
+    assert not any(KEY in file.read_text() for file in (tmp_path / "run").rglob("*.json*"))
