@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -46,6 +48,7 @@ class Tokenizer:
         self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
+        self._tokenizer = self._with_exact_marks()
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text within a context: no special tokens are added. Half a surrogate pair is read as `?`."""
@@ -158,6 +161,25 @@ class Tokenizer:
         if last is None or last.origin is not Origin.SAMPLED or not last.token_ids:
             return ""
         return self.decode(last.token_ids[-1:]) if last.token_ids[-1] in self.eos_ids else ""
+
+    def _with_exact_marks(self) -> tokenizers.Tokenizer:
+        """The tokenizer, in which each mark of turns is special, and nothing but its exact text means it: else a mark
+        in others' text would not be found. A mark is special, or ends a text, or the chat template writes it.
+        """
+        written = ""
+        with suppress(UserError):  # a prompt will say it
+            written = self._render((Message("user", _TEXT),)) if self._template is not None else ""
+        marks = [
+            token
+            for token_id, token in self._tokenizer.get_added_tokens_decoder().items()
+            if token.special or token_id in self.eos_ids or (token.content.strip() and token.content in written)
+        ]
+        if all(token.special and not token.normalized for token in marks):
+            return self._tokenizer
+        data, names = json.loads(self._tokenizer.to_str()), {token.content for token in marks}
+        for token in data["added_tokens"]:
+            token.update({"special": True, "normalized": False} if token["content"] in names else {})
+        return _library_result(_FAILS, tokenizers.Tokenizer.from_str, json.dumps(data))
 
     @cached_property
     def _special(self) -> list[str]:
