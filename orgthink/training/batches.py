@@ -10,6 +10,7 @@ from itertools import count, islice
 import torch
 from torch import Tensor
 
+from orgthink.errors import require_at_least
 from orgthink.training.rows import Row
 
 POOL = 1280
@@ -27,6 +28,9 @@ class Cursor:
     """Index of the pool."""
     batch: int = 0
     """Index of the batch in its pool."""
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self, "pool", "batch")
 
 
 def batches(

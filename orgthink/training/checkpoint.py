@@ -85,8 +85,8 @@ class OtherSetup(UserError):
 def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
     """The newest checkpoint that `restore` can read, and what that returned; `None` if there is no checkpoint.
 
-    `restore` raises UserError for a damaged one: then the next older one serves, which is said. UserError of the newest
-    one if all are damaged.
+    `restore` raises UserError for a damaged one, or ValueError for a number in it that cannot be: then the next older
+    one serves, which is said. UserError of the newest one if all are damaged.
     """
     errors: list[UserError] = []
     for folder in reversed(saved(run)):
@@ -96,6 +96,9 @@ def restored(run: Path, restore: Callable[[Path], T]) -> tuple[Path, T] | None:
             raise
         except UserError as error:
             errors.append(error)
+            continue
+        except ValueError as error:
+            errors.append(UserError(f"{folder} is not a checkpoint of this training: {reason(error)}"))
             continue
         if errors:
             show(f"orgthink: {errors[0]}; going on from {folder.name}", error=True)

@@ -220,7 +220,10 @@ def train_policy(
         backend.load(folder)
         state = checkpoint.state(folder)
         source.load(folder, state["step"])
-        return state["step"], typed(int, state.get("recorded", 0), folder / "trainer.json")
+        recorded = typed(int, state.get("recorded", 0), folder / "trainer.json")
+        if recorded < 0:
+            raise ValueError(f"{recorded} bytes of episodes are recorded")
+        return state["step"], recorded
 
     with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
         if found := checkpoint.restored(run.path, restore):

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -21,15 +23,20 @@ from attacks.catalogue import Attack, each
 from attacks.killing import forked
 from attacks.test_run_folders import ALONE
 from safetensors.torch import load_file, save_file
+from small import TASK_OF_SUMS
 from test_sft import SETTINGS, course, folder, metrics, train
 
 from orgthink import files
 from orgthink.coldstart.trajectories import Selection
 from orgthink.errors import UserError
+from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Trajectories
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
+from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.models import say_made_for
+from orgthink.training.rl import train_policy
+from orgthink.training.rollout import Rollout
 from orgthink.training.source_state import load_state
 
 FOUND = "A folder named step-N is a whole checkpoint, wherever a process was killed."
@@ -242,6 +249,10 @@ SAID = "the line names the damaged one and the one that serves"
     Attack("trainer.json has no step", BEFORE, SAID, ("trainer.json", holds("{}"))),
     Attack("trainer.json is of another step", BEFORE, SAID, ("trainer.json", holds('{"step": 3, "cursor": {}}'))),
     Attack("trainer.json has no place in the data", BEFORE, SAID, ("trainer.json", holds('{"step": 12}'))),
+    Attack("trainer.json has a place before the first batch", BEFORE, SAID,
+           ("trainer.json", holds('{"step": 12, "cursor": {"pool": 0, "batch": -3}}'))),
+    Attack("trainer.json has a place before the first pool", BEFORE, SAID,
+           ("trainer.json", holds('{"step": 12, "cursor": {"pool": -1, "batch": 0}}'))),
     Attack("trainer.pt is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.pt", piped)),
     Attack("trainer.json is a pipe", BEFORE, SAID + "; nobody waits", ("trainer.json", piped)),
     Attack(
@@ -539,3 +550,29 @@ def test_a_read_only_companion(attack: Attack) -> None:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert json.loads(file.read_text()) == {"prompts": "paper", "capacity": 3}
+
+
+@each(
+    Attack("a training has drawn −5 problems", BEFORE, SAID, -5),
+    Attack("a training has drawn 10³⁰ problems", BEFORE, SAID, 10**30),
+)
+def test_a_place_that_no_training_reaches(attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rollout = Rollout(TASK_OF_SUMS, OrganizationSpec("sequential"), problems=2)
+    for step, drawn in ((1, 2), (2, attack.given)):
+        place = json.dumps({"drawn": drawn})
+        checkpoint.put(tmp_path, step, lambda folder, place=place: (folder / "problems.json").write_text(place))
+    source = Episodes(RlSettings(rollout, steps=2, learning_rate=1e-3))
+    found = checkpoint.restored(tmp_path, lambda folder: source.load(folder, checkpoint.state(folder)["step"]))
+    assert found is not None and found[0].name == "step-000001"
+    line = capsys.readouterr().err
+    assert "step-000002" in line and line.endswith("going on from step-000001\n")
+
+
+@each(Attack("a checkpoint records −5 bytes of episodes", BEFORE, SAID))
+def test_recorded_episodes_of_a_negative_size(attack: Attack, tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", "train", None)
+    for step, recorded in ((1, 0), (2, -5)):
+        checkpoint.put(run.path, step, lambda folder: None, {"recorded": recorded})
+    settings = RlSettings(Rollout(TASK_OF_SUMS, OrganizationSpec("sequential")), steps=1, learning_rate=1e-3)
+    untouched: Any = SimpleNamespace(load=lambda *places: None)
+    assert train_policy(untouched, untouched, settings, run, lambda line: None).name == "step-000001"
