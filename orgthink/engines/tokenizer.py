@@ -48,7 +48,7 @@ class Tokenizer:
         self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
-        self._tokenizer = self._with_exact_marks()
+        self._tokenizer = self._with_special_marks()
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text within a context: no special tokens are added. Half a surrogate pair is read as `?`."""
@@ -69,10 +69,11 @@ class Tokenizer:
     def prompt(self, messages: tuple[Message, ...]) -> Span:
         """The prompt span of some turns: by the chat template, or else only their texts.
 
-        Only the template adds special tokens: the name of one within a message is encoded as plain text.
+        Only the template adds special tokens: one within a message is encoded as plain text.
         """
         contents = "".join(message.content for message in messages)
         quoted = [token for token in self._special if token in contents]
+        quoted += [one.content for one in messages if self._means_special(self._names.sub(" ", one.content))]
         if self._template is None:
             text, ids = self.injection("\n\n".join(message.content for message in messages))
         elif not quoted:
@@ -87,7 +88,8 @@ class Tokenizer:
         encoded as plain text."""
         before, after = around
         whole, end = f"{before}{text}{after}", len(before) + len(text)
-        if any(found.start() < end and found.end() > len(before) for found in self._names.finditer(whole)):
+        named = any(found.start() < end and found.end() > len(before) for found in self._names.finditer(whole))
+        if named or self._means_special(text):
             return whole, (*self.encode(before), *_ids(self._plain, text), *self.encode(after))
         return whole, self.encode(whole)
 
@@ -129,9 +131,13 @@ class Tokenizer:
             raise UserError(f"the chat template of {self._folder} fails: {reason(error)}") from error
 
     def _quoting(self, messages: tuple[Message, ...], stand_ins: dict[str, str]) -> tuple[str, tuple[int, ...]]:
-        """Text and ids of turns that contain names of special tokens, which are replaced while the template runs."""
+        """Text and ids of turns that contain names of special tokens, or are read as some, which are replaced while the
+        template runs."""
         back = str.maketrans({mark: token for token, mark in stand_ins.items()})
-        hidden = [self._names.sub(lambda found: stand_ins[found[0]], message.content) for message in messages]
+        hidden = [
+            stand_ins.get(one.content) or self._names.sub(lambda found: stand_ins[found[0]], one.content)
+            for one in messages
+        ]
         turns = tuple(replace(message, content=text) for message, text in zip(messages, hidden, strict=True))
         text, ids, live = "", [], ""
         for part in self._names.split(self._render(turns)):
@@ -162,24 +168,30 @@ class Tokenizer:
             return ""
         return self.decode(last.token_ids[-1:]) if last.token_ids[-1] in self.eos_ids else ""
 
-    def _with_exact_marks(self) -> tokenizers.Tokenizer:
-        """The tokenizer, in which each mark of turns is special, and nothing but its exact text means it: else a mark
-        in others' text would not be found. A mark is special, or ends a text, or the chat template writes it.
-        """
+    def _with_special_marks(self) -> tokenizers.Tokenizer:
+        """The tokenizer, in which what ends a text, and what the chat template writes around a turn, is special."""
         written = ""
         with suppress(UserError):  # a prompt will say it
             written = self._render((Message("user", _TEXT),)) if self._template is not None else ""
-        marks = [
-            token
+        marks = {
+            token.content
             for token_id, token in self._tokenizer.get_added_tokens_decoder().items()
-            if token.special or token_id in self.eos_ids or (token.content.strip() and token.content in written)
-        ]
-        if all(token.special and not token.normalized for token in marks):
+            if not token.special and token.content.strip() and (token_id in self.eos_ids or token.content in written)
+        }
+        if not marks:
             return self._tokenizer
-        data, names = json.loads(self._tokenizer.to_str()), {token.content for token in marks}
+        data = json.loads(self._tokenizer.to_str())
         for token in data["added_tokens"]:
-            token.update({"special": True, "normalized": False} if token["content"] in names else {})
+            token["special"] = token["special"] or token["content"] in marks
         return _library_result(_FAILS, tokenizers.Tokenizer.from_str, json.dumps(data))
+
+    def _means_special(self, text: str) -> bool:
+        """Whether a text that names no special token is read as one: a normalizer may make `<END>` of `[end]`."""
+        return not self._special_ids.isdisjoint(self.encode(text))
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return frozenset(i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special)
 
     @cached_property
     def _special(self) -> list[str]:
