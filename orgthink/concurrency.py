@@ -18,6 +18,8 @@ from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from orgthink.terminal import error_text
+
 J = TypeVar("J")
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,8 +67,20 @@ class Threads:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
             self._pools[loop] = ThreadPoolExecutor(self._most)
-        seen = partial(copy_context().run, work, *arguments, **named)
+        seen = partial(copy_context().run, _told, work, *arguments, **named)
         return await loop.run_in_executor(self._pools[loop], seen)
+
+
+def _told(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What the work returns. RuntimeError for what it raises that is no ordinary error: no future can hold a
+    StopIteration, so whoever waits would wait without end, and the loop takes a SystemExit for its own end.
+    """
+    try:
+        return work(*arguments, **named)
+    except BaseException as error:  # a library in Rust that panics raises no Exception
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            raise
+        raise RuntimeError(f"the work raised {type(error).__name__}: {error_text(error)}") from error
 
 
 _working = Threads(min(32, (os.cpu_count() or 1) + 4))

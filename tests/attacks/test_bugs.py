@@ -122,6 +122,43 @@ async def test_a_bug_in_one_episode(
     assert ([episode.answer for episode in again], mended.requests) == (["3"] * 3, 1)
 
 
+class Panic(BaseException):
+    """Of a library in Rust."""
+
+
+@each(
+    Attack("a grader of a plug-in takes the first of nothing", BUG, WHERE, lambda: next(iter([]))),
+    Attack("a grader of a plug-in is cancelled", BUG, WHERE, lambda: throws(asyncio.CancelledError())),
+    Attack("a grader of a plug-in leaves by `sys.exit`", BUG, WHERE, lambda: throws(SystemExit(3))),
+    Attack("a grader of a plug-in raises GeneratorExit", BUG, WHERE, lambda: throws(GeneratorExit())),
+    Attack("a grader of a plug-in says that it was interrupted", BUG, WHERE, lambda: throws(KeyboardInterrupt())),
+    Attack("a grader of a plug-in calls a library in Rust that panics", BUG, WHERE, lambda: throws(Panic("index"))),
+)
+async def test_a_grader_that_raises_no_ordinary_error(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = planned()
+    resolved = resolve(what)
+    grades = resolved.task.grade
+
+    def graded(problem: Problem, answer: str) -> Grade:
+        return grades(problem, answer) if problem.text != ATTACKED else attack.given()
+
+    monkeypatch.setattr(resolved.task, "grade", graded)
+    engine = Fragile(lambda: Chunk(("so <ANSWER> 3 </ANSWER>",), finish=FinishReason.EOS))
+    folder = RunFolder.create(tmp_path / "run", "eval", what)
+    async with asyncio.timeout(30):
+        episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
+    assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
+    assert str(attacked.error).startswith("RuntimeError in concurrency.py, line ")
+    assert "Traceback (most recent call last)" in (folder.path / "crashes.log").read_text()
+
+
+def throws(error: BaseException) -> Grade:
+    raise error
+
+
 @each(Attack("a grader of a plug-in fails on one answer", BUG, WHERE))
 async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     what = planned()
