@@ -302,8 +302,9 @@ class Reader:
         """`tokenizer` in `tokens` mode, where it decodes the ids."""
         self.read = 0
         """Pieces so far."""
-        self._known, self._fewest = 0, Fewest()
-        """Tokens among them, where the server names these; and how many the text is at least."""
+        self._known, self._fewest, self._kept = 0, Fewest(), Fewest()
+        """Tokens among them, where the server names these; and how many the text that came is at least, and the text
+        that is kept of it: with calls as they are written, and without what follows a stop text."""
         self._most, self._characters = sampling.max_tokens, 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
@@ -321,8 +322,6 @@ class Reader:
             self._fewest.add(text)
         if event.calls or self._calls:
             event = self._with_calls(event)
-        if self._pieces is None:
-            event = self._in_tokens(event)
         pieces, finish = event.pieces, event.finish
         logprobs = event.logprobs if self._trusted else None
         if self._pieces is not None:
@@ -338,6 +337,10 @@ class Reader:
                 pieces = (*pieces[:i], piece if tokens_known else piece[:end])
                 finish = FinishReason.STOP
                 break
+        if self._pieces is None:
+            event = self._in_tokens(replace(event, pieces=pieces), finish is FinishReason.STOP)
+            pieces, tokens_known = event.pieces, event.token_ids is not None or event.logprobs is not None
+            logprobs = event.logprobs if self._trusted else None
         n = self._within(pieces, tokens_known)
         reasoning = event.reasoning
         if n < len(pieces):  # the server does not keep to it
@@ -358,10 +361,13 @@ class Reader:
                 return i
         return len(pieces)
 
-    def _in_tokens(self, event: StreamEvent) -> StreamEvent:
+    def _in_tokens(self, event: StreamEvent, stopped: bool) -> StreamEvent:
         """The event with as many pieces as all that was said has tokens at least: a server may send many words at
-        once, and each piece counts as one."""
-        n = self._fewest.tokens - self.read
+        once, and each piece counts as one. What follows a stop text is not said."""
+        for text in (event.reasoning, *event.pieces):
+            self._kept.add(text)
+        said = self._kept.tokens if stopped else max(self._kept.tokens, self._fewest.tokens)
+        n = said - self.read
         if not event.pieces or n <= len(event.pieces):
             return event
         text = "".join(event.pieces)

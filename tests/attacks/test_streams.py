@@ -98,6 +98,18 @@ async def test_many_words_in_one_event(attack: Attack, tmp_path: Path) -> None:
     assert len(episode.root.text.split()) <= 50
 
 
+@each(
+    Attack("forty words, an answer and a long rest in one event", COUNTED, "a token for each word of the answer",
+           "a " * 40 + "<ANSWER> 3 </ANSWER>" + "x" * 640),
+)  # fmt: skip
+async def test_what_follows_a_stop_text(attack: Attack, tmp_path: Path) -> None:
+    """It makes no piece of the answer longer."""
+    play = sends_bytes(EVENTS, word(attack.given), END)
+    episode = (await evaluated(tmp_path / "run", (ATTACKED, play), FINE, FINE))[ATTACKED]
+    assert (episode.answer, len(episode.root.text.split())) == ("3", 43)
+    assert 43 <= steps(episode) <= 50
+
+
 FINER = "An answer in pieces finer than tokens is whole: not its pieces, but its tokens must fit `max_tokens`."
 
 PROSE = "so the sum of one and two is three <ANSWER> 3"
