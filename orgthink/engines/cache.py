@@ -15,12 +15,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from orgthink.engines.engine import Chunk, FinishReason
+from orgthink.engines.fewest import Fewest
 from orgthink.engines.schema import Count, Sent
 from orgthink.engines.wire import LONGEST_TOKEN
 from orgthink.episode import Billed, Sampling, is_logprob
@@ -133,8 +135,13 @@ def _require_whole(chunks: list[Chunk], most: int) -> None:
     *others, last = chunks or [Chunk(())]
     if last.finish is None or any(chunk.finish is not None or chunk.tokens is not None for chunk in others):
         raise ValueError("an answer has one end, and is counted there")
-    if sum(len(chunk.pieces) for chunk in chunks) > most:
+    pieces, said = sum(len(chunk.pieces) for chunk in chunks), Fewest()
+    if pieces > most:
         raise ValueError(f"an answer has {most} tokens at most")
+    for text in chain.from_iterable((chunk.reasoning, *chunk.pieces) for chunk in chunks):
+        said.add(text)
+    if pieces < min(said.tokens, most):  # each counts as one
+        raise ValueError(f"an answer of {pieces} tokens does not say so much")
     if sum(sum(map(len, chunk.pieces)) + len(chunk.reasoning) for chunk in chunks) > LONGEST_TOKEN * (most + 1):
         raise ValueError(f"an answer of {most} tokens has no such length")
     for chunk in chunks:

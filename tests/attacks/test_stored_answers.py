@@ -20,7 +20,7 @@ from orgthink.episode import Episode, Message, Sampling, StopReason
 
 CHECKED = "A stored answer is checked as a server's is; one that does not fit is none."
 AGAIN = "the server is asked again"
-LAST: dict[str, Any] = {"pieces": ["so <ANSWER> 9 </ANSWER>"], "finish": "eos"}
+LAST: dict[str, Any] = {"pieces": ["so ", "<ANSWER> ", "9 ", "</ANSWER>"], "finish": "eos"}
 
 
 class Forged(AnswerCache):
@@ -50,17 +50,24 @@ def forged(does: str, *chunks: dict[str, Any]) -> Attack:
 @each(
     forged("a stored text that no fifty tokens have", {"pieces": ["x" * 20_000]}, LAST),
     forged("stored thoughts that no fifty tokens have", {"pieces": ["a"], "reasoning": "x" * 20_000}, LAST),
-    forged("a stored log-probability of NaN", LAST | {"logprobs": [float("nan")]}),
-    forged("a stored log-probability of infinity", LAST | {"logprobs": [float("inf")]}),
-    forged("a stored log-probability of −10³⁰⁰", LAST | {"logprobs": [-1e300]}),
-    forged("a stored log-probability of 50", LAST | {"logprobs": [50.0]}),
-    forged("a stored token id of −5", LAST | {"token_ids": [-5]}),
-    forged("a stored token id of 10³⁰", LAST | {"token_ids": [10**30]}),
+    forged("a stored answer of five tokens with a thousand words", {"pieces": ["word " * 1_000]}, LAST),
+    forged(
+        "a stored answer of five tokens with a thousand words of thoughts",
+        {"pieces": [""], "reasoning": "hm " * 1_000},
+        LAST,
+    ),
+    forged("a stored answer of five tokens with a word of five thousand letters", {"pieces": ["a" * 5_000]}, LAST),
+    forged("a stored log-probability of NaN", LAST | {"logprobs": [float("nan")] * 4}),
+    forged("a stored log-probability of infinity", LAST | {"logprobs": [float("inf")] * 4}),
+    forged("a stored log-probability of −10³⁰⁰", LAST | {"logprobs": [-1e300] * 4}),
+    forged("a stored log-probability of 50", LAST | {"logprobs": [50.0] * 4}),
+    forged("a stored token id of −5", LAST | {"token_ids": [-5] * 4}),
+    forged("a stored token id of 10³⁰", LAST | {"token_ids": [10**30] * 4}),
     forged("a stored count of −7", LAST | {"tokens": -7}),
     forged("a stored count of 10³⁰", LAST | {"tokens": 10**30}),
     forged("a stored count of tokens before the end", {"pieces": ["a"], "tokens": 10**9}, LAST),
     forged("a stored count that is a text", LAST | {"tokens": "7"}),
-    forged("stored ids and log-probabilities that are texts", LAST | {"token_ids": ["5"], "logprobs": ["-1"]}),
+    forged("stored ids and log-probabilities that are texts", LAST | {"token_ids": ["5"] * 4, "logprobs": ["-1"] * 4}),
     forged("a stored answer of 2,000 parts without a token", *[{"pieces": []}] * 2_000, LAST),
     forged("a stored answer of 300 KB for fifty tokens", LAST | {"policy_version": "v" * 300_000}),
     Attack("a stored answer nested 100,000 deep", CHECKED, AGAIN, "[" * 100_000),
