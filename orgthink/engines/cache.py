@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -28,6 +29,7 @@ from orgthink.engines.wire import LONGEST_TOKEN
 from orgthink.episode import Billed, Sampling, is_logprob
 from orgthink.errors import UserError
 from orgthink.files import read_whole, write_whole
+from orgthink.grammar.toolcall import TAGS, ToolCall, read_call
 from orgthink.redaction import redact
 from orgthink.terminal import reason
 
@@ -38,6 +40,9 @@ NOTHING = Billed(0, 0, 0, 0)
 
 SPARE, EACH = 1 << 16, 256
 """Bytes of a file, and for each token that was asked for: a token of today takes a third of that."""
+
+
+_CALL = re.compile(f"{re.escape(TAGS.call[0])}(.*?){re.escape(TAGS.call[1])}", re.DOTALL)
 
 
 class StoredChunk(Sent):
@@ -130,6 +135,14 @@ def _read(content: bytes, most: int) -> list[Chunk]:
     return chunks
 
 
+def _as_sent(call: re.Match[str]) -> str:
+    """What a server sends of a call at least: its tags, and the spaces of its JSON, are ours."""
+    read = read_call(call[1])
+    if not isinstance(read, ToolCall):
+        return call[1]
+    return read.name + json.dumps(read.arguments, ensure_ascii=False, separators=(",", ":"))
+
+
 def _require_whole(chunks: list[Chunk], most: int) -> None:
     """ValueError unless these are the chunks of one answer of so many tokens at most."""
     *others, last = chunks or [Chunk(())]
@@ -138,8 +151,8 @@ def _require_whole(chunks: list[Chunk], most: int) -> None:
     pieces, said = sum(len(chunk.pieces) for chunk in chunks), Fewest()
     if pieces > most:
         raise ValueError(f"an answer has {most} tokens at most")
-    for text in chain.from_iterable((chunk.reasoning, *chunk.pieces) for chunk in chunks):
-        said.add(text)
+    said.add("".join(chunk.reasoning for chunk in chunks))
+    said.add(_CALL.sub(_as_sent, "".join(chain.from_iterable(chunk.pieces for chunk in chunks))))
     if pieces < min(said.tokens, most):  # each counts as one
         raise ValueError(f"an answer of {pieces} tokens does not say so much")
     if sum(sum(map(len, chunk.pieces)) + len(chunk.reasoning) for chunk in chunks) > LONGEST_TOKEN * (most + 1):

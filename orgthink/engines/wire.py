@@ -304,7 +304,7 @@ class Reader:
         """Pieces so far."""
         self._known, self._fewest, self._kept = 0, Fewest(), Fewest()
         """Tokens among them, where the server names these; and how many the text that came is at least, and the text
-        that is kept of it: with calls as they are written, and without what follows a stop text."""
+        that is kept of it, without what follows a stop text."""
         self._most, self._characters = sampling.max_tokens, 0
         self._pieces = tokenizer.pieces() if tokenizer else None
         self._stops = StopFinder(sampling.stop)
@@ -366,7 +366,7 @@ class Reader:
         once, and each piece counts as one. What follows a stop text is not said."""
         for text in (event.reasoning, *event.pieces):
             self._kept.add(text)
-        said = self._kept.tokens if stopped else max(self._kept.tokens, self._fewest.tokens)
+        said = self._kept.tokens if stopped and not self._calls else self._fewest.tokens
         n = said - self.read
         if not event.pieces or n <= len(event.pieces):
             return event
