@@ -28,12 +28,14 @@ UNREAD = 128 + signal.SIGPIPE
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of controls, format characters (bidi, zero width, tags), half surrogate pairs, and separators of
 lines and paragraphs."""
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters, marks and signs without any ink."""
 
 
 class _Escapes(dict[int, str]):
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        if category(character) not in _UNSEEN or character in "\n\t":
+        if character in "\n\t" or (category(character) not in _UNSEEN and character not in _BLANK):
             return character
         return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
@@ -45,7 +47,7 @@ def clean(text: str) -> str:
     """Text as it may be printed: controls and characters that are not seen are spelled out, as in `\\u001b`; secrets
     are left out. Line breaks and tabs stay."""
     text = redact(text)
-    return text if text.isprintable() else text.translate(_ESCAPES)
+    return text if text.isprintable() and _BLANK.isdisjoint(text) else text.translate(_ESCAPES)
 
 
 def one_line(text: str) -> str:

@@ -40,9 +40,13 @@ TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf")
 ROOT = Path(orgthink.__file__).parent.parent
 
 
+INKLESS = "\u3164\u115f\u1160\uffa0\u2800\u034f\u17b4"
+
+
 def steering(text: str) -> list[str]:
     """Characters that a terminal obeys, or does not show."""
-    return [one for one in text if category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp") and one not in "\n\t"]
+    unseen = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return [one for one in text if (category(one) in unseen and one not in "\n\t") or one in INKLESS]
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +94,9 @@ SPELLED = "`\\u001b` and the like in the text"
     Attack("a model turns the order of the text", MODEL_TEXT, SPELLED, "\u202egnorw\u202c"),
     Attack("a model isolates text from right to left", MODEL_TEXT, SPELLED, "\u2067abc\u2069"),
     Attack("a model hides text in zero-width characters", MODEL_TEXT, SPELLED, "a\u200b\u200c\u200d\u2060b"),
+    Attack(
+        "a model writes letters without any ink", MODEL_TEXT, SPELLED, "a\u3164\u115f\u1160\uffa0\u2800\u034f\u17b4b"
+    ),
     Attack("a model hides text in tag characters", MODEL_TEXT, SPELLED, TAGS),
     Attack("a model writes byte order marks and soft hyphens", MODEL_TEXT, SPELLED, "\ufeffa\u00adb"),
     Attack("a model separates lines and paragraphs", MODEL_TEXT, SPELLED, "a\u2028b\u2029c\u0085d"),
