@@ -67,11 +67,11 @@ class Threads:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
             self._pools[loop] = ThreadPoolExecutor(self._most)
-        seen = partial(copy_context().run, _told, work, *arguments, **named)
+        seen = partial(copy_context().run, _ordinary, work, *arguments, **named)
         return await loop.run_in_executor(self._pools[loop], seen)
 
 
-def _told(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def _ordinary(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """What the work returns. RuntimeError for what it raises that is no ordinary error: no future can hold a
     StopIteration, so whoever waits would wait without end, and the loop takes a SystemExit for its own end.
     """

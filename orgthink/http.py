@@ -40,10 +40,10 @@ def _record_without_secrets(*args: Any, **kwargs: Any) -> logging.LogRecord:
     """A record of any logger. Libraries log whole URLs, and headers that a server has sent."""
     record = _make_record(*args, **kwargs)
     try:
-        said = record.getMessage()
+        message = record.getMessage()
     except Exception:  # a library's mistake, of which logging itself tells
         return record
-    if (found := redact(said)) != said:
+    if (found := redact(message)) != message:
         record.msg, record.args = found, ()
     return record
 

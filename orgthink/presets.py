@@ -25,7 +25,11 @@ CAPACITY, MAX_TOKENS = 2, 512
 """Of a run whose models do not say what they were trained with."""
 
 
-_INSTALLED: dict[str, Callable[[Any], bool]] = {"prompts": lambda style: style in STYLES}
+_INSTALLED: dict[str, Callable[[Any], bool]] = {
+    "prompts": lambda style: (
+        style in STYLES or not (":" in style or style.endswith(".toml"))
+    )  # an unknown name is an error
+}
 """What is installed of the settings that organizations share, by their names; others say it themselves."""
 
 

@@ -148,12 +148,12 @@ def _require_whole(chunks: list[Chunk], most: int) -> None:
     *others, last = chunks or [Chunk(())]
     if last.finish is None or any(chunk.finish is not None or chunk.tokens is not None for chunk in others):
         raise ValueError("an answer has one end, and is counted there")
-    pieces, said = sum(len(chunk.pieces) for chunk in chunks), Fewest()
+    pieces, fewest = sum(len(chunk.pieces) for chunk in chunks), Fewest()
     if pieces > most:
         raise ValueError(f"an answer has {most} tokens at most")
-    said.add("".join(chunk.reasoning for chunk in chunks))
-    said.add(_CALL.sub(_as_sent, "".join(chain.from_iterable(chunk.pieces for chunk in chunks))))
-    if pieces < min(said.tokens, most):  # each counts as one
+    fewest.add("".join(chunk.reasoning for chunk in chunks))
+    fewest.add(_CALL.sub(_as_sent, "".join(chain.from_iterable(chunk.pieces for chunk in chunks))))
+    if pieces < min(fewest.tokens, most):  # each counts as one
         raise ValueError(f"an answer of {pieces} tokens does not say so much")
     if sum(sum(map(len, chunk.pieces)) + len(chunk.reasoning) for chunk in chunks) > LONGEST_TOKEN * (most + 1):
         raise ValueError(f"an answer of {most} tokens has no such length")

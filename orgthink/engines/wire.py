@@ -302,7 +302,7 @@ class Reader:
         """`tokenizer` in `tokens` mode, where it decodes the ids."""
         self.read = 0
         """Pieces so far."""
-        self._known, self._fewest, self._kept = 0, Fewest(), Fewest()
+        self._known, self._fewest, self._before_stop = 0, Fewest(), Fewest()
         """Tokens among them, where the server names these; and how many the text that came is at least, and the text
         that is kept of it, without what follows a stop text."""
         self._most, self._characters = sampling.max_tokens, 0
@@ -365,9 +365,9 @@ class Reader:
         """The event with as many pieces as all that was said has tokens at least: a server may send many words at
         once, and each piece counts as one. What follows a stop text is not said."""
         for text in (event.reasoning, *event.pieces):
-            self._kept.add(text)
-        said = self._kept.tokens if stopped and not self._calls else self._fewest.tokens
-        n = said - self.read
+            self._before_stop.add(text)
+        least = self._before_stop.tokens if stopped and not self._calls else self._fewest.tokens
+        n = least - self.read
         if not event.pieces or n <= len(event.pieces):
             return event
         text = "".join(event.pieces)

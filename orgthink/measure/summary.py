@@ -62,18 +62,18 @@ OF_MANAGERS: dict[str, Measure] = {
 def surviving(name: str, measure: Measure) -> Measure:
     """A measure that somebody else wrote. Where it raises, or gives no finite number, the episode has no value of it,
     and a line says why, the first time: all else that was measured stands."""
-    told = False
+    warned = False
 
     def survived(episode: Episode) -> float | None:
-        nonlocal told
+        nonlocal warned
         try:
             value = measure(episode)
             if value is not None and not isfinite(value):
                 raise ValueError(f"{value} is no finite number")
         except Exception as error:
-            if not told:
+            if not warned:
                 _log.warning("the measure %s has no value of episode %s: %s", name, episode.id, reason(error))
-            told = True
+            warned = True
             return None
         return value
 

@@ -143,7 +143,7 @@ def test_a_header_that_cannot_be_read(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", attack.given)
     Collector("http://127.0.0.1:1")
     (logged,) = caplog.messages
-    assert KEY in logged and KEY not in clean(logged) and "…" in clean(logged)
+    assert KEY not in clean(logged) and "…" in clean(logged)
 
 
 @each(
