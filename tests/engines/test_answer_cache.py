@@ -163,7 +163,11 @@ async def test_a_key_that_a_server_repeats_is_not_stored(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("*.json"))
 
 
-@given(st.lists(st.text(max_size=3), min_size=1, max_size=9), st.booleans())
+TOKENS = st.text(max_size=3).filter(lambda text: len(text.split()) < 2)
+"""As a server's answer is cut: each piece counts as one token, so it has one word at most."""
+
+
+@given(st.lists(TOKENS, min_size=1, max_size=9), st.booleans())
 def test_any_text_comes_back_or_is_not_stored(tmp_path_factory, pieces: list[str], surrogate: bool) -> None:
     cache = AnswerCache(tmp_path_factory.mktemp("cache"))
     place = cache.place(["url", {"a": 1}])
