@@ -41,8 +41,9 @@ def _record_without_secrets(*args: Any, **kwargs: Any) -> logging.LogRecord:
     record = _make_record(*args, **kwargs)
     try:
         message = record.getMessage()
-    except Exception:  # a library's mistake, of which logging itself tells
-        return record
+    except Exception:  # its arguments do not fit: logging would print them as they are
+        message, record.args = f"{record.pathname}, line {record.lineno}: a message that does not fit its arguments", ()
+        record.msg = message
     if (found := redact(message)) != message:
         record.msg, record.args = found, ()
     return record

@@ -14,12 +14,14 @@ from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
 from experiments.paramanager.evidence.claims import TARGETS, over_seeds
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
+from experiments.paramanager.evidence.starts import starts
 from experiments.shared.claims import UNKNOWN, Claim
 from experiments.shared.evidence import Evidence
 from orgthink.arena.config import Arena, read_arena
-from orgthink.arena.preparing import training
+from orgthink.arena.preparing import folder_of, training
 from orgthink.episode import Episode, Origin, Problem, Span, Trace
 from orgthink.evaluation import RoleSpec
+from orgthink.store import RunFolder
 
 PAPERS = {"marsrl": MARSRL, "paramanager": PARAMANAGER}
 BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
@@ -124,7 +126,7 @@ def test_the_pool_of_the_arena_is_that_of_the_trainings() -> None:
 def test_under_each_id_of_the_unseen_pool_is_another_member() -> None:
     seen, unseen = arena_of(PARAMANAGER, "reordered"), arena_of(PARAMANAGER, "unseen")
     assert members_of(seen) == members_of(unseen) and (seen.task, seen.seed) == (unseen.task, unseen.seed)
-    assert sum(first == second for first, second in zip(seen.pool, unseen.pool, strict=True)) <= 1
+    assert sum(first == second for first, second in zip(seen.pool, unseen.pool, strict=True)) == 0
     assert seen.preparations["reordered"] == unseen.preparations["reordered"]
 
 
@@ -152,6 +154,26 @@ def test_cost_follows_the_target_only_if_it_rises_with_it() -> None:
     assert decided(2.0, 2.5, 3.0, 4.0)["low"] == pytest.approx(1.9 / 4.1)
     assert decided(3.0, 3.1, 3.2, 4.0)["holds"] is False, "three quarters"
     assert decided(2.0, 3.5, 3.0, 4.0)["holds"] is False, "it does not rise"
+
+
+def test_an_unseen_pool_and_a_start_are_measured_against_their_own() -> None:
+    found = {name: results_of(arena_of(PARAMANAGER, name)) for name in PARAMANAGER.arenas}
+    for row in found["unseen"]["tables"]["uncapped"]:
+        row["accuracy"] = {"mean": 0.3, "low": 0.2, "high": 0.4}
+    decided = {claim.id: claim.row() for claim in PARAMANAGER.claims(found | MEASURED)}
+    assert decided["P9"]["measured"] == 0.5 and decided["P9"]["holds"] is False
+    assert (decided["P9"]["low"], decided["P9"]["high"]) == pytest.approx((0.2 / 0.7, 0.4 / 0.5))
+    assert decided["P10"]["measured"] == pytest.approx(0.6) and decided["P10"]["low"] < 0.6 < decided["P10"]["high"]
+
+
+def test_a_start_is_the_last_ten_steps_of_each_training(tmp_path: Path) -> None:
+    arena = arena_of(PARAMANAGER, "reordered")
+    for name, first in (("started", 0.0), ("started-bare", 0.5)):
+        folder = folder_of(tmp_path / "arena", arena, name, 0)
+        run = RunFolder.create(folder, "train", training(arena.preparations[name], 0))
+        rewards = [first] * 3 + [first + 0.25] * 10
+        (run.path / "metrics.jsonl").write_text("".join(f'{{"task_reward": {reward}}}\n' for reward in rewards))
+    assert starts(tmp_path / "arena", arena) == {"started": [0.25] * 10, "started-bare": [0.75] * 10}
 
 
 def test_shares_of_calls_are_counted_by_member_and_against_the_best_one_for_the_part() -> None:

@@ -187,11 +187,13 @@ class Tokenizer:
 
     def _means_special(self, text: str) -> bool:
         """Whether a text that names no special token is read as one: a normalizer may make `<END>` of `[end]`."""
-        return not self._special_ids.isdisjoint(self.encode(text))
+        return bool(self._normalized_ids) and not self._normalized_ids.isdisjoint(self.encode(text))
 
     @cached_property
-    def _special_ids(self) -> frozenset[int]:
-        return frozenset(i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special)
+    def _normalized_ids(self) -> frozenset[int]:
+        """Special tokens that are looked for in normalized text. Most tokenizers have none."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return frozenset(token_id for token_id, token in added if token.special and token.normalized)
 
     @cached_property
     def _special(self) -> list[str]:

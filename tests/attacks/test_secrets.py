@@ -412,6 +412,15 @@ async def test_logging_is_on(attack: Attack, caplog: pytest.LogCaptureFixture) -
     assert "HTTP Request" in caplog.text and hides(caplog.text, PASSWORD)
 
 
+@each(Attack("a library logs the key with a format that it does not fit", LOGGED, "the place that logs", "key %d"))
+def test_a_message_that_does_not_fit(
+    attack: Attack, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    redaction.conceal(KEY)
+    logging.getLogger("library").warning(attack.given, KEY)
+    assert "does not fit its arguments" in caplog.text and hides(caplog.text + "".join(capfd.readouterr()))
+
+
 async def repeats_the_key_in_a_header(exchange: Exchange) -> None:
     await exchange.reply(400, "no", X_Echo=exchange.headers["authorization"])
 
