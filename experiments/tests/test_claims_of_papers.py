@@ -200,8 +200,9 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
 ) -> None:
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "paper" / "evidence"
-    shutil.copytree(PARAMANAGER.home / "pool", home / "pool")
-    (home / "pool" / "routing.json").unlink()
+    for name in ("first", "pool"):
+        shutil.copytree(PARAMANAGER.home / "pool", home / name)
+        (home / name / "routing.json").unlink()
     seen: list[dict[str, Any]] = []
 
     def claims(found: Mapping[str, Any]) -> list[Claim]:
@@ -209,7 +210,7 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
         return []
 
     evidence = Evidence(
-        home, ("pool",), claims, {"routing": ("pool", lambda runs, arena: {"reference": arena.reference})}
+        home, ("first", "pool"), claims, {"routing": ("pool", lambda runs, arena: {"reference": arena.reference})}
     )
     evidence.paper.write_text("{}")
     (home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
@@ -221,3 +222,4 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
     shutil.rmtree(runs)
     evidence.write()
     assert seen[-2]["routing"] == seen[-1]["routing"] == {"reference": "paramanager"}
+    assert (home / "pool" / "routing.json").is_file() and not (home / "first" / "routing.json").exists()

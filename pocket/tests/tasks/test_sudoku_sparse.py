@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
-from orgthink.tasks import task_named
 from orgthink_pocket.base.style import terse
+
+from orgthink.tasks import task_named
 
 
 def test_ten_cells_are_empty_and_the_question_is_that_of_sudoku() -> None:
