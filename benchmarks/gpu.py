@@ -1,7 +1,8 @@
 """What to measure first on a GPU: `make bench-gpu`, or `python -m benchmarks.gpu --models qwen3-0.6b`.
 
-Models of random weights have the true shapes of Qwen3: a token costs what it costs, and none means anything. Where verl
-is installed, a step on verl is measured instead, on the pocket model.
+Models of random weights have the true shapes of Qwen3: a token costs what it costs, and none means anything. vLLM
+samples, or the local engine where vLLM is not installed. Where verl is, a step on verl is measured instead, on the
+pocket model.
 """
 
 from __future__ import annotations
@@ -25,8 +26,16 @@ import tyro
 from benchmarks.fork_join import plain, plans
 from benchmarks.models import random_model
 from benchmarks.report import Line
+from orgthink.engines.engine import Engine
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3Config
 from orgthink.provenance import commit
+from orgthink.scale.sizing.configs import config_of
+from orgthink.scale.sizing.hardware import ACCELERATORS, Cluster
+from orgthink.scale.sizing.plan import Plan
+from orgthink.scale.sizing.recipe import embedded_setup
+from orgthink.scale.sizing.shape import Model
+from orgthink.scale.sizing.work import Work
 
 CONTEXT = 4096
 """Most tokens of a sequence."""
@@ -36,26 +45,31 @@ GROUPS, GROUP, PROMPT, ROW = 4, 4, 128, 512
 """Rows of the training step: groups of a prompt and as many rows, and tokens of a prompt and of a row."""
 PACK = 2048
 """Tokens of a forward pass."""
+VLLM = importlib.util.find_spec("vllm") is not None
 
 
-def sampling(folder: Path, name: str) -> Iterator[Line]:
-    """vLLM in this process: decoding, fork and join, and recorded episodes again, alone, in seconds and steps."""
+def sampling(folder: Path, name: str, device: str) -> Iterator[Line]:
+    """Decoding, fork and join, and recorded episodes again, alone, in seconds and steps."""
     from benchmarks import replay
-    from benchmarks.vllm_engine import EPISODES, SLOTS, fork_joins
-    from orgthink.engines.vllm import VllmEngine
 
-    episodes = replay.solved_by_all()
-
+    episodes, kind = replay.solved_by_all(), "vLLM" if VLLM else "local"
     with asyncio.Runner() as runner:
-        vllm = runner.run(VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS))
+        engine: Engine
+        if VLLM:
+            from benchmarks.vllm_engine import EPISODES, SLOTS, fork_joins
+            from orgthink.engines.vllm import VllmEngine
+
+            engine = runner.run(VllmEngine.open(folder, dtype="bfloat16", max_num_seqs=SLOTS))
+            yield from runner.run(fork_joins(engine, EPISODES, name))[1]
+        else:
+            engine = LocalEngine.open(folder, dtype=torch.bfloat16, device=device)
         for batch in BATCHES:
             requests = [plan._replace(workers=()) for plan in plans(batch)]
-            rate = max([runner.run(plain(vllm, requests))[0].rate for _ in range(3)])
-            conditions = f"{name}, vLLM in process, 180 to 360 tokens a request; best of 3"
+            rate = max([runner.run(plain(engine, requests))[0].rate for _ in range(3)])
+            conditions = f"{name}, {kind}, in process, 180 to 360 tokens a request; best of 3"
             yield Line(f"tokens a second, {batch} requests at once", rate, "none", True, conditions)
-        yield from runner.run(fork_joins(vllm, EPISODES, name))[1]
-        yield from runner.run(replay.measure(vllm, f"vLLM on {name}", episodes, name))
-        runner.run(vllm.aclose())
+        yield from runner.run(replay.measure(engine, f"{kind} on {name}", episodes, name))
+        runner.run(engine.aclose())
 
 
 def training(folder: Path, name: str, device: str) -> Iterator[Line]:
@@ -83,9 +97,29 @@ def training(folder: Path, name: str, device: str) -> Iterator[Line]:
         done = backend.forward_backward(weighted(known, "token-mean"), PolicyLoss())
         backend.optim_step(1e-6, clip=1.0)  # reads the norm, and so waits for the GPU
         seconds.append(time.perf_counter() - began)
-    peak = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB at most" if device == "cuda" else "memory unknown"
-    conditions = f"{name}, {done.computed:,} tokens in packs of {PACK:,}, and their log-probabilities before; {peak}"
+    conditions = f"{name}, {done.computed:,} tokens in packs of {PACK:,}, and their log-probabilities before"
     yield Line("seconds of a training step, embedded", min(seconds[1:]), "none", True, conditions)
+    if device == "cuda":
+        yield from _estimated(name, min(seconds[1:]), torch.cuda.max_memory_allocated(), conditions)
+
+
+def _estimated(name: str, seconds: float, most: int, conditions: str) -> Iterator[Line]:
+    """The same by `orgthink size`."""
+    card = next((card for card in ACCELERATORS if card in torch.cuda.get_device_name().lower()), None)
+    if card is None:
+        return
+    setup = replace(embedded_setup(None), computed=2, pack=PACK, share=0.0, frozen=1)
+    work = Work(GROUPS, GROUP, 1, 0, PROMPT, ROW - PROMPT)
+    plan = Plan("embedded", Model.of(config_of(name)), setup, work, ACCELERATORS[card], Cluster(gpus=1))
+    found, expected = most / 2**30, plan.memory.training / 2**30
+    text = f"{found:.1f} ÷ {expected:.1f} GiB; {conditions}"
+    yield Line(
+        "memory of a training step ÷ its estimate", found / expected, "0.8 to 1.1", 0.8 <= found / expected <= 1.1, text
+    )
+    if plan.seconds is not None:
+        yield Line(
+            "seconds of a training step ÷ their estimate", seconds / plan.seconds.training, "none", True, conditions
+        )
 
 
 def on_verl(place: Path) -> Iterator[Line]:
@@ -105,8 +139,6 @@ def on_verl(place: Path) -> Iterator[Line]:
 
 def lines(names: tuple[str, ...], device: str) -> Iterator[Line]:
     """Yield what is measured."""
-    from orgthink.scale.sizing.configs import config_of
-
     with tempfile.TemporaryDirectory() as place:
         if importlib.util.find_spec("verl") is not None:
             yield from on_verl(Path(place))
@@ -123,7 +155,7 @@ def lines(names: tuple[str, ...], device: str) -> Iterator[Line]:
                 print(f"{name}: a training step does not fit this GPU", flush=True)
             gc.collect()  # the trainer's tensors
             torch.cuda.empty_cache()
-            yield from sampling(folder, name)
+            yield from sampling(folder, name, device)
 
 
 def main(models: tuple[str, ...] = ("qwen3-0.6b", "qwen3-4b"), device: str = "cuda") -> None:

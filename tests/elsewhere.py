@@ -25,7 +25,9 @@ class Elsewhere(Tensor):
 
     @staticmethod
     def __new__(cls, value: Tensor) -> Elsewhere:
-        made = Tensor._make_wrapper_subclass(cls, value.shape, strides=value.stride(), dtype=value.dtype, device=DEVICE)
+        how = {"strides": value.stride(), "dtype": value.dtype, "device": DEVICE}
+        with torch.inference_mode(False):  # PyTorch gives a tensor of inference no other class
+            made = Tensor._make_wrapper_subclass(cls, value.shape, **how)
         made.value = value
         return made
 

@@ -48,6 +48,17 @@ def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, la
     return steps
 
 
+def fixed_structure(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:
+    """One of the two topologies that a teacher without a given structure writes (section 3.1), at even chances: every
+    Fork is joined at once, or the parts are divided among `capacity - 1` Forks, which are then joined in order.
+    """
+    if rng.random() < 0.5:
+        return [step for part in parts for step in (Step("fork", "1", (part,)), Step("join", "1"))]
+    size = -(-len(parts) // max(1, capacity - 1))
+    forks = [Step("fork", str(1 + i // size), tuple(parts[i : i + size])) for i in range(0, len(parts), size)]
+    return [*forks, *(Step("join", fork.key) for fork in forks)]
+
+
 def random_plan(rng: random.Random, capacity: int) -> list[Step]:
     """Sample a structure for a question whose parts are not known: the teacher finds them.
 

@@ -181,11 +181,11 @@ async def _open_server(spec: EngineSpec) -> Engine:
     return await EndpointEngine.open(spec.url or "", spec.model, **how)
 
 
-async def open_local(rest: str, *, threaded: bool = True, slots: int = 128) -> Engine:
-    """Open a model folder with PyTorch, in this process."""
+async def open_local(rest: str, *, threaded: bool = True, slots: int = 128, device: str = "cpu") -> Engine:
+    """Open a model folder with PyTorch, in this process, on `device`: `cpu` or `cuda`."""
     from orgthink.engines.local.engine import LocalEngine
 
-    return LocalEngine.open(Path(rest), slots=slots, threaded=threaded)
+    return LocalEngine.open(Path(rest), slots=slots, threaded=threaded, device=device)
 
 
 async def open_vllm(rest: str, *, threaded: bool = True, **settings: Any) -> Engine:

@@ -186,7 +186,8 @@ class Reinforced(FromModel, ABC):
     sampler: str = "local"
     """Engine for rollouts: `local`, `vllm` or your own. Its weights are updated in place."""
     sampler_settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of that engine; the local one takes none. The trainer shares the GPU: lower `gpu_memory_utilization`."""
+    """Settings of that engine. vLLM and the trainer share a GPU: lower `gpu_memory_utilization`. The local one takes
+    `device`, which is `cpu` unless said."""
     pack_tokens: int = 1024
     """Largest number of tokens in a forward pass; a longer row is computed alone."""
     workers: int = 1

@@ -6,9 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from orgthink.errors import require_at_least
 from orgthink.training.rows import Row
@@ -34,21 +36,55 @@ class Cursor:
 
 
 def batches(
-    rows: Callable[[int, int], Iterator[Row]], seed: int, tokens: int, start: Cursor, size: int | None = None
+    rows: Callable[[int, int], Iterator[Row]],
+    seed: int,
+    tokens: int,
+    start: Cursor,
+    size: int | None = None,
+    processes: int = 0,
 ) -> Iterator[tuple[list[Row], Cursor]]:
     """An endless stream of batches that starts at a cursor. Each batch comes with the cursor of the next one.
 
     Without a `size`, a batch has rows of similar length, with at most `tokens` tokens after padding; a longer row is a
     batch of its own. With a `size`, each pool is split evenly into batches of about `size` rows of any length.
-    `rows` takes a seed and the index of a pool, and returns an endless stream of rows.
+    `rows` takes a seed and the index of a pool, and returns an endless stream of rows. Pools are drawn ahead by so many
+    `processes`; without any, here. That changes nothing but the time.
     """
-    for pool in count(start.pool):
-        pooled, order = list(islice(rows(seed, pool), POOL)), random.Random(f"order {seed}/{pool}")
+    pools = _Pools(rows, seed)
+    drawn = map(pools.__getitem__, count(start.pool)) if not processes else pools.ahead(start.pool, processes)
+    for pool, pooled in zip(count(start.pool), drawn, strict=False):
+        order = random.Random(f"order {seed}/{pool}")
         ready = in_one_go(pooled, tokens, padding=1) if size is None else _even(pooled, size, order)
         order.shuffle(ready)
         first = start.batch if pool == start.pool else 0
         for i in range(first, len(ready)):
             yield ready[i], Cursor(pool, i + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools(Dataset[list[Row]]):
+    """The pools of a stream, by their index."""
+
+    rows: Callable[[int, int], Iterator[Row]]
+    seed: int
+
+    def __getitem__(self, index: int) -> list[Row]:
+        return list(islice(self.rows(self.seed, index), POOL))
+
+    def ahead(self, first: int, processes: int) -> Iterator[list[Row]]:
+        """The pools from the first one on, drawn by processes that are forked: `rows` needs no name."""
+        how: Any = {"num_workers": processes, "multiprocessing_context": "fork", "in_order": True}
+        return iter(DataLoader(self, batch_size=None, sampler=_From(first), **how))
+
+
+@dataclass(frozen=True, slots=True)
+class _From(Sampler[int]):
+    """All indices from the first one on."""
+
+    first: int
+
+    def __iter__(self) -> Iterator[int]:
+        return count(self.first)
 
 
 def _even(rows: list[Row], size: int, order: random.Random) -> list[list[Row]]:

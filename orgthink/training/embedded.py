@@ -52,7 +52,7 @@ class Equipment(Protocol):
 
     @property
     def sampler_settings(self) -> dict[str, Any]:
-        """Settings of that engine; the local one takes none."""
+        """Settings of that engine; the local one takes `device` and `slots`."""
         ...
 
     @property
@@ -86,7 +86,7 @@ def sampler(folder: Path, job: Equipment) -> Updatable:
 
     UserError if the engine cannot update its weights.
     """
-    settings = {"slots": SLOTS} if job.sampler == "local" else job.sampler_settings
+    settings = {"slots": SLOTS} | job.sampler_settings if job.sampler == "local" else job.sampler_settings
     engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
     if not hasattr(engine, "update_weights"):
         raise UserError(f"sampler {job.sampler}: its weights cannot be updated, so it cannot sample for training")

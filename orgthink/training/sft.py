@@ -7,6 +7,7 @@ uninterrupted one.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ import torch
 from orgthink.errors import require_above_zero, require_at_least
 from orgthink.store import RunFolder, typed
 from orgthink.training import checkpoint
-from orgthink.training.batches import POOL, Cursor, batches, collate, in_one_go
+from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.interrupt import interrupt
 from orgthink.training.losses import cross_entropy_sum, gradient_norm
 from orgthink.training.models import Trainable
@@ -86,6 +87,20 @@ class Course:
     workers: int = 1
     """Number of threads that compute parts of a batch side by side; it changes nothing but the time. For small models
     without dropout, on a CPU."""
+    drawing: int = 0
+    """Number of processes that draw rows ahead; it changes nothing but the time. `rows` may use no GPU there."""
+    padding: float = PADDING
+    """Largest share of padding in a micro-batch. On a GPU the number of passes costs more than padding does."""
+
+
+def suited(device: str) -> dict[str, Any]:
+    """What of a Course changes nothing but its time, for a small model and rows that are made as they are needed.
+
+    A GPU takes a step in some milliseconds, in which one process makes ten rows.
+    """
+    if torch.device(device).type == "cpu":
+        return {"workers": torch.get_num_threads()}
+    return {"drawing": max(1, min(8, len(os.sched_getaffinity(0)) - 1)), "padding": 0.5}
 
 
 def train(course: Course, settings: SftSettings, run: RunFolder, report: Callable[[dict[str, float]], None]) -> Path:
@@ -106,7 +121,8 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
         if found := checkpoint.restored(run.path, restore):
             folder, (step, cursor) = found
         journal.rewind(step)
-        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, settings.batch_rows)
+        how = {"size": settings.batch_rows, "processes": course.drawing}
+        stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, **how)
 
         def save(folder: Path) -> None:
             course.write_folder(folder / "model")
@@ -132,7 +148,8 @@ def _step(
     started = time.perf_counter()
     torch.manual_seed(settings.seed * 1_000_003 + step)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
-    parts = in_one_go(rows, settings.batch_tokens)[::-1]  # long rows first, so that threads end at about the same time
+    parts = in_one_go(rows, settings.batch_tokens, course.padding)
+    parts.reverse()  # long rows first, so that threads end at about the same time
 
     def share(part: list[Row]) -> tuple[torch.Tensor, float]:
         ids, trained = (tensor.to(course.model.device) for tensor in collate(part, course.pad_id))

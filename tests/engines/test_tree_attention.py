@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 import torch.nn.functional as F
+from devices import CUDA
 from rounding import STEPS, UNIT
 
 from orgthink.engines.local import tree_attention as module
@@ -80,6 +81,24 @@ def test_it_is_attention_with_a_dense_mask(ends, dtype, way):
         assert one.dtype is dtype
         # a product of SIZE terms, a sum over at most all tokens, and an exp of each score
         torch.testing.assert_close(one.double(), other, rtol=0, atol=unit * (SIZE + len(ends) + STEPS) * largest)
+
+
+@pytest.mark.parametrize("ends", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("place", [CUDA])
+def test_the_kernel_of_a_gpu_is_attention_with_a_dense_mask(ends, dtype, place):
+    given, rectangles = inputs(len(ends)), rectangles_of(ends)
+    expected = with_gradients(dense(ends), given)
+
+    def there(*x: torch.Tensor) -> torch.Tensor:
+        return tree_attention(*(tensor.to(place) for tensor in x), rectangles).cpu()
+
+    found = with_gradients(there, [tensor.to(dtype) for tensor in given])
+    largest = max(float(tensor.abs().max()) for tensor in (*given, *expected)) ** 2
+    unit = 2.0**-11 if dtype is torch.float32 else 2.0**-8  # tensor cores round single precision to 10 bits
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype is dtype
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=4 * unit * largest)
 
 
 def test_the_scale_is_the_caller_s(way):

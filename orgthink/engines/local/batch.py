@@ -133,10 +133,10 @@ class DecodeBatch(Generic[R]):
     def __init__(self, model: Qwen3, eos_ids: frozenset[int], *, version: str, slots: int, cache_bytes: int) -> None:
         self.model, self.version = model, version
         self.steps = self.sampled_tokens = self.computed_prompt_tokens = self.reused_prompt_tokens = 0
-        self._dtype = model.norm.weight.dtype
+        self._dtype, self._device = model.norm.weight.dtype, model.device
         self._size = sum(weight.numel() for weight in model.parameters())
-        small = self._size <= _SMALL_MODEL
-        self._fused = FusedStep(model) if small and self._dtype is torch.float32 else None
+        fused = self._size <= _SMALL_MODEL and self._dtype is torch.float32 and self._device.type == "cpu"
+        self._fused = FusedStep(model) if fused else None
         self._eos_ids, self._slots = eos_ids, slots
         self._waiting: Waiting[R] = Waiting(lambda request: request.continues)
         self._waited = 0
@@ -280,7 +280,7 @@ class DecodeBatch(Generic[R]):
         return self._blocks[width]
 
     def _new_block(self, width: int) -> Block[R]:
-        return Block(self.model.config, width, self._dtype)
+        return Block(self.model.config, width, self._dtype, self._device)
 
     @torch.inference_mode()
     def _read(self) -> list[tuple[R, Token]]:
@@ -297,7 +297,8 @@ class DecodeBatch(Generic[R]):
             positions = reading.starts + torch.arange(first, last)
             reading.block.step(positions)
             within = positions.clamp(max=self.model.config.max_position_embeddings - 1)  # padding may lie beyond
-            hidden = self.model.decode(reading.ids[:, first:last], within, reading.block.attend)
+            ids = reading.ids[:, first:last].to(self._device)
+            hidden = self.model.decode(ids, within.to(self._device), reading.block.attend)
         reading.last |= {i: hidden[i, end - first] for i, end in enumerate(ends) if first <= end < last}
         if last < width:
             return []
@@ -357,7 +358,7 @@ class DecodeBatch(Generic[R]):
             parts = zip(blocks, *(heads.split(sizes) for heads in qkv), strict=True)
             return torch.cat([block.attend(layer, *part) for block, *part in parts])
 
-        return self.model.decode(ids, positions, attend)[:, 0]
+        return self.model.decode(ids.to(self._device), positions.to(self._device), attend)[:, 0]
 
     def _sample(self, rows: Sequence[R], hidden_BC: Tensor) -> list[tuple[R, Token]]:
         """A token for each row that is not over."""
@@ -370,8 +371,9 @@ class DecodeBatch(Generic[R]):
         else:
             with torch.inference_mode():
                 top_p = torch.tensor([row.sampling.top_p for row in rows])
-                logits, temperature = self.model.logits(hidden_BC).float(), torch.from_numpy(temperatures)
-                ids, logprobs = map(Tensor.numpy, draw(logits, temperature, top_p, uniforms(seeds, counts)))
+                how = (torch.from_numpy(temperatures), top_p, uniforms(seeds, counts))
+                drawn = draw(self.model.logits(hidden_BC).float(), *(part.to(self._device) for part in how))
+                ids, logprobs = (part.cpu().numpy() for part in drawn)
         if not np.isfinite(logprobs).all():
             raise ArithmeticError("the model's logits are not finite")
         sampled = zip(rows, ids.tolist(), logprobs.tolist(), strict=True)

@@ -45,9 +45,15 @@ class KeysValues(NamedTuple):
 class Block(Generic[R]):
     """Rows of similar length, so that one call computes the attention of all."""
 
-    def __init__(self, config: Qwen3Config, width: int, dtype: torch.dtype = torch.float32) -> None:
-        """`width` is the most tokens of a row; `dtype` that of keys and values."""
-        self.width, self._dtype = width, dtype
+    def __init__(
+        self,
+        config: Qwen3Config,
+        width: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`width` is the most tokens of a row; `dtype` that of keys and values, which lie on `device`."""
+        self.width, self._dtype, self._device = width, dtype, torch.device(device)
         self.rows: list[R] = []
         self._config = config
         self._allocate(0)
@@ -55,14 +61,15 @@ class Block(Generic[R]):
     def _allocate(self, capacity: int) -> None:
         c, n = self._config, len(self.rows)
         shape = (c.num_hidden_layers, capacity, c.num_key_value_heads)
-        keys = torch.empty(*shape, self.width, c.head_dim, dtype=self._dtype)
+        keys = torch.empty(*shape, self.width, c.head_dim, dtype=self._dtype, device=self._device)
         values = torch.empty_like(keys)
         if n:
             keys[:, :n], values[:, :n] = self._keys[:, :n], self._values[:, :n]
         self._keys, self._values = keys, values
-        arrays = self._dtype is torch.float32  # NumPy has no bfloat16
+        arrays = self._dtype is torch.float32 and self._device.type == "cpu"  # NumPy has no bfloat16
         self.layers = [(keys[i].numpy(), values[i].numpy()) for i in range(len(keys))] if arrays else []
-        """Keys and values [capacity, K, T, D] of each layer as arrays of the same memory; empty unless float32."""
+        """Keys and values [capacity, K, T, D] of each layer as arrays of the same memory; empty unless they are float32
+        on the CPU."""
 
     def reserve(self, rows: int) -> None:
         """Allocate memory for more rows."""
@@ -98,15 +105,17 @@ class Block(Generic[R]):
             self._allocate(2 * len(self.rows))
 
     def step(self, positions_BT: Tensor) -> None:
-        """Prepare the attention for new tokens of each row at these positions. Padding lies behind the end of a row."""
+        """Prepare the attention for new tokens of each row at these positions, which are given on the CPU. Padding lies
+        behind the end of a row.
+        """
         n, tokens = positions_BT.shape
         c = self._config
-        self._new, self._row = positions_BT, torch.arange(n)[:, None]
         self._used = int(positions_BT.max()) + 1
+        self._new, self._row = positions_BT.to(self._device), torch.arange(n, device=self._device)[:, None]
         unseen = torch.arange(self._used) > positions_BT[..., None]
         mask = torch.zeros(n, tokens, self._used, dtype=self._dtype).masked_fill_(unseen, -torch.inf)
         group = c.num_attention_heads // c.num_key_value_heads
-        self._mask = mask.repeat(1, group, 1)[:, None]
+        self._mask = mask.repeat(1, group, 1)[:, None].to(self._device)
 
     def attend(self, layer: int, q_BTHD: Tensor, k_BTKD: Tensor, v_BTKD: Tensor) -> Tensor:
         """Store keys and values of the new tokens and return the attention output of their queries, [B, T, H, D]."""

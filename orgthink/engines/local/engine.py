@@ -1,4 +1,4 @@
-"""The embedded engine: a Qwen3 model on the CPU, decoded for many requests at once.
+"""The embedded engine: a Qwen3 model in this process, decoded for many requests at once.
 
 One thread decodes; requests join and leave the batch between any two steps. Without that thread the event
 loop decodes: then equal requests give bitwise equal log-probabilities. The cache of a finished request stays, so an
@@ -30,7 +30,7 @@ from orgthink.episode import Sampling
 
 
 class LocalEngine(TokenIds):
-    """Decodes a Qwen3-architecture model on the CPU. The counters only grow."""
+    """Decodes a Qwen3-architecture model on the CPU or on a GPU. The counters only grow."""
 
     native_calls = False
 
@@ -67,8 +67,10 @@ class LocalEngine(TokenIds):
         cache_bytes: int = 1 << 30,
         threaded: bool = True,
         dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
     ) -> LocalEngine:
-        """Load a Hugging Face folder, to compute in `dtype`. ValueError if it lacks its config, weights or tokenizer.
+        """Load a Hugging Face folder, to compute in `dtype` on `device`, `cpu` or `cuda`. ValueError if it lacks its
+        config, weights or tokenizer.
 
         In bfloat16 a model takes half the memory. A large one, whose steps are bound by memory, may be faster as well.
         """
@@ -77,7 +79,7 @@ class LocalEngine(TokenIds):
         if not any(folder.glob("*.safetensors")):
             raise ValueError(f"{folder} has no weights: there is no safetensors file")
         tokenizer, name = Tokenizer(folder), folder.resolve().name
-        model = Qwen3.load(folder, dtype)
+        model = Qwen3.load(folder, dtype).to(device)
         return cls(model, tokenizer, name=name, version=name, slots=slots, cache_bytes=cache_bytes, threaded=threaded)
 
     @property

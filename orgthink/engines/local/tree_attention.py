@@ -12,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # Shapes: B batch, H query heads, K key/value heads, T tokens, Q queries and M keys of a rectangle, D head size.
 
 SCORES = 2**26
 """Largest number of attention scores that exist at once where PyTorch has no kernel that we use: 256 MB."""
+
+GPU_ROWS = 32
+"""The GPU's kernel takes log-sum-exps of so many queries, or of a multiple."""
 
 Rectangle = Sequence[int]
 """First query, first index after the queries, first key, first index after the keys. Equal queries and keys are causal;
@@ -103,6 +107,11 @@ def _attend(q_BHQD: Tensor, k_BKMD: Tensor, v_BKMD: Tensor, causal: bool, scale:
     if _has_kernel(q_BHQD, v_BKMD):
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         return kernel(q_BHQD, k_BKMD, v_BKMD, 0.0, causal, scale=scale)
+    if _has_gpu_kernel(q_BHQD, v_BKMD):
+        kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+        keys, values = _for_queries(k_BKMD, q_BHQD), _for_queries(v_BKMD, q_BHQD)
+        out, logsumexp, *_ = kernel(q_BHQD, keys, values, None, True, 0.0, causal, scale=scale)
+        return out, logsumexp[:, :, : q_BHQD.shape[2]]
     outs, sums = [], []
     for part in _parts(q_BHQD, k_BKMD):
         scores = _scores(q_BHQD, k_BKMD, part, causal, scale)
@@ -127,7 +136,15 @@ def _attend_backward(
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
         merged = gradient_BHQD, q_BHQD, k_BKMD, v_BKMD, out_BHQD, logsumexp_BHQ
         return kernel(*merged, 0.0, causal, scale=scale)
+    groups = (k_BKMD.shape[1], -1)
     keys, values = _for_queries(k_BKMD, q_BHQD), _for_queries(v_BKMD, q_BHQD)
+    if _has_gpu_kernel(q_BHQD, v_BKMD):
+        kernel = torch.ops.aten._scaled_dot_product_efficient_attention_backward
+        whole = F.pad(logsumexp_BHQ, (0, -logsumexp_BHQ.shape[2] % GPU_ROWS), value=torch.inf).contiguous()
+        nowhere = torch.zeros((), dtype=torch.int64)  # of the random numbers that a dropout would need
+        merged = gradient_BHQD, q_BHQD, keys, values, None, out_BHQD, whole, nowhere, nowhere
+        of_q, of_k, of_v, _ = kernel(*merged, 0.0, [True, True, True, False], causal, scale=scale)
+        return of_q, of_k.unflatten(1, groups).sum(2), of_v.unflatten(1, groups).sum(2)
     of_q, of_k, of_v = (torch.zeros_like(tensor, dtype=_precise(q_BHQD)) for tensor in (q_BHQD, keys, values))
     for part in _parts(q_BHQD, k_BKMD):
         shares = (_scores(q_BHQD, k_BKMD, part, causal, scale) - logsumexp_BHQ[:, :, part, None]).exp()
@@ -137,13 +154,18 @@ def _attend_backward(
         of_scores = (shares * of_shares * scale).to(q_BHQD.dtype)
         of_q[:, :, part] = of_scores @ keys
         of_k += of_scores.mT @ q_BHQD[:, :, part]
-    groups = (k_BKMD.shape[1], -1)
     return of_q, of_k.unflatten(1, groups).sum(2), of_v.unflatten(1, groups).sum(2)
 
 
 def _has_kernel(q_BHQD: Tensor, v_BKMD: Tensor) -> bool:
     """Whether PyTorch has a kernel for these that gives the log-sum-exp and takes a merged one."""
     return q_BHQD.device.type == "cpu" and q_BHQD.shape[-1] == v_BKMD.shape[-1]
+
+
+def _has_gpu_kernel(q_BHQD: Tensor, v_BKMD: Tensor) -> bool:
+    """The same on a GPU, whose kernel reads several numbers of a head at once. Each query head needs keys of its own."""
+    aligned = q_BHQD.shape[-1] % 8 == 0 and q_BHQD.shape[-1] == v_BKMD.shape[-1]
+    return q_BHQD.is_cuda and aligned and q_BHQD.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
 def _precise(tensor: Tensor) -> torch.dtype:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from orgthink.coldstart.structures import Step
+from orgthink.coldstart.structures import Step, random_structure
 from orgthink.episode import Problem
-from orgthink_pocket.base.family import Family, Thinking
+from orgthink_pocket.base.family import Family, Structures, Thinking
 from orgthink_pocket.tasks.sums import joined
 from orgthink_pocket.teachers.arithmetic import steps, written
 
@@ -82,10 +82,12 @@ class PartsFamily(Family):
         values = dict(work.results)
         return "", " ; ".join(values[part] for part in self.parts(work.problem))
 
-    def structure(self, rng: random.Random, problem: Problem, capacity: int) -> list[Step]:
+    def structure(
+        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
+    ) -> list[Step]:
         """In a chain every part needs the one before it: it is thought about, or forked and joined at once."""
         if not problem.data["chained"]:
-            return super().structure(rng, problem, capacity)
+            return super().structure(rng, problem, capacity, draw)
         chain: list[Step] = []
         for part in self.parts(problem):
             forked = [Step("fork", "1", (part,)), Step("join", "1")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ from orgthink_pocket.lessons.asyncthink import teacher_trace
 
 CAPACITIES = (2, 3, 4, 8)
 """Pool sizes of organizers' lessons."""
+Structures = Callable[[random.Random, Sequence[str], int], list[Step]]
+"""Draws a structure over parts, for a pool size."""
 NOTHING = "none"
 """A result or an answer without content."""
 
@@ -88,10 +90,12 @@ class Family(ABC):
         work.results.extend(results)
         return ""
 
-    def structure(self, rng: random.Random, problem: Problem, capacity: int) -> list[Step]:
-        """A random structure over the parts in random order."""
+    def structure(
+        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
+    ) -> list[Step]:
+        """A structure over the parts in random order."""
         parts = self.parts(problem)
-        return random_structure(rng, rng.sample(parts, len(parts)), capacity)
+        return draw(rng, rng.sample(parts, len(parts)), capacity)
 
 
 def question(role: str, problem: Problem, **values: object) -> str:
@@ -128,8 +132,10 @@ def worker(family: Family, problem: Problem, query: str, parts: Sequence[str], g
     return _Worked(teacher_trace("worker", "organizer", request, [(text, Origin.SAMPLED)]), work)
 
 
-def organizer(family: Family, problem: Problem, capacity: int, rng: random.Random) -> list[Trace]:
-    """An organizer that follows a random structure, and its workers."""
+def organizer(
+    family: Family, problem: Problem, capacity: int, rng: random.Random, draw: Structures = random_structure
+) -> list[Trace]:
+    """An organizer that follows a drawn structure, and its workers."""
     work = Thinking(problem)
     forked: dict[str, _Worked] = {}
     workers: list[Trace] = []
@@ -139,7 +145,7 @@ def organizer(family: Family, problem: Problem, capacity: int, rng: random.Rando
         if text:
             spans.append((f" {text}", Origin.SAMPLED))
 
-    for step in family.structure(rng, problem, capacity):
+    for step in family.structure(rng, problem, capacity, draw):
         match step.action:
             case "think":
                 for part in step.parts:

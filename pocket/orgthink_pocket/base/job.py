@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import torch
-
+from orgthink.coldstart.structures import fixed_structure, random_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import Report, model_folder
 from orgthink.store import RunFolder
 from orgthink.training.models import resolve_device
 from orgthink.training.rows import Row
-from orgthink.training.sft import Course, SftSettings, train
+from orgthink.training.sft import Course, SftSettings, suited, train
 from orgthink_pocket.base import lessons
 from orgthink_pocket.base import model as base
 from orgthink_pocket.model import PAD
@@ -33,6 +32,9 @@ class Base:
     mixture: Literal["even", "late", "reviews", "manager"] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
     verifiers and correctors, `manager` only managers."""
+    organizers: Literal["random", "fixed", "none"] = "random"
+    """Structures of its organizers: `random`, as AsyncThink's cold start has them; `fixed`, the two topologies that a
+    teacher writes by itself; or `none`, no lessons of organizers and workers."""
     ordered: bool = True
     """Whether the fresh embeddings of integers know their order."""
     device: str = "auto"
@@ -69,12 +71,16 @@ class Base:
         base.write_folder(place, config)
         tokenizer = Tokenizer(place)
 
+        mixture = lessons.MIXTURES[self.mixture]
+        if self.organizers == "none":
+            mixture = replace(mixture, organizing={})
+        structures = fixed_structure if self.organizers == "fixed" else random_structure
+
         def rows(seed: int, pool: int) -> Iterator[Row]:
-            return lessons.rows(seed, pool, tokenizer, lessons.MIXTURES[self.mixture])
+            return lessons.rows(seed, pool, tokenizer, mixture, structures)
 
         device, write = resolve_device(self.device), partial(base.write_folder, config=config)
-        workers = torch.get_num_threads() if device == "cpu" else 1
-        return Course(model.to(device), rows, write, base.vocabulary().index(PAD), workers)
+        return Course(model.to(device), rows, write, base.vocabulary().index(PAD), **suited(device))
 
 
 SETTINGS = SftSettings(steps=16_000, learning_rate=3e-3, warmup=200, batch_rows=48, save_every=100)

@@ -9,13 +9,14 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from orgthink.coldstart.structures import random_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Problem, Trace
 from orgthink.tasks.sudoku import SUDOKU as SUDOKU_TASK
 from orgthink.training.rows import Row, row_of
 from orgthink_pocket.base import arithmetic, calling, drills, review
 from orgthink_pocket.base.countdown import CountdownFamily, SeveralFamily, SingleFamily
-from orgthink_pocket.base.family import CAPACITIES, Family, organizer, sequential
+from orgthink_pocket.base.family import CAPACITIES, Family, Structures, organizer, sequential
 from orgthink_pocket.base.review_countdown import SeveralReviews, SingleReviews
 from orgthink_pocket.base.review_sudoku import SudokuReviews
 from orgthink_pocket.base.review_sums import SumReviews
@@ -109,14 +110,22 @@ MIXTURES = {"even": MIXTURE, "late": LATE, "reviews": REVIEWING, "manager": MANA
 class Lessons:
     """One endless stream of lessons."""
 
-    def __init__(self, rng: random.Random, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        tokenizer: Tokenizer,
+        mixture: Mixture = MIXTURE,
+        structures: Structures = random_structure,
+    ) -> None:
         self._rng = rng
         self._problems = {task.name: task.problems("train", rng.getrandbits(30)) for task in STREAMS}
         self._managers = calling.managers(random.Random(rng.getrandbits(30)), tokenizer)
         self._users = calling.users(random.Random(rng.getrandbits(30)), tokenizer)
         makers: dict[str, Callable[[str], list[Trace]]] = {
             "alone": lambda name: [sequential(FAMILIES[name], self.problem(name))],
-            "organizing": lambda name: organizer(FAMILIES[name], self.problem(name), rng.choice(CAPACITIES), rng),
+            "organizing": lambda name: organizer(
+                FAMILIES[name], self.problem(name), rng.choice(CAPACITIES), rng, structures
+            ),
             "verifying": lambda name: [review.verifier(REVIEWED[name], self.problem(name, solvable=True), rng)],
             "correcting": lambda name: [review.corrector(REVIEWED[name], self.problem(name, solvable=True), rng)],
             "calls": self._call,
@@ -155,9 +164,11 @@ class Lessons:
         return [tool_lessons.lesson(name, problem, rng, style=REFERENCE)]
 
 
-def rows(seed: int, pool: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE) -> Iterator[Row]:
+def rows(
+    seed: int, pool: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE, structures: Structures = random_structure
+) -> Iterator[Row]:
     """An endless stream of rows; the same for the same pool."""
-    for traces in Lessons(random.Random(f"base {seed}/{pool}"), tokenizer, mixture):
+    for traces in Lessons(random.Random(f"base {seed}/{pool}"), tokenizer, mixture, structures):
         yield from _fitting(traces, tokenizer)
 
 
