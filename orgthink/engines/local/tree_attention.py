@@ -163,7 +163,7 @@ def _has_kernel(q_BHQD: Tensor, v_BKMD: Tensor) -> bool:
 
 
 def _has_gpu_kernel(q_BHQD: Tensor, v_BKMD: Tensor) -> bool:
-    """The same on a GPU, whose kernel reads several numbers of a head at once. Each query head needs keys of its own."""
+    """The same on a GPU. Its kernel reads several numbers of a head at once, and each query head needs its own keys."""
     aligned = q_BHQD.shape[-1] % 8 == 0 and q_BHQD.shape[-1] == v_BKMD.shape[-1]
     return q_BHQD.is_cuda and aligned and q_BHQD.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
