@@ -79,10 +79,15 @@ def against_reference(results: Results, method: str, quantity: str) -> Measured:
     return _found(results["differences"].get(UNCAPPED.name, ()), method, quantity)
 
 
+def estimate(found: Mapping[str, float | None] | None) -> Measured:
+    """An estimate as JSON has it; without one, what was not measured."""
+    return UNKNOWN if found is None else Measured(*(found[end] for end in ("mean", "low", "high")))
+
+
 def _found(rows: Iterable[Mapping[str, Any]], method: str, quantity: str) -> Measured:
     for row in rows:
         if row["method"] == method and quantity in row:
-            return Measured(*(row[quantity][end] for end in ("mean", "low", "high")))
+            return estimate(row[quantity])
     return UNKNOWN
 
 

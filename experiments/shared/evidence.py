@@ -48,6 +48,9 @@ class Evidence:
     measures: Mapping[str, Measure] = field(default_factory=dict)
     """What is measured in the recorded runs of an arena besides: name of the file and of the results → arena and
     function."""
+    extra: tuple[str, ...] = ()
+    """Arenas that need what others do not, such as a GPU. They run where `--only` names them; their claims are decided
+    with the others."""
 
     @property
     def paper(self) -> Path:
@@ -69,7 +72,7 @@ class Evidence:
 
     def write(self) -> None:
         """Decide the claims once the first arena has results, and write them to results.json and README.md."""
-        files = {name: self.home / name / "results.json" for name in self.arenas}
+        files = {name: self.home / name / "results.json" for name in (*self.arenas, *self.extra)}
         found = {name: json_object(file) for name, file in files.items() if file.exists()}
         if self.arenas[0] not in found:
             return

@@ -11,13 +11,17 @@ import pytest
 
 from experiments.arena.results import Options
 from experiments.asyncthink.evidence.claims import claims
+from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Claim, Measured, best
 from experiments.shared.script import with_claims
 from orgthink.arena.config import read_arena
 from orgthink.arena.preparing import training
+from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.store import RunFolder
 
-ARENAS = {name: read_arena(EVIDENCE.home / name / "arena.toml") for name in EVIDENCE.arenas}
+NAMES = (*EVIDENCE.arenas, *EVIDENCE.extra)
+ARENAS = {name: read_arena(EVIDENCE.home / name / "arena.toml") for name in NAMES}
 LOW = {"mean": 0.4, "low": 0.3, "high": 0.5, "n": 3}
 
 
@@ -40,7 +44,9 @@ def arena_results(name: str) -> dict[str, Any]:
 
 def decided() -> dict[str, dict[str, Any]]:
     """The claims of such arenas by their number."""
-    return {claim.id: claim.row() for claim in claims({name: arena_results(name) for name in EVIDENCE.arenas})}
+    arenas = {name: arena_results(name) for name in NAMES}
+    arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
+    return {claim.id: claim.row() for claim in claims(arenas)}
 
 
 def test_every_number_of_a_claim_is_found_in_the_arenas() -> None:
@@ -84,7 +90,8 @@ def test_arenas_of_one_paper_share_their_trainings() -> None:
     trained = ARENAS["countdown"].preparations
     for arena in ARENAS.values():
         assert arena.prepared_in == "trainings"
-        assert {name: trained[name] for name in arena.preparations} == arena.preparations
+        for name, preparation in arena.preparations.items():
+            assert trained.get(name, preparation) == preparation
 
 
 def test_the_claims_stand_in_the_results_of_the_paper_and_on_the_page(tmp_path: Path) -> None:
@@ -112,3 +119,25 @@ def test_claims_survive_that_the_other_results_are_written_again(tmp_path: Path)
     (tmp_path / "results.json").write_text('{"claims": [1], "figure5": [2]}')
     assert with_claims({"figure5": [3]}, tmp_path / "results.json") == {"figure5": [3], "claims": [1]}
     assert with_claims({"figure5": [3]}, tmp_path / "none.json") == {"figure5": [3]}
+
+
+def test_a_right_answer_on_half_the_path_counts_twice(tmp_path: Path) -> None:
+    """Wrong ones count nothing, however short; targets are the units."""
+    arena = replace(ARENAS["stages"], seeds=(0,))
+    paths = {"full": ((50, True), (100, True)), "fixed": ((100, True), (10, False))}
+    for method in arena.methods:
+        folder = RunFolder.create(tmp_path / "evaluations" / method / "uncapped-seed0", "eval", {})
+        with folder.journal() as journal:
+            for target, (steps, right) in enumerate(paths.get(method, paths["full"])):
+                journal.append(episode(target, steps, right))
+    found = efficiency(tmp_path, arena)
+    assert found["fixed"]["mean"] == pytest.approx(((2 - 1) + (1 - 0)) / 2)
+    assert found["no-lessons"]["mean"] == 0
+
+
+def episode(target: int, steps: int, right: bool) -> Episode:
+    """One thinker of so many tokens."""
+    problem = Problem(str(target), "countdown-mini", "", data={"target": target})
+    spans = (Span(Origin.PROMPT, "1", 1), Span(Origin.SAMPLED, "1", steps))
+    trace, grade = Trace("0", "organizer", None, spans), Grade(int(right), 1)
+    return Episode(f"{target}", problem, "asyncthink", 4, (trace,), grade=grade)

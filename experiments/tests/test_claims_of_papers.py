@@ -15,8 +15,9 @@ from experiments.paramanager.evidence.claims import TARGETS, over_seeds
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
 from experiments.paramanager.evidence.starts import starts
+from experiments.shared import evidence as module
 from experiments.shared.claims import UNKNOWN, Claim
-from experiments.shared.evidence import Evidence
+from experiments.shared.evidence import Evidence, Options
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import folder_of, training
 from orgthink.episode import Episode, Origin, Problem, Span, Trace
@@ -193,6 +194,23 @@ def test_a_mean_over_trainings_has_students_interval() -> None:
     found = over_seeds([0.1, 0.2, 0.3])
     assert (found.mean, found.low, found.high) == pytest.approx((0.2, 0.2 - 0.2484, 0.2 + 0.2484), abs=1e-3)
     assert over_seeds([0.5]) == UNKNOWN
+
+
+def test_an_extra_arena_counts_where_it_has_results_and_runs_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(module, "run_arena", lambda options: ran.append(options.config.parent.name) or 0)
+    home = tmp_path / "paper" / "evidence"
+    shutil.copytree(PARAMANAGER.home / "pool", home / "first")
+    seen: list[set[str]] = []
+    evidence = Evidence(home, ("first",), lambda found: seen.append(set(found)) or [], extra=("large",))
+    evidence.paper.write_text("{}")
+    (home / "README.md").write_text("<!-- claims -->\n<!-- /claims -->\n")
+    assert evidence.make(Options()) == 0
+    shutil.copytree(PARAMANAGER.home / "pool", home / "large")
+    assert evidence.make(Options(only=("large",))) == 0
+    assert (ran, seen) == (["first", "large"], [{"first"}, {"first", "large"}])
 
 
 def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone(

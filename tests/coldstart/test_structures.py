@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.coldstart.structures import random_plan, random_structure, render_plan
+from orgthink.coldstart.structures import fixed_structure, random_plan, random_structure, render_plan
 from orgthink.grammar.actions import Fork, Join
 from orgthink.grammar.asyncthink import Keys
 
 
-@given(st.integers(), st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True), st.integers(1, 5))
-def test_every_structure_keeps_the_protocol_and_covers_every_part(seed, parts, capacity):
+@pytest.mark.parametrize(("draw", "fewest"), [(random_structure, 1), (fixed_structure, 2)])
+@given(data=st.data(), seed=st.integers(), parts=st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
+def test_every_structure_keeps_the_protocol_and_covers_every_part(draw, fewest, data, seed, parts):
+    capacity = data.draw(st.integers(fewest, 5))
     protocol, done = Keys(capacity), []
-    for step in random_structure(random.Random(seed), parts, capacity):
+    for step in draw(random.Random(seed), parts, capacity):
         done.extend(step.parts)
         match step.action:
             case "fork":
@@ -24,6 +26,12 @@ def test_every_structure_keeps_the_protocol_and_covers_every_part(seed, parts, c
                 assert protocol.check(Join(step.key)) is None
     assert not protocol.taken
     assert sorted(done) == sorted(parts)
+
+
+def test_a_teacher_by_itself_has_two_shapes():
+    """Every Fork joined at once, or all places taken first (section 3.1)."""
+    shapes = {" ".join(step.action for step in fixed_structure(random.Random(seed), "abcd", 3)) for seed in range(20)}
+    assert shapes == {" ".join(["fork join"] * 4), "fork fork join join"}
 
 
 def test_many_shapes_occur():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from experiments.shared.claims import Claim, Results, against_reference, best, value
+from experiments.shared.claims import Claim, Results, against_reference, best, estimate, value
 
 FAMILIES = {"sudoku": "sudoku", "sums": "long sums", "parts": "independent values", "several": "several countdowns"}
 """Arena → the problems of another family on which the policy is tried."""
@@ -23,6 +23,8 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
             found += _transfer(arenas[family], family, title)
     if "chains" in arenas:
         found.append(_chains(arenas["chains"]))
+    if "stages" in arenas:
+        found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
 
 
@@ -123,6 +125,32 @@ def _flat(id_: str, text: str, change: Any, name: str) -> Claim:
     if name == "η":
         return Claim(id_, text, change, "lower end > 0", lambda _, low, __: low > 0)
     return Claim(id_, text, change, "upper end < 0", lambda _, __, high: high < 0)
+
+
+def _stages(arena: Results, efficiency: Results) -> Iterator[Claim]:
+    """A7 and A8: what each stage of the training is worth."""
+    for method, what in (("no-lessons", "without lessons"), ("no-reinforcement", "without reinforcement learning")):
+        yield Claim(
+            f"A7 ({method})",
+            f"both stages are needed: right answers in 100 steps of critical path, with both - {what}",
+            estimate(efficiency.get(method)),
+            "lower end ≤ 0",
+            lambda _, low, __: low <= 0,
+        )
+    yield Claim(
+        "A8",
+        "random structures beat the two topologies: critical path after reinforcement learning, fixed - random",
+        against_reference(arena, "fixed", "critical_path_steps"),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+    yield Claim(
+        "A8 (accuracy)",
+        "at an accuracy within 2 points: fixed - random",
+        against_reference(arena, "fixed", "accuracy"),
+        "mean > 0.02",
+        lambda mean, *_: mean > 0.02,
+    )
 
 
 def _chains(arena: Results) -> Claim:

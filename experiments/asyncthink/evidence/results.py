@@ -6,9 +6,16 @@ import sys
 from pathlib import Path
 
 from experiments.asyncthink.evidence.claims import claims
+from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.shared.evidence import Evidence
 
-EVIDENCE = Evidence(Path(__file__).parent, ("countdown", "sudoku", "sums", "parts", "several", "chains"), claims)
+EVIDENCE = Evidence(
+    Path(__file__).parent,
+    ("countdown", "sudoku", "sums", "parts", "several", "chains"),
+    claims,
+    extra=("stages",),
+    measures={"efficiency": ("stages", efficiency)},
+)
 """The arenas and claims of AsyncThink."""
 
 if __name__ == "__main__":

@@ -4,6 +4,6 @@ Order of reading: `configs` (a model's config.json), `shape` (its sizes), `hardw
 `work` (sequences and tokens of a step), `recipe` and `rollouts` (both, of a recipe), `memory`, `seconds`, `plan`
 (whether it fits), `sweep` (over numbers of GPUs), `command` (`orgthink size`).
 
-Nothing here was measured on a GPU. Every docstring has the formula and its assumptions; docs/scale.md lists the checks.
-Tokens and seconds are totals of all GPUs, memory is per GPU.
+Every docstring has the formula and its assumptions. docs/scale.md lists the checks, and docs/gpu.md two numbers that
+were compared with a GPU. Tokens and seconds are totals of all GPUs, memory is per GPU.
 """

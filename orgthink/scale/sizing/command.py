@@ -22,7 +22,7 @@ class Size:
     """Estimate memory, tokens and seconds of a training step on GPUs, and whether it fits. Nothing is run.
 
     Every budget of the recipe counts in full; `--assume sampled=700` overrides it. docs/scale.md has the assumptions of
-    the formulas. Nothing here was measured on a GPU.
+    the formulas. Launches of kernels are not counted: a step of few short rows takes several times as long.
     """
 
     what: Annotated[Positional[str], arg(metavar="RECIPE_OR_MODEL")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,19 @@ def _trained(folder: Path, small: job.Base = SMALL) -> tuple[Path, list[dict[str
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, float]]]:
     return _trained(tmp_path_factory.mktemp("base") / "run")
+
+
+def test_organizers_have_random_structures_two_topologies_or_no_lessons(tmp_path: Path) -> None:
+    def structures(kind: str) -> set[str]:
+        """Forks (F) and Joins (J) of each lesson with a Join."""
+        course, words = replace(SMALL, organizers=kind)._course(tmp_path / kind), vocabulary()
+        texts = [[words[i] for i in row.token_ids] for row in islice(course.rows(0, 0), 400)]
+        actions = ["".join(word[1] for word in text if re.match("<(FORK|JOIN)-", word)) for text in texts]
+        return {written for written in actions if "J" in written}
+
+    assert structures("none") == set()
+    assert all(re.fullmatch("(FJ)+F?|F+J+", written) for written in structures("fixed"))
+    assert not all(re.fullmatch("(FJ)+F?|F+J+", written) for written in structures("random"))
 
 
 def test_it_learns_and_its_folder_says_what_it_is_for(trained):
