@@ -127,21 +127,24 @@ bench: setup  ## speed, as ratios of two things measured in one run; JSON=FILE w
 pocket: setup  ## train the shipped model again, from scratch
 	$(BIN)/orgthink train pocket --out runs/pocket
 
-results-asyncthink: setup  ## the paper's tables and figures: trains what is missing (hours), evaluates, writes them
+results-asyncthink: setup  ## the paper's tables, figures and claims: trains what is missing (hours), evaluates, writes them
 	$(BIN)/python -m experiments.asyncthink.results
+	$(BIN)/python -m experiments.asyncthink.evidence.results
 
 results-marsrl: setup  ## the same for MarsRL: solver, verifier, corrector
 	$(BIN)/python -m experiments.marsrl.results
+	$(BIN)/python -m experiments.marsrl.evidence.results
 
 results-paramanager: setup sandbox  ## the same for ParaManager: a manager that calls models and tools in rounds
 	$(BIN)/python -m experiments.paramanager.results
+	$(BIN)/python -m experiments.paramanager.evidence.results
 
 results-arena: setup sandbox  ## all systems of ParaManager's tables on one pool, and both other papers', at matched budgets
 	$(BIN)/python -m experiments.arena.results
 	$(BIN)/python -m experiments.arena.results --config experiments/asyncthink/arena/arena.toml
 	$(BIN)/python -m experiments.arena.results --config experiments/marsrl/arena/arena.toml
 
-results-evidence: setup sandbox  ## the claims of experiments/CLAIMS.md: each paper's system from one honest base, against baselines at their best
+results-evidence: setup sandbox  ## only the claims of experiments/CLAIMS.md: systems from one honest base, against baselines at their best
 	$(BIN)/python -m experiments.asyncthink.evidence.results
 	$(BIN)/python -m experiments.marsrl.evidence.results
 	$(BIN)/python -m experiments.paramanager.evidence.results
