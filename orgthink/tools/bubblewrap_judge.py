@@ -101,8 +101,10 @@ class _Sandbox:
             with bubblewrap.readable(text.encode(errors="surrogatepass")) as file:
                 try:
                     socket.send_fds(self.control, [b"test"], [file, write])
-                except OSError:
+                except ConnectionError:
                     return JudgedOutput("", self._ended())
+                except OSError as error:  # others of this user may have used up what the kernel lets one send
+                    raise ToolError(f"the sandbox got no test: {error}") from error
                 finally:
                     os.close(write)
             output = bytearray()

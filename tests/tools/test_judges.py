@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -193,6 +194,19 @@ def test_a_sandbox_that_does_not_start_is_no_wrong_answer(monkeypatch, tmp_path)
         judge.outputs(Submission(ADDS), ["1 2"]),
     ):
         pass
+
+
+def test_a_test_that_cannot_be_sent_is_no_wrong_answer(monkeypatch):
+    """As where others of the same user have too many descriptors on their way."""
+
+    def refuses(*_: object) -> None:
+        raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+
+    with judge_named("bubblewrap", LIMITS).outputs(Submission(ADDS), ["1 2", "3 4"]) as found:
+        assert next(found) == JudgedOutput("3\n")
+        monkeypatch.setattr(bubblewrap_judge.socket, "send_fds", refuses)
+        with pytest.raises(ToolError, match="Too many references"):
+            next(found)
 
 
 @pytest.mark.parametrize("waits", [False, True])
