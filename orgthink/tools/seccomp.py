@@ -1,16 +1,18 @@
 """A filter of system calls, for what no other limit of a sandbox covers (classic BPF, see seccomp(2)).
 
-Denied are: memory that no limit counts (shared and anonymous, extended attributes, `vmsplice`, AIO, io_uring, keys,
-message queues, reserved huge pages), whatever is shared with the machine (watches, leases and locks of its files, times
-of its devices, its page cache, its disks' queues), the kernel's interfaces for debuggers and profilers, and sockets
-other than a sandbox's own. They fail with EPERM. Calls of newer kernels do not exist here (ENOSYS). Everything else is
-left to namespaces and resource limits.
+Denied are: memory that no limit counts (shared and anonymous, extended attributes, pages given to pipes and sockets,
+AIO, io_uring, keys, message queues, reserved huge pages), whatever is shared with the machine (watches, leases and
+locks of its files, times of its devices, its page cache, its disks' queues), and the kernel's interfaces for debuggers
+and profilers. They fail with EPERM. Calls of newer kernels do not exist here (ENOSYS). Of sockets there are only
+streams within the sandbox (AF_UNIX), which asyncio and multiprocessing need, and no descriptor goes through them.
+Everything else is left to namespaces and resource limits.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from struct import pack
 
 from orgthink.errors import UserError
@@ -21,6 +23,7 @@ _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _DENIED = {
     "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "memfd_create": (319, 279),
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "vmsplice": (278, 75),
+    "splice": (275, 76), "tee": (276, 77), "sendmsg": (46, 211), "sendmmsg": (307, 269),
     "io_setup": (206, 0), "io_uring_setup": (425, 425), "userfaultfd": (323, 282),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262), "flock": (73, 32),
@@ -32,10 +35,6 @@ _DENIED = {
 }  # fmt: skip
 """Numbers of the calls that fail. A machine may lack a call."""
 
-_GRANTED = {"fsync": (74, 82), "fdatasync": (75, 83), "sync_file_range": (277, 84)}
-"""Numbers of calls that are said to succeed. Files of a sandbox lie in memory, and those of the machine must not make
-its disks write; SQLite needs them."""
-
 _LATER = 442
 """Calls from here on are newer than what Python needs, with the same numbers on all machines (`mount_setattr` is the
 first; Landlock, `statmount` and more `setxattr` follow)."""
@@ -44,27 +43,57 @@ _X32 = 0x40000000
 
 _ALLOW, _DENY, _KILL, _UNKNOWN, _GRANT = 0x7FFF0000, 0x00050001, 0x80000000, 0x00050026, 0x00050000
 """What becomes of a call: it is made, fails (EPERM), ends the process, is unknown (ENOSYS), succeeds without effect."""
+_NO_SOCKET, _UNSUPPORTED = 0x00050058, 0x0005005F
+"""It fails as on an older kernel (ENOTSOCK), or as on another file system (EOPNOTSUPP): Python then copies itself."""
 
-_ARGUMENTS: dict[str, tuple[tuple[int, int], int, int, Mapping[int, int], int]] = {
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """What becomes of a call depends on an argument."""
+
+    number: int
+    """Which one, from 0."""
+    mask: int
+    """Its bits that count."""
+    values: Mapping[int, _Verdict]
+    """What becomes of a call with such a value."""
+    others: _Verdict
+    """What becomes of any other call."""
+
+
+_Verdict = int | _Argument
+
+_STREAM = _Argument(0, 0xFFFFFFFF, {1: _Argument(1, 0xF, {1: _ALLOW}, _DENY)}, _DENY)
+"""AF_UNIX and SOCK_STREAM: a buffer for each end, which a look at the sockets finds. Datagrams outlive their senders,
+other families hold memory in buffers of their own, and vsock reaches the host of a virtual machine."""
+
+_OTHERS: dict[str, tuple[tuple[int, int], _Verdict]] = {
+    # Files of a sandbox lie in memory, and those of the machine must not make its disks write. SQLite needs them.
+    "fsync": ((74, 82), _GRANT),
+    "fdatasync": ((75, 83), _GRANT),
+    "sync_file_range": ((277, 84), _GRANT),
+    # One byte of it holds a page, which then is no file's any more.
+    "sendfile": ((40, 71), _NO_SOCKET),
     # Both flags ask for memory that stays held after its pages are out of sight.
     # Huge pages (0x40000) are reserved for others, and no limit of memory counts them.
-    "mmap": ((9, 222), 3, 0x40021, dict.fromkeys((0x21, 0x40020, 0x40021), _DENY), _ALLOW),
-    # AF_UNIX. The others hold memory in buffers, and vsock reaches the host of a virtual machine.
-    "socket": ((41, 198), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
-    "socketpair": ((53, 199), 0, 0xFFFFFFFF, {1: _ALLOW}, _DENY),
-    "setsockopt": ((54, 208), 2, 0xFFFFFFFF, {7: _DENY}, _ALLOW),  # SO_SNDBUF
-    "prctl": ((157, 167), 0, 0xFFFFFFFF, {1: _DENY, 62: _DENY}, _ALLOW),  # PR_SET_PDEATHSIG, PR_SCHED_CORE
+    "mmap": ((9, 222), _Argument(3, 0x40021, dict.fromkeys((0x21, 0x40020, 0x40021), _DENY), _ALLOW)),
+    "socket": ((41, 198), _STREAM),
+    "socketpair": ((53, 199), _STREAM),
+    "setsockopt": ((54, 208), _Argument(2, 0xFFFFFFFF, {2: _ALLOW}, _DENY)),  # SO_REUSEADDR, for multiprocessing
+    # Those of terminals and descriptors, which have a T in the second byte. Others set flags of files, which stay.
+    "ioctl": ((16, 29), _Argument(1, 0xFF00, {0x5400: _ALLOW}, _UNSUPPORTED)),
+    "prctl": ((157, 167), _Argument(0, 0xFFFFFFFF, {1: _DENY, 62: _DENY}, _ALLOW)),  # PR_SET_PDEATHSIG, PR_SCHED_CORE
     # Whoever may write to a file may set its times to now: those of /dev/null, which all sandboxes see. Other times are
     # said to be set, because copies of files need that; only now is refused: `Path.touch` then makes the file itself.
-    "utimensat": ((280, 88), 2, 0xFFFFFFFF, {0: _DENY}, _GRANT),
+    "utimensat": ((280, 88), _Argument(2, 0xFFFFFFFF, {0: _DENY}, _GRANT)),
     # F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ and both F_SET_RW_HINT fail. F_SETLK, F_SETLKW and those of open files are said
     # to succeed: SQLite needs them for its own files, and all sandboxes and the host see a lock on a library.
-    "fcntl": (
-        (72, 25), 1, 0xFFFFFFFF,
+    "fcntl": ((72, 25), _Argument(
+        1, 0xFFFFFFFF,
         {**dict.fromkeys((1024, 1026, 1031, 1036, 1038), _DENY), **dict.fromkeys((6, 7, 37, 38), _GRANT)}, _ALLOW,
-    ),
+    )),
 }  # fmt: skip
-"""Calls that depend on an argument: numbers, which argument, a mask, what becomes of its values, and of others."""
+"""Calls of which neither all are made nor all are denied: numbers, and what becomes of them."""
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 """Steps of a filter. A test is followed by how many steps to go over if it holds, and if it does not."""
@@ -89,15 +118,22 @@ def _steps(column: int, architecture: int) -> Iterator[_Step]:
     for numbers in _DENIED.values():
         if (number := numbers[column]) is not None:
             yield from _returns({number: _DENY})
-    for numbers in _GRANTED.values():
-        yield from _returns({numbers[column]: _GRANT})
-    for numbers, argument, mask, values, others in _ARGUMENTS.values():
-        body = [(_LOAD, 0, 0, _FIRST + 8 * argument), (_AND, 0, 0, mask), *_returns(values), (_RETURN, 0, 0, others)]
-        yield from [(_EQUAL, 0, len(body), numbers[column]), *body]
+    for numbers, verdict in _OTHERS.values():
+        yield from _returns({numbers[column]: verdict})
     yield _RETURN, 0, 0, _ALLOW
 
 
-def _returns(values: Mapping[int, int]) -> Iterator[_Step]:
+def _returns(values: Mapping[int, _Verdict]) -> Iterator[_Step]:
     """For each value of what was loaded, what becomes of the call."""
     for value, verdict in values.items():
-        yield from [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, verdict)]
+        steps = list(_judged(verdict))
+        yield from [(_EQUAL, 0, len(steps), value), *steps]
+
+
+def _judged(verdict: _Verdict) -> Iterator[_Step]:
+    """What becomes of the call, whatever was loaded. These steps come to an end of the filter."""
+    if isinstance(verdict, int):
+        yield _RETURN, 0, 0, verdict
+        return
+    yield from [(_LOAD, 0, 0, _FIRST + 8 * verdict.number), (_AND, 0, 0, verdict.mask)]
+    yield from [*_returns(verdict.values), *_judged(verdict.others)]

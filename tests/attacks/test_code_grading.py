@@ -193,6 +193,10 @@ LEAVES = {
 """What a program that passes leaves behind, for the next test to find."""
 CHANGES = {
     "the rights of its folder": ("os.stat('/tmp').st_mode & 0o7777", "os.chmod('/tmp', 0o711)"),
+    "a flag of its folder": (
+        "fcntl.ioctl(os.open('/tmp', 0), 0x80086601, bytes(8))",
+        "fcntl.ioctl(os.open('/tmp', 0), 0x40086602, (0x40).to_bytes(8, 'little'))",
+    ),
     "the limits of the process above": (
         "resource.getrlimit(resource.RLIMIT_CPU)", "resource.prlimit(parent, resource.RLIMIT_CPU, (12345, 23456))"
     ),
@@ -347,7 +351,7 @@ def test_files_that_are_left(attack, outside):
 )
 def test_what_is_changed(attack):
     shows, changes = attack.given
-    program = f"import os, resource\nparent = os.getppid()\nprint({shows})\n{changes}"
+    program = f"import fcntl, os, resource\nparent = os.getppid()\nprint({shows})\n{changes}"
     with judge_named("bubblewrap", JudgeLimits(SOON, 256)).outputs(Submission(program), ["1\n"] * 3) as outputs:
         texts = [output.text for output in outputs if output.failure is None]
     assert len(set(texts)) <= 1
