@@ -226,6 +226,8 @@ BAD = row("bad", "?", [("1", "1")], [("1", "1")], date="2025-01-01")
         ({"private_test_cases": 7}, "row 1: private_test_cases is no text"),
         ({"private_test_cases": "no"}, "row 1: the tests are neither JSON nor packed"),
         ({"private_test_cases": "[1]"}, "row 1: a test has no input and output"),
+        ({"public_test_cases": "[]", "private_test_cases": "[]"}, "row 1: it has no tests"),
+        ({"public_test_cases": "[]", "private_test_cases": packed([], "stdin")}, "row 1: it has no tests"),
         ({"metadata": "[]"}, "row 1: its metadata is no object"),
         ({"metadata": '{"func_name": "a b"}'}, "row 1: func_name is no name"),
         ({"contest_date": None}, "row 1: it has no date"),

@@ -52,8 +52,9 @@ def read_livecodebench(values: Mapping[str, Any]) -> BenchmarkRow | None:
     private = values["private"]
     if not isinstance(private, str):
         raise ValueError("private_test_cases is no text")
-    cases_in(private)  # junk is found before anything runs
     public = cases_in(_text(values["public"], "public_test_cases"))
+    if not cases_in(private) and not public:  # junk is found before anything runs
+        raise ValueError("it has no tests, so that any program would pass")
     function = _function(values["metadata"])
     how = (
         f"Your program must define this, and is not run otherwise:\n```python\n{starter}\n```"
