@@ -72,9 +72,15 @@ def _same_line(right: str, output: str) -> bool:
 
 
 def _numbers(line: str) -> tuple[Decimal, ...] | None:
-    """The values of a line of numbers; `None` for another, and for one with NaN, which equals nothing."""
+    """The values of a line of numbers; `None` for another, and for one with NaN, which equals nothing.
+
+    Decimal also takes `1_1`, and digits of other alphabets, which are not what a question asks for.
+    """
+    parts = line.split()
+    if any("_" in part or not part.isascii() for part in parts):
+        return None
     try:
-        numbers = tuple(Decimal(part) for part in line.split())
+        numbers = tuple(map(Decimal, parts))
     except InvalidOperation:
         return None
     return None if any(number.is_nan() for number in numbers) else numbers
