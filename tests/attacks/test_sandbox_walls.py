@@ -191,7 +191,10 @@ async def test_names_of_sockets(attack, no_groups):
     assert (await Bubblewrap(seconds=30.0).run(code)).text == "named\n"
 
 
-def test_a_sandbox_that_is_being_made_holds_nothing():
+@each(
+    Attack("files of the machine's /tmp, while a sandbox is being made", COUNTED, "none of them counts"),
+)
+def test_a_sandbox_that_is_being_made(attack):
     """It has a network of its own before it has files of its own."""
     early = ["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--die-with-parent", "/bin/sh", "-c", "echo; read line"]
     with subprocess.Popen(early, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as made:
