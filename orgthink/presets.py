@@ -27,7 +27,7 @@ CAPACITY, MAX_TOKENS = 2, 512
 
 _INSTALLED: dict[str, Callable[[Any], bool]] = {
     "prompts": lambda style: (
-        style in STYLES or not (":" in style or style.endswith(".toml"))
+        style in tuple(STYLES) or not (":" in style or style.endswith(".toml"))
     )  # an unknown name is an error
 }
 """What is installed of the settings that organizations share, by their names; others say it themselves."""
@@ -35,7 +35,7 @@ _INSTALLED: dict[str, Callable[[Any], bool]] = {
 
 def _is_installed(model: str) -> bool:
     """Whether a model is shipped, or is only a name by which a server of the user's may know it."""
-    return model in MODELS or not (names_engine(model) or Path(model).is_dir())
+    return model in tuple(MODELS) or not (names_engine(model) or Path(model).is_dir())
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ _REFERENCE = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):(?P
 _FAMILY = re.compile(r"[a-z][a-z-]*:(?=(?:.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):[A-Za-z_])")
 """What stands before a reference in the name of a task of a kind, such as `bench:`."""
 
+_CODE = re.compile(r"\.[A-Za-z_]\w*:[A-Za-z_]")
+"""What every reference holds, wherever it is cut out of a text: `.py:N`, `.module:N`."""
+
 _PARTS = re.compile(r"[^+#]+")
 """Parts of a task's name, which may combine several tasks and a grader."""
 
@@ -60,10 +63,10 @@ def split_reference(name: str) -> tuple[str, str] | None:
 
 
 def references(value: Any) -> Iterator[str]:
-    """All references in JSON values, also within the names of tasks and engines."""
+    """All texts of JSON values that hold a reference, at whatever place: who looks a name up may cut it anywhere."""
     match value:
         case str():
-            yield from (part for part in _PARTS.findall(value) if _REFERENCE.match(_FAMILY.sub("", part, 1)))
+            yield from [value] if _CODE.search(value) else []
         case Mapping():
             yield from (found for each in (*value, *value.values()) for found in references(each))
         case list() | tuple():

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orgthink.cli import main
 from orgthink.engines import EngineSpec, engine_spec
@@ -126,7 +128,9 @@ def test_a_thing_is_found_again_by_its_name(tmp_path: Path, monkeypatch: pytest.
 # References
 
 
-@pytest.mark.parametrize("name", ["a.b:C", "x.py:C", "/a b/x.py:C", "../x.py:_c", "a.b.c:D1"])
+@pytest.mark.parametrize(
+    "name", ["a.b:C", "x.py:C", "/a b/x.py:C", "c++/x.py:C", "x+.py:C", "x#.py:C", "../x.py:_c", "a.b.c:D1"]
+)
 def test_what_is_a_reference(name: str):
     assert is_reference(name) and split_reference(name) == (name, "") and list(references([name])) == [name]
     assert split_reference(f"{name}:rows.jsonl") == (name, "rows.jsonl")
@@ -141,7 +145,14 @@ def test_what_is_none(name: str):
 
 def test_references_are_found_wherever_they_are():
     value = {"a": ["sudoku+x.py:T#a.b:grade", 3, None], "c.d:E": {"model": "x.py:open:rest"}}
-    assert set(references(value)) == {"x.py:T", "a.b:grade", "c.d:E", "x.py:open:rest"}
+    assert set(references(value)) == {"sudoku+x.py:T#a.b:grade", "c.d:E", "x.py:open:rest"}
+
+
+@given(st.text("aZ_9.py:+#@?/- ", max_size=20), st.text("aZ_9.py:+#@?/- ", max_size=6), st.text("+#:@?/ a", max_size=4))
+def test_what_can_be_loaded_is_found_in_whatever_text_it_stands(module: str, name: str, around: str):
+    for reference in (f"{module}.py:{name}", f"{module}.a:{name}", module):
+        if is_reference(reference) or split_reference(reference):
+            assert list(references(around + reference + around))
 
 
 def test_files_of_references_get_their_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -50,7 +50,7 @@ class Suite:
 
     sandbox: str = field(default="bubblewrap", metadata={"installed": lambda name: name == "bubblewrap"})
     """What runs code: `bubblewrap`, or the URL of a SandboxFusion server."""
-    corpus: str = field(default="", metadata={"installed": lambda name: not name or name in CORPORA})
+    corpus: str = field(default="", metadata={"installed": lambda name: not name or name in tuple(CORPORA)})
     """What is searched: a folder of texts, the corpus of an installed package by its name, the URL of a Search-R1
     server, or `dense:ENCODER:CORPUS`; empty: nothing."""
     topk: int = 1

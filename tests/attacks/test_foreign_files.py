@@ -53,9 +53,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Attack("a row whose task is a mixture with a file of code", DATA, LINE, "countdown+evil.py:TASK"),
     Attack("a row whose grader is a file of code", DATA, LINE, "countdown#evil.py:TASK"),
     Attack("a row whose task is a function of a module", DATA, LINE, "os.path:join"),
+    Attack("a row whose task is a file of code with a plus before `.py`", DATA, LINE, "evil+.py:TASK"),
+    Attack("a row whose task is a file of code with a `#` before `.py`", DATA, LINE, "evil#.py:TASK"),
+    Attack("a row whose grader is a file of code with a `#` before `.py`", DATA, LINE, "countdown#evil#.py:TASK"),
 )
 def test_a_row_names_code(attack: Attack, here: Path) -> None:
-    (here / "evil.py").write_text(CODE)
+    for name in ("evil.py", "evil+.py", "evil#.py"):
+        (here / name).write_text(CODE)
     (here / "rows.jsonl").write_text(row(data_source=f"orgthink/{attack.given}"))
     task = task_named("verl:rows.jsonl")
     with pytest.raises(UserError, match=r"rows\.jsonl, row 1") as caught:
@@ -248,6 +252,33 @@ def test_a_preset_that_reads_what_is_yours(attack: Attack, here: Path) -> None:
     with pytest.raises(UserError, match="what is installed, and nothing else") as caught:
         preset_of(EngineSpec(str(here)))
     assert "\n" not in str(caught.value)
+
+
+NAMES = "A model's preset names no code, wherever the name stands and whatever the file is called."
+
+
+@each(
+    Attack("a preset's prompts are a file of code with a plus before `.py`", NAMES, LINE,
+           {"prompts": "yours/s+.py:TASK"}),
+    Attack("a preset of an organization takes its prompts from a file of code with a `#` before `.py`", NAMES, LINE,
+           organization("sequential", prompts="yours/s#.py:TASK")),
+    Attack("a preset's tool is a file of code with a plus before `.py`", NAMES, LINE,
+           {"organizations": {"tool-use": {"tools": ["yours/s+.py:TASK"]}}}),
+    Attack("a preset's organization is a file of code with a plus before `.py`", NAMES, LINE,
+           organization("yours/s+.py:TASK")),
+    Attack("a preset's corpus is a file of code with a plus before `.py`", NAMES, LINE,
+           suite(corpus="yours/s+.py:TASK")),
+    Attack("a preset's role is an engine in a file of code with a plus before `.py`", NAMES, LINE,
+           partner("yours/s+.py:TASK:rest")),
+)  # fmt: skip
+def test_a_preset_that_names_code(attack: Attack, here: Path) -> None:
+    (here / "yours").mkdir()
+    for name in ("s+.py", "s#.py"):
+        (here / "yours" / name).write_text(CODE)
+    (here / "orgthink.json").write_text(json.dumps(attack.given))
+    with pytest.raises(UserError, match="what is installed, and nothing else") as caught:
+        preset_of(EngineSpec(str(here)))
+    assert "\n" not in str(caught.value) and not (here / "ran").exists()
 
 
 def changed(name: str, **values: Any) -> Callable[[Path], object]:
