@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import matplotlib
 
 from orgthink.arena.rows import OK, frontier
 from orgthink.arena.tables import drawn
+from orgthink.files import write_whole
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -59,11 +61,14 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
 def save(figures: Mapping[str, Callable[[Rows], Figure]], results: Mapping[str, Any], folder: Path, salt: str) -> None:
     """Write NAME.svg for every figure from the rows with its name. `salt` determines the ids inside the files: the same
     data give the same files, byte for byte."""
-    with plt.rc_context({**_STYLE, "svg.hashsalt": salt}):
+    with plt.rc_context():
+        plt.rcdefaults()  # a matplotlibrc in the current folder may be anybody's
+        plt.rcParams.update({**_STYLE, "svg.hashsalt": salt})
         for name, figure in figures.items():
-            picture = figure(results[name])
-            picture.savefig(folder / f"{name}.svg", format="svg", metadata={"Date": None}, bbox_inches="tight")
+            picture, content = figure(results[name]), BytesIO()
+            picture.savefig(content, format="svg", metadata={"Date": None}, bbox_inches="tight")
             plt.close(picture)
+            write_whole(folder / f"{name}.svg", content.getvalue())
 
 
 def frontiers(rows: Rows) -> Figure:
