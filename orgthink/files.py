@@ -24,8 +24,8 @@ is no longer there keeps nobody out."""
 MOST = 1 << 26
 """Largest size of a file that is read whole, such as config.json, in bytes."""
 
-_HELD: dict[Path, tuple[int, int] | None] = {}
-"""Folders that this process has locked, by absolute path, and the identity of the lock file."""
+_HELD: dict[Path, int] = {}
+"""Folders that this process has locked, by absolute path, and the descriptor of the lock file."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 
@@ -40,10 +40,11 @@ def require_folder_name(name: str) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Be the only process that writes a folder. The system ends the lock with its process, however that ends.
 
-    UserError if another process has it, or if the file system has no locks.
+    UserError if another process has it, if the file system has no locks, or for a link within a locked folder.
     """
     import fcntl
 
+    require_unmoved(folder)
     with _opened(folder / LOCK, "a+b", os.O_NOFOLLOW) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,7 +56,7 @@ def locked(folder: Path) -> Iterator[None]:
             why = f"{folder} is on a file system without locks ({error.strerror})"
             raise UserError(f"{why}: choose a folder on a local disk, or copy the run there") from error
         place = Path(os.path.abspath(folder))
-        _HELD[place] = _identity(file.fileno())
+        _HELD[place] = file.fileno()
         try:
             yield
         finally:
@@ -64,12 +65,25 @@ def locked(folder: Path) -> Iterator[None]:
 
 def require_unmoved(folder: Path) -> None:
     """UserError if this process has locked a folder, or one above it, that was moved since: another process may write
-    what lies at its path today. Whoever writes by path asks this before."""
-    place = Path(os.path.abspath(folder))
-    for held in (place, *place.parents):
-        if held in _HELD and _identity(held / LOCK) != _HELD[held]:
-            why = "was moved or removed while this process wrote it"
-            raise UserError(f"{held} {why}: nothing more is written there; go on with --resume where it is now")
+    what lies at its path today. UserError, too, if a link leads out of a locked folder. Whoever writes by path asks
+    this before."""
+    place, link = Path(os.path.abspath(folder)), None
+    for above in (place, *place.parents):
+        if above in _HELD:
+            if _identity(above / LOCK) != _identity(_HELD[above]):
+                why = "was moved or removed while this process wrote it"
+                raise UserError(f"{above} {why}: nothing more is written there; go on with --resume where it is now")
+            if link is not None:
+                raise UserError(f"{link} is a link: what belongs to a run is written into its own folder only")
+        link = above if above.is_symlink() else link
+
+
+def require_lock(folder: Path) -> None:
+    """UserError if the file by which this process has locked a folder is gone: it keeps nobody out any more."""
+    held = _HELD.get(Path(os.path.abspath(folder)))
+    if held is not None and os.fstat(held).st_nlink == 0:
+        why = "was removed while this process wrote the folder, and another one may write it by now"
+        raise UserError(f"{folder / LOCK} {why}: nothing more is written there; go on with --resume")
 
 
 def _identity(file: Path | int) -> tuple[int, int] | None:
@@ -143,8 +157,10 @@ def append(file: BinaryIO, content: bytes) -> None:
 
 
 def made(folder: Path) -> Path:
-    """Make a folder and those above it. Returns it without `..`, on whose way others would be made, too."""
+    """Make a folder and those above it. Returns it without `..`, on whose way others would be made, too. UserError
+    behind a link within a locked folder."""
     folder = folder.resolve() if ".." in folder.parts else folder
+    require_unmoved(folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

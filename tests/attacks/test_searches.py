@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import searched
 from attacks.catalogue import Attack, each
+from attacks.test_run_folders import OWN, snapshot
 from rule_engine import RuleEngine
 from search_state import designs, gone
 from searched import ALONE, CHECKED, DESIGNER, fenced, settings
@@ -89,6 +90,21 @@ def test_what_is_no_run_folder_yet_is_none(attack: Attack, whole: Path, tmp_path
     attack.given(before_generation_2(cut))
     assert run(meta(steps=2), cut) == entries(whole)
     assert spent.read(cut).episodes == spent.read(whole).episodes
+
+
+@each(
+    Attack("the evaluations of a search are a link to those of another", OWN,
+           "one line, exit code 2; the target is unchanged"),
+)  # fmt: skip
+def test_a_search_that_links_to_another(attack: Attack, whole: Path, tmp_path: Path) -> None:
+    cut = shutil.copytree(whole, tmp_path / "cut")
+    before_generation_2(cut)
+    (cut / "evaluations").rename(tmp_path / "theirs")
+    (cut / "evaluations").symlink_to(tmp_path / "theirs")
+    before = snapshot(tmp_path / "theirs")
+    with pytest.raises(UserError, match="evaluations is a link"):
+        run(meta(steps=2), cut)
+    assert snapshot(tmp_path / "theirs") == before and not (tmp_path / "theirs" / "2").exists()
 
 
 GONE = "What a search lacks of itself is named"
