@@ -14,7 +14,7 @@ from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
-from orgthink.evaluation import failure_message
+from orgthink.evaluation import failure_message, require_planned
 from orgthink.registry import default
 from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated, require_vacant
@@ -101,15 +101,10 @@ class Synth:
 
 async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
     """Make a new run at a path, or go on with one; print what came of it and return the exit code."""
-    from orgthink.coldstart.synthesis import conclude, harvested
-
     if isinstance(target, Path):
         require_vacant(target)
-    else:
-        harvest = harvested(plan, target.episodes())
-        if harvest.done == plan.n and not harvest.failed:
-            conclude(target, harvest)
-            return report(target, harvest)
+    elif (harvest := _concluded(plan, target)).done == plan.n and not harvest.failed:
+        return report(target, harvest)
     async with Engines() as engines:
         with stoppable():
             engine = await engines.get(plan.teacher) if plan.teacher else None
@@ -120,9 +115,20 @@ async def conduct(plan: Synthesis, target: RunFolder | Path) -> int:
         folder = target
         harvest = await interruptible(lambda stop: _synthesise(plan, engine, folder, stop))
     if harvest is None:  # stopped at once: what is under way is lost, what has come is not
-        harvest = harvested(plan, folder.episodes())
-        conclude(folder, harvest)
+        harvest = _concluded(plan, folder)
     return report(folder, harvest)
+
+
+def _concluded(plan: Synthesis, folder: RunFolder) -> Harvest:
+    """What a run has so far. Its pairs and its summary are written anew. UserError if another process writes there."""
+    from orgthink.coldstart.synthesis import conclude, harvested, problems
+
+    with written(folder), folder.journal(redo=None):
+        records = list(folder.episodes())
+        require_planned(problems(plan), folder, records)
+        harvest = harvested(plan, records)
+        conclude(folder, harvest)
+    return harvest
 
 
 async def _synthesise(plan: Synthesis, engine: Engine | None, folder: RunFolder, stop: asyncio.Event) -> Harvest:
