@@ -160,9 +160,10 @@ class Trajectories(FromModel):
 
         rows, selection = self._rows()
         former = folder.path / "trajectories.json"
-        if former.is_file() and json_object(former).get("ids") != list(selection.ids):
-            raise UserError(f"{self.episodes} has changed since {folder.path} was started: start a new training")
-        folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
+        with folder.journal(redo=None):  # no other process may train there, nor have begun another run
+            if former.is_file() and json_object(former).get("ids") != list(selection.ids):
+                raise UserError(f"{self.episodes} has changed since {folder.path} was started: start a new training")
+            folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
         show(selection.summary)
         return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 
