@@ -49,6 +49,7 @@ from orgthink.files import (
     open_to_append,
     open_to_read,
     read_whole,
+    require_lock,
     require_unmoved,
     write_whole,
 )
@@ -272,7 +273,9 @@ class Journal:
 
     def append(self, *episodes: Episode) -> None:
         """Add episodes and write them to the disk before returning. OSError if they cannot be written; ValueError if
-        one could not be read again, such as one with a log-probability that is not a number. Then nothing is added."""
+        one could not be read again, such as one with a log-probability that is not a number; UserError if the lock is
+        gone. Then nothing is added."""
+        require_lock(self._place)
         append(self._file, b"".join(map(_line_of, episodes)))
         for watch in self._watchers:
             for episode in episodes:
@@ -314,7 +317,8 @@ class Journal:
             self._file.truncate(min(size, self.size))
 
     def log(self, **numbers: Any) -> None:
-        """Add a line of numbers to metrics.jsonl."""
+        """Add a line of numbers to metrics.jsonl. UserError if the lock is gone."""
+        require_lock(self._place)
         ids = {name: each for name, each in numbers.items() if name == "episode"}
         append(self._metrics, json.dumps(redact_values(numbers) | ids).encode() + b"\n")
 

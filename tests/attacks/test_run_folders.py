@@ -277,6 +277,40 @@ def test_a_folder_that_goes(attack: Attack, model: RuleEngine, capsys: pytest.Ca
 
 
 @each(
+    Attack("the lock file is removed while a run is written, an episode ends", ALONE,
+           "the writer ends with one line; nothing is added", lambda journal: journal.append(*journal.episodes[:1])),
+    Attack("the lock file is removed while a run is written, numbers are added", ALONE,
+           "the writer ends with one line; nothing is added", lambda journal: journal.log(done=1)),
+)  # fmt: skip
+def test_a_lock_that_is_removed(attack: Attack, run: Path) -> None:
+    with RunFolder.open(run).journal() as journal:
+        (run / files.LOCK).unlink()
+        with RunFolder.open(run).journal():
+            before = snapshot(run)
+            with pytest.raises(UserError, match=r"\.lock was removed .* --resume"):
+                attack.given(journal)
+            assert snapshot(run) == before
+
+
+@each(
+    Attack("the lock file is removed while an evaluation writes", ALONE,
+           "one line, exit code 2; a resume finds every episode once"),
+)  # fmt: skip
+def test_an_evaluation_without_its_lock(attack: Attack, model: RuleEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    before = store.Journal.append
+
+    def removed(journal: store.Journal, *episodes: Episode) -> None:
+        before(journal, *episodes)
+        Path("run", files.LOCK).unlink()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.Journal, "append", removed)
+        assert main([*EVAL, "--out", "run"]) == 2
+    assert ".lock was removed" in capsys.readouterr().err.splitlines()[-1]
+    assert main(["eval", "--resume", "run"]) == 0 and len(ids(Path("run"))) == len(set(ids(Path("run")))) == 4
+
+
+@each(
     Attack("a lock file that is a link", OWN, "refused; its target is neither made nor changed", "link"),
     Attack("a lock file that is a pipe", ENDS, "refused at once", "pipe"),
     Attack("a lock file that is a folder", CLEAR, "one line, exit code 2", "folder"),
