@@ -308,13 +308,24 @@ class Journal:
         """Bytes of episodes.jsonl."""
         return os.fstat(self._file.fileno()).st_size
 
+    def require_line_end(self, size: int) -> None:
+        """ValueError unless a line of episodes.jsonl ends after so many bytes, or none has begun."""
+        if 0 <= size <= self.size:
+            require_unmoved(self._place)
+            with open_to_read(Path(self._file.name)) as file:
+                file.seek(max(0, size - 1))
+                if size == 0 or file.read(1) == b"\n":
+                    return
+        raise ValueError(f"{size} bytes of episodes are recorded, and no line of episodes.jsonl ends there")
+
     def rewind(self, lines: int, size: int | None = None) -> None:
-        """Shorten metrics.jsonl to so many lines and episodes.jsonl to `size` bytes; `None` leaves it."""
+        """Shorten metrics.jsonl to so many lines and episodes.jsonl to `size` bytes, where a line ends; `None` leaves
+        it."""
         require_unmoved(self._place)
         first = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
         self._metrics.truncate(sum(len(line) for line in first if line.endswith(b"\n")))
         if size is not None:
-            self._file.truncate(min(size, self.size))
+            self._file.truncate(size)
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl. UserError if the lock is gone."""

@@ -90,7 +90,6 @@ class PuppeteerTraining:
         """Train from the newest checkpoint to the last step, or to an early end. Returns the file of the policy."""
         learner = Learner(self.settings)
         run_main(_Training(self.settings, learner, folder, report).steps())
-        learner.policy.save(folder.path / FILE)
         return folder.path / FILE
 
 
@@ -118,7 +117,9 @@ class _Training:
         def restore(folder: Path) -> list[int]:
             learner.load(folder)
             state = checkpoint.state(folder)
-            return [typed(int, state.get(name), folder / "trainer.json") for name in ("step", "drawn", "recorded")]
+            found = [typed(int, state.get(name), folder / "trainer.json") for name in ("step", "drawn", "recorded")]
+            journal.require_line_end(found[-1])
+            return found
 
         drawn = recorded = 0
         with run.journal(redo=None) as journal, interrupt(lambda: f"step {self.step + 1}") as interrupted:
@@ -142,6 +143,7 @@ class _Training:
                         checkpoint.put(run.path, self.step, learner.save, state)
                     if interrupted.is_set() and not ended:
                         raise KeyboardInterrupt
+            learner.policy.save(run.path / FILE)
             if self.step < settings.steps:
                 show(f"the reward has not risen for {settings.patience} steps: the training ended at step {self.step}")
 

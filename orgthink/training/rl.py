@@ -221,8 +221,7 @@ def train_policy(
         state = checkpoint.state(folder)
         source.load(folder, state["step"])
         recorded = typed(int, state.get("recorded", 0), folder / "trainer.json")
-        if recorded < 0:
-            raise ValueError(f"{recorded} bytes of episodes are recorded")
+        journal.require_line_end(recorded)
         return state["step"], recorded
 
     with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:

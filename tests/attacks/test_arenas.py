@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from attacks.catalogue import Attack, each
 from attacks.deadline import within
-from attacks.test_run_folders import ALONE, ENDS, OWN, snapshot
+from attacks.test_run_folders import ENDS, OWN, snapshot
 
 from orgthink.errors import UserError
 from orgthink.files import locked, write_whole

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import test_puppeteer_training
 import torch
 from attacks.catalogue import Attack, each
 from attacks.killing import forked
@@ -31,6 +32,7 @@ from orgthink.coldstart.trajectories import Selection
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.recipes.jobs import Trajectories
+from orgthink.recipes.registry import go_on
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
 from orgthink.training.episodes import Episodes, RlSettings
@@ -568,11 +570,77 @@ def test_a_place_that_no_training_reaches(attack: Attack, tmp_path: Path, capsys
     assert "step-000002" in line and line.endswith("going on from step-000001\n")
 
 
-@each(Attack("a checkpoint records −5 bytes of episodes", BEFORE, SAID))
-def test_recorded_episodes_of_a_negative_size(attack: Attack, tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path / "run", "train", None)
-    for step, recorded in ((1, 0), (2, -5)):
-        checkpoint.put(run.path, step, lambda folder: None, {"recorded": recorded})
+def resumed_after(path: Path, *recorded: int) -> str:
+    """Resume a training with checkpoints that record so many bytes of `LINES`. Returns the name of the one that serves,
+    whose step is the training's last."""
+    run = RunFolder.create(path, "train", None)
+    run.episodes_file.write_bytes(LINES)
+    for step, size in enumerate(recorded, 1):
+        checkpoint.put(run.path, step, lambda folder: None, {"recorded": size})
     settings = RlSettings(Rollout(TASK_OF_SUMS, OrganizationSpec("sequential")), steps=1, learning_rate=1e-3)
     untouched: Any = SimpleNamespace(load=lambda *places: None)
-    assert train_policy(untouched, untouched, settings, run, lambda line: None).name == "step-000001"
+    return train_policy(untouched, untouched, settings, run, lambda line: None).name
+
+
+LINES = b'{"first": 1}\n{"second": 2}\n'
+
+
+@each(
+    Attack("a checkpoint records −5 bytes of episodes", BEFORE, SAID, -5),
+    Attack("a checkpoint records episodes up to the middle of a line", BEFORE, SAID, 20),
+    Attack("a checkpoint records episodes up to just before the end of a line", BEFORE, SAID, 12),
+    Attack("a checkpoint records more bytes of episodes than there are", BEFORE, SAID, len(LINES) + 1),
+    Attack("a checkpoint records 10³⁰ bytes of episodes", BEFORE, SAID, 10**30),
+)
+@pytest.mark.parametrize("before", [0, 13])
+def test_recorded_episodes_that_end_nowhere(
+    attack: Attack, before: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert resumed_after(tmp_path / "run", before, attack.given) == "step-000001"
+    assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == LINES[:before]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "step-000002" in line and line.endswith("going on from step-000001")
+
+
+@each(
+    Attack(
+        "a line of episodes.jsonl is deleted, so that no checkpoint records whole lines",
+        BEFORE,
+        "one line that says so; no record is cut",
+    )
+)
+def test_a_deleted_line_cuts_no_record(attack: Attack, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"step-000002 .* no line of episodes\.jsonl ends there"):
+        resumed_after(tmp_path / "run", 5, 18)
+    assert (tmp_path / "run" / "episodes.jsonl").read_bytes() == LINES
+
+
+@each(
+    Attack("a checkpoint of a puppeteer records episodes up to the middle of a line", BEFORE, SAID),
+)
+def test_a_puppeteers_record_that_ends_nowhere(
+    attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, lines = test_puppeteer_training.trained(tmp_path / "run")
+    before = (tmp_path / "run" / "episodes.jsonl").read_bytes()
+    last = tmp_path / "run" / "checkpoints" / "step-000006" / "trainer.json"
+    state = json.loads(last.read_text())
+    last.write_text(json.dumps(state | {"recorded": state["recorded"] - 7}))
+    go_on(RunFolder.open(tmp_path / "run"), lines.append)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "step-000006" in line and line.endswith("going on from step-000004")
+    again = [episode.id for episode in RunFolder.open(tmp_path / "run").episodes()]
+    assert again == [json.loads(line)["id"] for line in before.splitlines()]
+
+
+@each(
+    Attack("a training on trajectories is resumed while another process trains in its folder", ALONE,
+           "the second stops before it writes anything"),
+)  # fmt: skip
+def test_a_second_training_on_trajectories(attack: Attack, tmp_path: Path) -> None:
+    run = folder(tmp_path / "run")
+    run.write_json("trajectories.json", {"ids": [], "left_out": {"before": 1}})
+    before = (run.path / "trajectories.json").read_bytes()
+    with run.journal(redo=None), pytest.raises(UserError, match="by another process"):
+        read_selection(run.path)
+    assert (run.path / "trajectories.json").read_bytes() == before
