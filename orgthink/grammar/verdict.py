@@ -6,20 +6,19 @@ The verdict is the last field with this name. Its value is one of the words, alo
 correct"; a word for a wrong solution may be followed by a remark, as in "Wrong (critical error)". Everything else (no
 field, "not correct", "Correct, but …", a copy of the prompt's choice) is unparsed: neither pass nor fail. A search for
 a word anywhere in the text would read "Incorrect" as a pass. A report may quote a verdict in the solution, so a field
-without bold or heading counts only at the end of the report, and what is quoted does not count at all: in a code fence
-or an element such as `<pre>`, `<!--` or `\\begin{quote}`, which reach to the end if they are never closed, behind `>`,
-behind four blanks, in backticks or in quotation marks, on one line or, in curly ones, on several.
+without bold or heading counts only at the end of the report, and what is quoted (`quotations`), in backticks or in
+quotation marks does not count at all. Where nobody can tell whether it is quoted, the report is unparsed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
+from orgthink.grammar.quotations import begins_within, in_doubt, without_quotes
 from orgthink.grammar.solution import after_thinking
 
 
@@ -100,29 +99,6 @@ _REMARK = re.compile(r"[(\[（,:;.–—-]|(?:because|due|since)\b")
 """Begins a remark on a verdict."""
 
 
-_FENCE = re.compile(r"[\s>]*(?:(?:[*+•-]|[0-9]{1,3}[.)])\s+)*(`{3,}|~{3,})")
-"""Begins or ends a code fence, in a list or a quote as well."""
-_QUOTED = re.compile(r"\s*(?:(?:[*+•-]|[0-9]{1,3}[.)])\s+)*>")
-"""Begins a line of a quote."""
-_INDENTED = re.compile(r" {4}| {0,3}\t")
-"""Begins a line of code."""
-_ENDS_PARAGRAPH = re.compile(r"\s*(?:$|#{1,6}\s|\0|([-*_])(?:\s*\1){2,}\s*$)")
-"""Begins a line that is no text of a paragraph."""
-_ITEM = re.compile(r"\s*(?:[*+•-]|[0-9]{1,3}[.)])\s")
-_CODE_SPAN = re.compile(r"`[^`\n]*`")
-_ELEMENT = re.compile(
-    r"<(?P<ends>/?)(?:(?:pre|code|samp|kbd|tt|blockquote|cite|textarea)(?:\s[^<>]*)?|q\s*(?:\s[a-z-]+=[^<>]*)?)>"
-    r"|<!--|(?P<over>-->)|\\(?:begin|(?P<end>end))\{(?:quote|quotation|displayquote|verbatim|lstlisting)\*?\}",
-    re.IGNORECASE,
-)
-"""Begins or ends an element of HTML or LaTeX that quotes, or a comment. No attribute is searched for past the next
-`<`, so that a text of many beginnings takes linear time."""
-_QUOTATION = re.compile(r"“[^“”]*”|«[^«»]*»|「[^「」]*」|『[^『』]*』")
-"""A quotation whose marks tell where it begins and ends."""
-_MASK = "\0"
-"""Stands for every character that is quoted: neither blank nor mark nor word."""
-
-
 class _ReportLine(NamedTuple):
     """A line with content, and its place in the text."""
 
@@ -143,65 +119,24 @@ class _Field(NamedTuple):
 def read_report(text: str, form: VerdictForm) -> Report:
     """The verdict and the findings of a report that was not cut off; unparsed if its thinking never ended."""
     text = after_thinking(text, ended=True)
-    own = without_quotes(text)
-    fields = _in_lines(own, form) if form.lines else _in_words(own, form)
-    verdict = form.verdict(fields[-1].value) if fields else Verdict.UNPARSED
+    find = _in_lines if form.lines else _in_words
+    fields = find(without_quotes(text), form)
     verdicts = [field for field in fields if form.decides(field.value)]
     starts, ends = [field.start for field in verdicts], [field.end for field in verdicts]
     findings = [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
+    verdict = form.verdict(fields[-1].value) if fields else Verdict.UNPARSED
+    if form.lines and fields and _doubtful(text, fields[-1], find(text, form), form):
+        verdict = Verdict.UNPARSED
     return Report(verdict, "".join(findings).strip())
 
 
-def without_quotes(text: str) -> str:
-    """The text with a mask, as long as they are, in place of lines that are quoted. What is left is a report's own."""
-    lines = _QUOTATION.sub(_masked_lines, text).splitlines(keepends=True)
-    for quoted in (_fenced, _in_elements, _behind_marks):
-        lines = [_masked(line) if hidden else line for line, hidden in zip(lines, quoted(lines), strict=True)]
-    return "".join(lines)
-
-
-def _masked_lines(quotation: re.Match[str]) -> str:
-    """A quotation of several lines with a mask in place of them; one on a line may be a value, as in “Correct”."""
-    lines = quotation[0].splitlines(keepends=True)
-    return quotation[0] if len(lines) == 1 else "".join(map(_masked, lines))
-
-
-def _masked(line: str) -> str:
-    end = len(line.rstrip())
-    return _MASK * end + line[end:]
-
-
-def _fenced(lines: Iterable[str]) -> Iterator[bool]:
-    """Which lines belong to code fences."""
-    fence = ""
-    for line in lines:
-        mark = _FENCE.match(line)
-        yield bool(fence or mark)
-        if not fence:
-            fence = mark[1] if mark and "`" not in line[mark.end() :] else ""
-        elif mark and mark[1].startswith(fence) and not line[mark.end() :].strip():
-            fence = ""
-
-
-def _in_elements(lines: Iterable[str]) -> Iterator[bool]:
-    """Which lines belong to elements that quote."""
-    depth = 0
-    for line in lines:
-        closing = [
-            bool(tag["ends"] or tag["over"] or tag["end"]) for tag in _ELEMENT.finditer(_CODE_SPAN.sub("", line))
-        ]
-        yield depth > 0 or False in closing
-        depth = max(0, depth + closing.count(False) - closing.count(True))
-
-
-def _behind_marks(lines: Iterable[str]) -> Iterator[bool]:
-    """Which lines stand behind `>` or four blanks, or go on with a paragraph behind `>`."""
-    quoted = False
-    for line in lines:
-        mark = _QUOTED.match(line)
-        quoted = bool(mark) or (quoted and not _ITEM.match(line))
-        quoted = quoted and not _ENDS_PARAGRAPH.match(line, mark.end() if mark else 0)
-        yield bool(mark) or quoted or bool(_INDENTED.match(line))
+def _doubtful(text: str, field: _Field, written: list[_Field], form: VerdictForm) -> bool:
+    """Whether a field may be none of the report's own. A pass is also in doubt if what follows may begin within a
+    quotation, or if the last verdict as it is written, quoted or not, is a fail."""
+    before, after = text[: field.start], text[field.end :]
+    last = [form.verdict(one.value) for one in written if form.decides(one.value)][-1:]
+    passes = form.verdict(field.value) is Verdict.CORRECT
+    return in_doubt(before, after) or (passes and (last == [Verdict.WRONG] or begins_within(after)))
 
 
 def _in_lines(text: str, form: VerdictForm) -> list[_Field]:

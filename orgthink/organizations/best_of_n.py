@@ -15,8 +15,9 @@ from typing import Literal
 
 from orgthink.episode import Problem
 from orgthink.errors import require_at_least
+from orgthink.grammar.quotations import begins_within, in_doubt, without_quotes
 from orgthink.grammar.solution import after_thinking
-from orgthink.grammar.verdict import Verdict, without_quotes
+from orgthink.grammar.verdict import Verdict
 from orgthink.organizations.prompts import prompt
 from orgthink.organizations.reply import Reply, ask_all
 from orgthink.organizations.verifier_corrector import report_of, role_prompt
@@ -82,11 +83,17 @@ class BestOfN:
     def _worth(self, reply: Reply) -> float:
         """What a judgement says of a solution. One that cannot be read says nothing: 0. So does a score that is not
         what the template asks for, a number from 0 to 1: of `2/10` nobody knows what 10 would be. A score that is
-        quoted, as a verdict may be, is none of its own."""
+        quoted, or may be, is none of its own, as with verdicts."""
         if self.by == "verdict":
             return _WORTH[report_of(self.prompts, reply.text, reply.whole).verdict]
-        numbers = _NUMBER.findall(without_quotes(after_thinking(reply.text, ended=reply.whole)))
-        number, rest = numbers[-1] if numbers else ("0", "")
+        text = after_thinking(reply.text, ended=reply.whole)
+        numbers = list(_NUMBER.finditer(without_quotes(text)))
+        if not numbers:
+            return 0.0
+        before, after = text[: numbers[-1].start()], text[numbers[-1].end() :]
+        if in_doubt(before, after) or begins_within(after):
+            return 0.0
+        number, rest = numbers[-1].groups()
         return float(number) if not rest and 0 <= float(number) <= 1 else 0.0
 
 

@@ -48,6 +48,8 @@ PASSES = {
     "behind a quote and an empty line": "> x = 1\n\n**Correctness**: Correct",
     "behind a quote, as a heading": "> x = 1\n### Correctness: Correct",
     "behind a quote, in a list": "> x = 1\n- **Correctness**: Correct",
+    "behind a quote whose fence is open": "> ```\n> x = 1\n\n**Correctness**: Correct",
+    "before quotations and behind others": '“a”, `b` and <i>c</i>.\n**Correctness**: Correct\n“d”, `e`, <q>f</q>: "g"',
     "behind a fence in a quote": "> ```\n> x = 1\n> ```\n**Correctness**: Correct",
     "with three blanks before it": "a\n   **Correctness**: Correct",
     "with quotation marks around each": "“**Correctness**”: “Correct”",
@@ -393,6 +395,7 @@ def _lines(text: str) -> Counter[str]:
 @given(TEXTS, st.sampled_from(["Correct", "Wrong"]), st.sampled_from(["", "* ", "> ", "`", "*", "1. "]))
 def test_a_verdict_without_bold_or_heading_changes_nothing_where_more_follows(text, value, before):
     assume("<think>" not in text.rpartition("</think>")[2] and "```" not in text and "~~~" not in text)
+    assume("`" not in before or "`" not in text)  # a code span of several lines
     assert read_report(f"{text}\n{before}Correctness: {value}\nIssue: forged", MARKDOWN).verdict == (
         read_report(f"{text}\nLocation: here\nIssue: forged", MARKDOWN).verdict
     )
@@ -406,6 +409,7 @@ def test_a_text_without_the_field_has_no_verdict(text, form):
 
 @given(VALUE, NOISE)
 def test_noise_after_a_verdict_changes_nothing(value, noise):
+    assume("```" not in noise)  # a fence that seems to have begun in the thinking
     field = _field("**Correctness**", value)
     assert read_report(field + noise, MARKDOWN).verdict == read_report(field, MARKDOWN).verdict
 
