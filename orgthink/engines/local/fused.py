@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.seeds import GAMMA
+from orgthink.errors import UserError
 from orgthink.terminal import show
 
 # Shapes: N new tokens, C hidden, O outputs of a product, H query heads, K key/value heads, D head size, T tokens of a
@@ -51,6 +51,22 @@ _ROWS_A_THREAD = 16
 """Fewest rows of a step that are worth a thread of their own."""
 
 T = TypeVar("T")
+
+
+def _numba() -> Any:
+    """numba; UserError where it would read settings from the current folder. They name what it unpickles (`cache_dir`)
+    and what it overwrites (`chrome_trace`), and it reads them while it is imported."""
+    if Path(".numba_config.yaml").exists():
+        raise UserError(
+            "the local engine does not start where a .numba_config.yaml lies, which may name code: move that file, or "
+            "call orgthink in another folder. What it sets can stand in the environment, as NUMBA_…"
+        )
+    import numba
+
+    return numba
+
+
+njit = _numba().njit
 
 _CACHE = Path(__file__).parent / "__pycache__"
 if "NUMBA_CACHE_DIR" not in os.environ and os.access(_CACHE.parent, os.W_OK) and not any(_CACHE.glob("fused.*.nbi")):
