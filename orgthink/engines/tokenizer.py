@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import tokenizers
-from tokenizers.decoders import DecodeStream
 
 from orgthink.episode import Message, Origin, Span
 from orgthink.errors import UserError
@@ -253,15 +252,40 @@ class TokenIds:
         return self._tokenizer.turn(text, context)
 
 
+LOOK_BACK = 16
+"""Most ids that wait for text, or for the rest of a character, which has four bytes. Bytes that make none are `\ufffd`
+then."""
+
+
 class PieceStream:
-    """The text that each id of a stream adds; empty while a character is incomplete."""
+    """The text that each id of a stream adds; empty while a character is incomplete. It takes any ids, each in constant
+    time: a model may sample bytes that are no character, and a server may send ids that mean nothing."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=False)
+        self._before: list[int] = []
+        """Ids of the last text: a decoder may write a token without the space before it where a text begins."""
+        self._text = ""
+        """Their text."""
+        self._waiting: list[int] = []
+        """Ids since then, which are no text yet."""
 
     def piece(self, token_id: int) -> str:
-        return _library_result(_FAILS, self._stream.step, self._tokenizer, token_id) or ""
+        self._waiting.append(token_id)
+        text = self._decoded(self._before + self._waiting)
+        whole = text != self._text and not text.endswith("\ufffd")
+        if not whole and len(self._waiting) < LOOK_BACK:
+            return ""
+        own = self._decoded(self._waiting)
+        # Bytes that make no character may change how those before them are read; what was handed over stays.
+        piece = text[len(self._text) :] if text.startswith(self._text) else own
+        if piece:
+            self._before, self._text = self._waiting, own
+        self._waiting = []
+        return piece
+
+    def _decoded(self, ids: list[int]) -> str:
+        return _library_result(_FAILS, self._tokenizer.decode, ids, skip_special_tokens=False)
 
 
 def _chat_template(folder: Path) -> Any:

@@ -327,6 +327,8 @@ class Reader:
         if self._pieces is not None:
             if event.token_ids is None:
                 raise EngineError("the server gives no token ids any more")
+            wanted = self._most - self._known + 1  # one too many says that there are more
+            event = replace(event, token_ids=event.token_ids[:wanted])
             pieces = tuple(self._pieces.piece(token_id) for token_id in event.token_ids)
             if pieces and finish is FinishReason.EOS:
                 pieces = (*pieces[:-1], "")  # sampled, but no text
