@@ -19,6 +19,7 @@ from orgthink.errors import UserError
 from orgthink.tabular import read_rows
 from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.math_answer import canonical, final, found, is_same
+from orgthink.tasks.math_verifier import require_math_verify
 from orgthink.tasks.task import Solution, Split
 
 _INSTRUCTION = "Write only the final result in the answer."
@@ -49,6 +50,8 @@ class Math:
         yield from repeated(self.rows, self.name, seed)
 
     def problem(self, text: str, answer: str) -> Problem:
+        """A problem of a row. UserError where its answers could not be graded."""
+        require_math_verify()
         return Problem(
             id=f"{self.name}/{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}",
             task=self.name,

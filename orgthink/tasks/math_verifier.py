@@ -5,10 +5,10 @@ A text like `9^{9^{99}}` exceeds its limit of processor time and ends the proces
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 
-from orgthink.errors import UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.tasks.isolated import IsolatedProcess, processor_seconds, serve
 
 SECONDS = 2
@@ -18,11 +18,21 @@ PROCESS = IsolatedProcess(__name__)
 """It is asked `[right, offered]`, and answers whether they are equal."""
 
 
-@lru_cache(maxsize=4096)
-def is_same(right: str, offered: str) -> bool:
-    """Whether two results in LaTeX are equal; false if that is undecided. UserError without math-verify."""
+@cache
+def require_math_verify() -> None:
+    """UserError without math-verify. Some answers need none, but nobody knows that before they are paid for."""
     if find_spec("math_verify") is None:
         raise UserError("grading mathematics needs math-verify: pip install 'orgthink[math]'")
+
+
+@lru_cache(maxsize=4096)
+def is_same(right: str, offered: str) -> bool:
+    """Whether two results in LaTeX are equal; false if that is undecided. ToolError without math-verify: the answer can
+    be graded later."""
+    try:
+        require_math_verify()
+    except UserError as error:
+        raise ToolError(str(error)) from error
     return PROCESS.ask([right, offered]) is True
 
 

@@ -24,7 +24,7 @@ BOUND = "Ids are decoded up to what was asked for, each in constant time."
 NOTHING = 2**31 - 1
 """An id that stands for no token."""
 
-WORDS = "▁so ▁ < > A N S W E R / 3 c".split()
+WORDS = ("▁so", "▁", "<", ">", "A", "N", "S", "W", "E", "R", "/", "3", "c")
 
 
 def byte(number: int) -> int:

@@ -13,8 +13,9 @@ from math_pairs import COPIED, OTHER_FORMS, SPELLINGS, TRICKS, TUPLES
 from models import tiny_model
 
 from orgthink.cli import main
-from orgthink.episode import Problem
+from orgthink.episode import Episode, Problem, Trace
 from orgthink.errors import UserError
+from orgthink.evaluation import awaits_grade, grade_or_keep
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.math import MATH, Math
@@ -33,6 +34,22 @@ def test_a_file_is_a_task():
     assert list(islice(task.problems("train", 0), 10)) == problems
     assert list(islice(task.problems("train", 1), 10)) != problems
     assert all(TASKS[problem.task].grade(problem, problem.data["answer"]).all_correct for problem in problems)
+
+
+def test_without_its_extra_nothing_is_asked_and_no_answer_is_lost(monkeypatch, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"problem": "What is 1 + 1?", "answer": "2"}')
+    task = task_named(f"math:{file}")
+    (problem,) = islice(task.problems("test", 0), 1)
+    monkeypatch.setattr(math_verifier, "find_spec", lambda name: None)
+    math_verifier.require_math_verify.cache_clear()
+    with pytest.raises(UserError, match=r"pip install 'orgthink\[math\]'"):
+        next(task_named(f"math:{file}").problems("test", 0))
+    episode = Episode("e", problem, "o", 1, (Trace("a", "a", None, ()),), answer=r"\boxed{\ln(e^2)+0}")
+    kept = grade_or_keep(episode, task)
+    assert kept.answer == episode.answer and "orgthink[math]" in (kept.error or "") and awaits_grade(kept)
+    monkeypatch.undo()
+    assert grade_or_keep(episode, task).grade is not None
 
 
 @pytest.mark.parametrize("form", ["list.json", "lines.json", "table.parquet"])

@@ -10,6 +10,7 @@ from orgthink.episode import Grade, Problem
 from orgthink.grammar.solution import boxed
 from orgthink.tasks.bench.benchmark import AnswerTemplate, Benchmark, BenchmarkRow, HubDataset
 from orgthink.tasks.math import MATH
+from orgthink.tasks.math_verifier import require_math_verify
 from orgthink.tasks.task import Solution
 
 MATH_COLUMNS = {
@@ -28,7 +29,9 @@ _LINE = re.compile(
 
 
 def read_math(values: Mapping[str, Any]) -> BenchmarkRow:
-    """A row with a problem and its answer: a text, or a number such as 142.0."""
+    """A row with a problem and its answer: a text, or a number such as 142.0. UserError where no answer to it could be
+    graded."""
+    require_math_verify()
     return BenchmarkRow(text_of(values["problem"], "problem"), {"answer": text_of(values["answer"], "answer")})
 
 
