@@ -1,8 +1,8 @@
 """A JSON Schema that a stranger wrote, checked by `jsonschema` within bounds.
 
 A schema can be a program: a regular expression that backtracks for hours, a `$ref` that doubles the work at each step.
-So its size is limited, it points to nothing outside of itself, every step looks at the clock, and the keywords with
-regular expressions are left to the server.
+So its size is limited, it points to nothing outside of itself, every step and every error looks at the clock, and the
+keywords with regular expressions are left to the server.
 """
 
 from __future__ import annotations
@@ -102,19 +102,45 @@ def _limited(base: Any, left_out: tuple[str, ...]) -> Any:
         return limited(**{**{alias: getattr(self, name) for name, alias in fields}, **changes})
 
     limited.evolve = evolve
+    limited.descend, limited.iter_errors = _descend(limited.descend), _iter_errors(limited.iter_errors)
     return limited
+
+
+def _descend(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def descend(self: Any, instance: Any, schema: Any, *more: Any, **named: Any) -> Iterator[ValidationError]:
+        return _forbidden(instance) if schema is False else plain(self, instance, schema, *more, **named)
+
+    return descend
+
+
+def _iter_errors(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def iter_errors(self: Any, instance: Any) -> Iterator[ValidationError]:
+        return _forbidden(instance) if self.schema is False else plain(self, instance)
+
+    return iter_errors
+
+
+def _look_at_clock() -> None:
+    if time.thread_time() > _clock.end:
+        raise TimeoutError("it takes too long to check")
 
 
 def _timed(check: Callable[..., Any]) -> Callable[..., Any]:
     def step(*arguments: Any) -> Iterator[ValidationError]:
-        if time.thread_time() > _clock.end:
-            raise TimeoutError("it takes too long to check")
+        _look_at_clock()
         for error in check(*arguments) or ():
             # It repeats the value, in `args` as well, and there may be thousands.
             error.message, error.args = cut_middle(error.message, _MOST_SAID), ()
             yield error
+            _look_at_clock()  # one keyword may have thousands
 
     return step
+
+
+def _forbidden(instance: Any) -> Iterator[ValidationError]:
+    """What the schema `false` says of any value. The library looks at no keyword, and repeats the value each time."""
+    _look_at_clock()
+    yield ValidationError("no value is allowed here", None, validator_value=None, instance=instance, schema=False)  # type: ignore[arg-type]
 
 
 def _additional(check: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic import ValidationError
 
-from orgthink.concurrency import innermost
+from orgthink.concurrency import Threads, innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError, require_at_least
 from orgthink.grammar.toolcall import cut_middle
@@ -173,6 +173,12 @@ def _connection(command: str) -> Keeper[_Server]:
     return Keeper(lambda: _connected(command))
 
 
+@cache
+def _queue(command: str) -> Threads:
+    """Where checks by the schemas of a server wait for each other. One thread: a server gets no more for more tools."""
+    return Threads(1)
+
+
 @asynccontextmanager
 async def _connected(command: str) -> AsyncIterator[_Server]:
     # The server appends to the file, wherever we read.
@@ -202,7 +208,7 @@ async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
     for tool in found:
         if not _NAME.fullmatch(tool.name):
             raise UserError(f"a tool is called {tool.name[:60]!r}: a name has 1 to 128 of A-Z, a-z, 0-9, _, - and .")
-        parameters = await asyncio.to_thread(Parameters.from_schema, tool.input_schema)
+        parameters = await asyncio.to_thread(Parameters.from_schema, tool.input_schema, _queue(command))
         tools.append(McpTool(command, tool.name, _summary(tool.description), parameters))
     return tuple(tools)
 

@@ -30,9 +30,6 @@ _MESSAGE_CHARACTERS = 240
 _PROBLEMS = 5
 """Problems that are spelled out; the others are counted."""
 
-_checking = Threads(2)
-"""For checks by a stranger's schema."""
-
 Read = Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]]
 """Arguments → the same with defaults filled in, and what is wrong with their values."""
 
@@ -45,12 +42,12 @@ class Parameters:
     """JSON Schema of the arguments, an object. Shared: not to be changed."""
     read: Read
     """Looks at the values; the names are looked at here."""
-    foreign: bool = False
-    """Whether somebody else wrote the schema."""
+    queue: Threads | None = None
+    """Where checks wait for each other if somebody else wrote the schema: those by one server, not those by others."""
 
     async def judge(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """`check`, in a thread if it is for a stranger to say how long it takes: the loop goes on meanwhile."""
-        return await _checking.run(self.check, arguments) if self.foreign else self.check(arguments)
+        return self.check(arguments) if self.queue is None else await self.queue.run(self.check, arguments)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments with the defaults filled in; ValueError with one line that says all that is wrong."""
@@ -75,17 +72,18 @@ class Parameters:
         return _of(function)
 
     @staticmethod
-    def from_schema(schema: Mapping[str, Any]) -> Parameters:
+    def from_schema(schema: Mapping[str, Any], queue: Threads | None = None) -> Parameters:
         """Those of a schema that somebody else wrote, an MCP server for one, who fills in the defaults, too.
 
         Values are checked where `jsonschema` is installed. A name that the schema does not list is unknown unless it
-        says otherwise. UserError if the schema is none, or none that can be checked within bounds.
+        says otherwise. UserError if the schema is none, or none that can be checked within bounds. `queue` is that of
+        its server; without one the schema has its own.
         """
         if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
             raise UserError('a tool\'s schema is that of an object: {"type": "object", "properties": {…}}')
         if not isinstance(schema.get("properties", {}), Mapping) or not isinstance(schema.get("required", []), list):
             raise UserError('a tool\'s schema has "properties" by name and a list "required"')
-        return Parameters(dict(schema), _schema_reader(dict(schema)), foreign=True)
+        return Parameters(dict(schema), _schema_reader(dict(schema)), queue or Threads(1))
 
 
 @lru_cache(maxsize=256)  # bounded: a function made in an episode must not outlive it for ever

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attacks.catalogue import Attack, each
 
-from orgthink.concurrency import in_thread
+from orgthink.concurrency import Threads, in_thread
 from orgthink.grammar.toolcall import CallStatus, ToolCall
 from orgthink.organizations.rounds import Rounds
 from orgthink.tasks.bench.outputs import printed, returned
@@ -25,7 +25,7 @@ SMALL = "What is kept of a program's output for votes to come is of one size, ho
 @each(
     Attack("64 programs under test that sleep", FREE, "names of servers are found", lambda wait: in_thread(wait)),
     Attack("64 checks by a stranger's schema that take their time", FREE, "names of servers are found",
-           lambda wait: Parameters({}, lambda _: (wait(), [])[1:] * 2, foreign=True).judge({})),
+           lambda wait: Parameters({}, lambda _: (wait(), [])[1:] * 2, queue=Threads(1)).judge({})),
 )  # fmt: skip
 async def test_long_work(attack: Attack) -> None:
     over = threading.Event()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import tracemalloc
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,6 +211,75 @@ async def test_the_loop_goes_on(attack: Attack) -> None:
         turns += 1
     assert all("too long" in str(check.exception()) for check in checks)
     assert turns > 20, "the loop stood still"
+
+
+class Spoken(list[int]):
+    """A list that counts how often it is written out."""
+
+    times = 0
+
+    def __repr__(self) -> str:
+        Spoken.times += 1
+        return "[…]"
+
+
+@each(
+    Attack("14,000 times `false` in `allOf`, for a long list", BOUNDED, "five are named, the value is not repeated",
+           {"allOf": [False] * 14_000}),
+    Attack("14,000 times `false` in `anyOf`, for a long list", BOUNDED, "one is named, the value is not repeated",
+           {"anyOf": [False] * 14_000}),
+    Attack("14,000 times `false` in `oneOf`, behind what is right", BOUNDED, "the call is made",
+           {"oneOf": [True, *[False] * 14_000]}),
+)  # fmt: skip
+def test_false_repeats_no_value(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_schema, "SECONDS", 60.0)
+    monkeypatch.setattr(foreign_schema, "OPENING_SECONDS", 60.0)
+    Spoken.times = 0
+    said = checked({"properties": {"x": attack.given}}, {"x": Spoken([1])})
+    assert Spoken.times <= 1 and ("oneOf" in attack.given) == (said == "")
+
+
+@each(
+    Attack("a keyword that has an error after the other", BOUNDED, "the call is refused once its time is over",
+           {"dependentRequired": {"x": [f"y{i}" for i in range(4_000)]}}),
+    Attack("a branch after the other that is `false`", BOUNDED, "the call is refused once its time is over",
+           {"properties": {"x": {"anyOf": [False] * 4_000}}}),
+)  # fmt: skip
+def test_the_clock_is_looked_at_between_errors(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = Parameters.from_schema(attack.given)
+    seconds = count()
+    monkeypatch.setattr(foreign_schema, "SECONDS", 1_000)
+    monkeypatch.setattr(foreign_schema.time, "thread_time", lambda: next(seconds))
+    with pytest.raises(ValueError, match="it takes too long to check"):
+        parameters.check({"x": 1})
+
+
+@each(
+    Attack("16 calls of one server's tool whose checks do not end, beside a call of another's", LOOP,
+           "the other call is checked", "add"),
+)  # fmt: skip
+async def test_no_server_waits_for_the_checks_of_another(attack: Attack) -> None:
+    pytest.importorskip("mcp")
+    from orgthink.tools.mcp import mcp_tools
+
+    over = threading.Event()
+    server = Path(__file__).parents[1] / "tools" / "mcp_server.py"
+    crowded, honest = [
+        {tool.name: tool.parameters for tool in await mcp_tools(f"env N={name} {sys.executable} {server}")}[
+            attack.given
+        ]
+        for name in ("crowded", "honest")
+    ]
+    endless = replace(crowded, read=lambda arguments: (over.wait(60) and arguments, []))
+    crowd = [asyncio.create_task(endless.judge({"a": 1})) for _ in range(16)]
+    try:
+        await asyncio.sleep(0)  # they begin
+        async with asyncio.timeout(30):
+            assert await honest.judge({"a": 1}) == {"a": 1}
+        assert not any(check.done() for check in crowd)
+    finally:
+        over.set()
+        await asyncio.gather(*crowd, return_exceptions=True)
 
 
 @each(
