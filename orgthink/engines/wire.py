@@ -328,8 +328,8 @@ class Reader:
             if event.token_ids is None:
                 raise EngineError("the server gives no token ids any more")
             wanted = self._most - self._known + 1  # one too many says that there are more
-            event = replace(event, token_ids=event.token_ids[:wanted])
-            pieces = tuple(self._pieces.piece(token_id) for token_id in event.token_ids)
+            ids = event.token_ids[:wanted]
+            event, pieces = replace(event, token_ids=ids), tuple(map(self._pieces.piece, ids))
             if pieces and finish is FinishReason.EOS:
                 pieces = (*pieces[:-1], "")  # sampled, but no text
         tokens_known = event.token_ids is not None or event.logprobs is not None
