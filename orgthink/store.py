@@ -414,6 +414,8 @@ def _line_of(episode: Episode) -> bytes:
     """The line of an episode; ValueError for one that could not be read again."""
     line = dump(episode)
     try:
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"its line is longer than {LONGEST_LINE >> 20} MiB")
         load(line)
     except ValueError as error:
         raise ValueError(f"episode {episode.id} cannot be stored: {_first(error)}") from error

@@ -43,6 +43,7 @@ SPARE, EACH = 1 << 16, 256
 
 
 _CALL = re.compile(f"{re.escape(TAGS.call[0])}(.*?){re.escape(TAGS.call[1])}", re.DOTALL)
+"""A call. Searched for only up to the last closing tag: from each tag that is never closed it would read to the end."""
 
 
 class StoredChunk(Sent):
@@ -135,6 +136,12 @@ def _read(content: bytes, most: int) -> list[Chunk]:
     return chunks
 
 
+def least_sent(text: str) -> str:
+    """What a server sends of an answer at least."""
+    end = text.rfind(TAGS.call[1]) + len(TAGS.call[1]) if TAGS.call[1] in text else 0
+    return _CALL.sub(_as_sent, text[:end]) + text[end:]
+
+
 def _as_sent(call: re.Match[str]) -> str:
     """What a server sends of a call at least: its tags, and the spaces of its JSON, are ours."""
     read = read_call(call[1])
@@ -152,7 +159,7 @@ def _require_whole(chunks: list[Chunk], most: int) -> None:
     if pieces > most:
         raise ValueError(f"an answer has {most} tokens at most")
     fewest.add("".join(chunk.reasoning for chunk in chunks))
-    fewest.add(_CALL.sub(_as_sent, "".join(chain.from_iterable(chunk.pieces for chunk in chunks))))
+    fewest.add(least_sent("".join(chain.from_iterable(chunk.pieces for chunk in chunks))))
     if pieces < min(fewest.tokens, most):  # each counts as one
         raise ValueError(f"an answer of {pieces} tokens does not say so much")
     if sum(sum(map(len, chunk.pieces)) + len(chunk.reasoning) for chunk in chunks) > LONGEST_TOKEN * (most + 1):

@@ -116,9 +116,13 @@ class GrowingContext:
         text is not read to its end: that would take seconds, in which nobody else goes on.
         """
         text = redact(text)[: tokens * MOST_CHARACTERS]  # before it is cut: no half of a secret is left
-        while (n := self._length(text)) > tokens:
-            text = text[: min(len(text) - 1, len(text) * tokens // n)]
-        return text
+        if self._length(text) <= tokens:
+            return text
+        most, over = 0, len(text)  # characters that fit, and that do not
+        while over - most > 1:
+            half = (most + over) // 2
+            most, over = (half, over) if self._length(text[:half]) <= tokens else (most, half)
+        return text[:most]
 
     def _length(self, text: str) -> int:
         seen, ids = self._idle_engine.injection(text)

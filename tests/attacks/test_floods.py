@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 from attacks.catalogue import Attack, each
-from attacks.hostile import evaluated, planned, refused
+from attacks.hostile import ATTACKED, FINE, evaluated, planned, refused
 from attacks.serving import serving
 from loopback import Exchange, Play, babbles, says, sends
 from small import TASK_OF_THREE
 
 import orgthink
+from orgthink import store
 from orgthink.cli import main
 from orgthink.engines import wire
 from orgthink.engines.engine import EngineError
@@ -239,3 +240,17 @@ async def test_forks_for_ever(attack: Attack, tmp_path: Path, monkeypatch: pytes
     episodes = await evaluated(tmp_path / "run", *[forks] * 2_000, what=what)
     (episode,) = episodes.values()
     assert episode.stop is stop and len(episode.traces) <= 1_001 and episode.seconds < 30
+
+
+STORED = "An episode that is too long to be read again ends with an error, and its folder stays readable."
+
+
+@each(Attack("an episode longer than a line may be (here 16 KiB)", STORED, "the others go on", "so " * 6_000))
+async def test_an_episode_that_is_too_long(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LONGEST_LINE", 1 << 14)
+    plays = (ATTACKED, says(attack.given + "<ANSWER> 3 </ANSWER>")), *[FINE] * 2
+    episodes = await evaluated(tmp_path / "run", *plays, what=planned(tokens=20_000))
+    long = episodes.pop(ATTACKED)
+    assert long.stop is StopReason.ERROR and "longer than" in (long.error or "")
+    assert [episode.answer for episode in episodes.values()] == ["3", "3"]
+    assert len(list(store.RunFolder.open(tmp_path / "run").episodes())) == 3

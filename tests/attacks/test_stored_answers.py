@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from attacks.catalogue import Attack, each
+from attacks.deadline import within
 from attacks.hostile import ATTACKED, FINE, evaluated, planned
 from loopback import MODEL, Exchange, loopback, says
 
 from orgthink import redaction
-from orgthink.engines.cache import NOTHING, AnswerCache
+from orgthink.engines.cache import NOTHING, AnswerCache, least_sent
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.engines.engine import Chunk, Context, FinishReason
 from orgthink.episode import Episode, Message, Sampling, StopReason
@@ -147,3 +148,15 @@ def test_a_link_among_answers(attack: Attack, tmp_path: Path, caplog: pytest.Log
     place.parent.symlink_to(elsewhere)
     cache.store(place, [Chunk(("a",), finish=FinishReason.EOS)])
     assert list(elsewhere.iterdir()) == [] and "is not stored" in caplog.text
+
+
+LINEAR = "A stored answer is read in time linear in its length."
+
+
+@each(
+    Attack("a stored answer of 300,000 calls that never close", LINEAR, AGAIN, "<tool_call>" * 300_000),
+    Attack("a stored answer of 300,000 calls in one", LINEAR, AGAIN, "<tool_call>" * 300_000 + "</tool_call>"),
+    Attack("a stored answer of 100,000 calls", LINEAR, AGAIN, "<tool_call></tool_call>" * 100_000),
+)
+def test_a_stored_answer_of_tags(attack: Attack) -> None:
+    assert attack.given.startswith(within(30, lambda: least_sent(attack.given)))
