@@ -59,7 +59,8 @@ def test_every_evaluation_and_every_preparation_can_be_planned(config: Path) -> 
     arena = read_arena(config)
     assert arena.split == "test" and arena.development is not None and arena.development.split == "train"
     for preparation in arena.preparations.values():
-        assert training(preparation, 2).job.settings.seed == (2 if preparation.seeded else 0)
+        seeds = [training(preparation, seed).job.settings.seed for seed in (2, 3)]
+        assert seeds == [2, 3] if preparation.seeded else len(set(seeds)) == 1
     for name, method in arena.methods.items():
         for cap in (UNCAPPED, Cap("1x", 100, 4)):
             for variant in method.variants if not method.prepared else ():
@@ -108,6 +109,6 @@ def test_a_trial_does_not_replace_the_published_results(config: Path) -> None:
 
 
 def test_each_arena_has_runs_and_a_page_of_its_own() -> None:
-    assert len({Options(config).folder for config in CONFIGS}) == len(CONFIGS) == 13
+    assert len({Options(config).folder for config in CONFIGS}) == len(CONFIGS) == 14
     for config in CONFIGS:
         assert Options(config).target == config.parent and (config.parent / "README.md").is_file()

@@ -15,6 +15,8 @@ from orgthink.training.rl import Optimization
 
 SLOTS = 192
 """Number of requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
+LOCAL_SETTINGS = {"device", "slots"}
+"""Settings of the local sampler."""
 
 
 class Equipment(Protocol):
@@ -86,7 +88,9 @@ def sampler(folder: Path, job: Equipment) -> Updatable:
 
     UserError if the engine cannot update its weights.
     """
-    settings = {"slots": SLOTS} | job.sampler_settings if job.sampler == "local" else job.sampler_settings
+    settings = job.sampler_settings
+    if job.sampler == "local":  # a recipe for vLLM that samples here keeps its settings of vLLM
+        settings = {"slots": SLOTS} | {name: settings[name] for name in LOCAL_SETTINGS & settings.keys()}
     engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
     if not hasattr(engine, "update_weights"):
         raise UserError(f"sampler {job.sampler}: its weights cannot be updated, so it cannot sample for training")

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import test_puppeteer_training
+import test_puppeteer_training as puppeteer
 import torch
 from attacks.catalogue import Attack, each
 from attacks.killing import forked
@@ -621,7 +621,7 @@ def test_a_deleted_line_cuts_no_record(attack: Attack, tmp_path: Path) -> None:
 def test_a_puppeteers_record_that_ends_nowhere(
     attack: Attack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, lines = test_puppeteer_training.trained(tmp_path / "run")
+    _, lines = puppeteer.trained(tmp_path / "run")
     before = (tmp_path / "run" / "episodes.jsonl").read_bytes()
     last = tmp_path / "run" / "checkpoints" / "step-000006" / "trainer.json"
     state = json.loads(last.read_text())
