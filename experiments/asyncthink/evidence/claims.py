@@ -23,6 +23,8 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
             found += _transfer(arenas[family], family, title)
     if "chains" in arenas:
         found.append(_chains(arenas["chains"]))
+    if "trees" in arenas:
+        found += _trees(arenas["trees"])
     if "stages" in arenas:
         found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
@@ -150,6 +152,25 @@ def _stages(arena: Results, efficiency: Results) -> Iterator[Claim]:
         against_reference(arena, "fixed", "accuracy"),
         "mean > 0.02",
         lambda mean, *_: mean > 0.02,
+    )
+
+
+def _trees(arena: Results) -> Iterator[Claim]:
+    """A12: sums as trees, in segments of 64 tokens, against one thinker with 128 or 256 and votes."""
+    rival = best(arena, "baseline")
+    yield Claim(
+        "A12 (accuracy)",
+        f"sums as trees, 64 tokens a segment, are as right as the best baseline, which is {rival}: difference",
+        against_reference(arena, rival, "accuracy").negated,
+        "lower end < 0",
+        lambda _, low, __: low < 0,
+    )
+    yield Claim(
+        "A12 (path)",
+        f"sums as trees, on a shorter critical path than {rival}: ratio",
+        against_reference(arena, rival, PATH).inverse,
+        "mean > 0.67",
+        lambda mean, *_: mean > 0.67,
     )
 
 

@@ -11,7 +11,7 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("countdown", "sudoku", "sums", "parts", "several", "chains"),
+    ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees"),
     claims,
     extra=("stages",),
     measures={"efficiency": ("stages", efficiency)},
