@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
 from typing import Any
 
 from orgthink.arena.plans import UNCAPPED
 from orgthink.arena.tables import Column, interval, table
+from orgthink.measure.estimate import student
 
 Results = Mapping[str, Any]
 """The content of an arena's results.json."""
@@ -77,6 +80,14 @@ def value(results: Results, method: str, quantity: str) -> Measured:
 def against_reference(results: Results, method: str, quantity: str) -> Measured:
     """The method - the reference, or a ratio of the two."""
     return _found(results["differences"].get(UNCAPPED.name, ()), method, quantity)
+
+
+def over_seeds(values: Sequence[float]) -> Measured:
+    """Mean over trainings or seeds with Student's interval."""
+    if len(values) < 2:
+        return UNKNOWN
+    mean, half = fmean(values), student(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return Measured(mean, mean - half, mean + half)
 
 
 def estimate(found: Mapping[str, float | None] | None) -> Measured:

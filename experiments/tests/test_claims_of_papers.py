@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.marsrl.evidence import trained_parts as parts
 from experiments.marsrl.evidence.claims import error_ratio
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
-from experiments.paramanager.evidence.claims import TARGETS, over_seeds
+from experiments.marsrl.evidence.trained_parts import STREAMS, TRAININGS, VERIFIERS, trained_parts
+from experiments.paramanager.evidence.claims import TARGETS
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
 from experiments.paramanager.evidence.starts import starts
 from experiments.shared import evidence as module
-from experiments.shared.claims import UNKNOWN, Claim
+from experiments.shared.claims import UNKNOWN, Claim, over_seeds
 from experiments.shared.evidence import Evidence, Options
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import folder_of, training
-from orgthink.episode import Episode, Origin, Problem, Span, Trace
+from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.evaluation import RoleSpec
+from orgthink.organizations.prompts import style_named
 from orgthink.store import RunFolder
+from orgthink.tasks import task_named
 
 PAPERS = {"marsrl": MARSRL, "paramanager": PARAMANAGER}
 BETTER = {"mean": -0.2, "low": -0.3, "high": -0.1, "n": 3}
@@ -32,8 +37,13 @@ SHARES = [{"members": {"quick": 0.4, "thorough": 0.6}, "best": share} for share 
 MEASURED = {
     **{name: {"shares": dict.fromkeys(SAMPLED, SHARES)} for name in ("routing", "reordered-routing")},
     "starts": {"started": [0.7, 0.8], "started-bare": [0.1, 0.2]},
+    "trained-parts": {
+        "verifiers": {name: [{"quality": 0.5}, {"quality": 0.6}] for name in VERIFIERS},
+        "over_stronger": RIGHT,
+        "lengths": {stream: [1.0, 2.0] for stream in STREAMS},
+    },
 }
-"""What is measured in the episodes of ParaManager."""
+"""What is measured in the runs of ParaManager and MarsRL."""
 
 
 def arena_of(evidence: Evidence, name: str) -> Arena:
@@ -241,3 +251,38 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
     evidence.write()
     assert seen[-2]["routing"] == seen[-1]["routing"] == {"reference": "paramanager"}
     assert (home / "pool" / "routing.json").is_file() and not (home / "first" / "routing.json").exists()
+
+
+def test_verifiers_lengths_and_seconds_are_read_off_the_runs_of_marsrl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verifier that finds one of two errors and alarms once in two; outputs that get longer by 100 tokens."""
+    arena = replace(arena_of(MARSRL, "ablations"), seeds=(0,))
+    runs = tmp_path / "ablations"
+    monkeypatch.setattr(parts, "_episodes", lambda _, name, __: reviewed([True, name == "over-stronger"]))
+    for name in TRAININGS:
+        folder = RunFolder.create(folder_of(runs, arena, name, 0), "train", {})
+        with folder.journal() as journal:
+            for step in range(20):
+                journal.log(tokens=dict.fromkeys(STREAMS, 100 * (step >= 10)), seconds=2.0, age=None)
+    found = trained_parts(runs, arena)
+    assert found["verifiers"]["verify-random"] == [{"recall": 0.5, "false_alarms": 0.5, "quality": 0.25}]
+    assert found["over_stronger"]["mean"] == 0.5 and found["lengths"] == {one: [100.0] for one in STREAMS}
+    assert found["trainings"]["whole"] == {"seconds": 2.0, "age": 0.0}
+
+
+def reviewed(right: list[bool]) -> list[Episode]:
+    """Four problems: two solutions are wrong, one of them is found, and one of the others is called wrong. Which final
+    answers are right matters where the solver is a stronger one."""
+    verdicts = style_named("pocket-base").verdicts
+    words = [verdicts.wrong[0], verdicts.correct[0]] * 2
+    found = []
+    for number, (answer, word) in enumerate(zip(("3", "3", "2", "2"), words, strict=True)):
+        problem = next(task_named("arithmetic-mini").problems("test", number))
+        solution = str(problem.data["value"] + int(answer == "3"))
+        solver = Trace("1", "solver", "0", (), returned=f"<ANSWER> {solution} </ANSWER>")
+        verifier = Trace("2", "verifier", "0", (), returned=f"{verdicts.field} : {word}")
+        grade = Grade(int(right[number % 2]), 1)
+        traces = (Trace("0", "controller", None, ()), solver, verifier)
+        found.append(Episode(f"{number}", problem, "reviewed", 4, traces, answer=solution, grade=grade))
+    return found

@@ -1,10 +1,13 @@
-"""The claims about MarsRL of experiments/CLAIMS.md, decided by the arena of this folder."""
+"""The claims about MarsRL of experiments/CLAIMS.md, decided by the arenas of this folder."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, value
+from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, estimate, over_seeds, value
+
+PARTS = {"segments": "whole", "POIS": "sampler-ratio", "masking": "masked"}
+"""Part of the method → the row that differs from the reference in it. The reference does not mask."""
 
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
@@ -39,7 +42,62 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
             "mean < 0.15: the claims are void then, not lost",
             lambda mean, *_: mean < 0.15,
         ),
+        *_stronger(arenas.get("trained-parts", {})),
+        *_lengths(arenas.get("trained-parts", {})),
+        *_parts(arenas.get("ablations")),
+        *_orders(arenas.get("trained-parts", {})),
     ]
+
+
+def _stronger(parts: Results) -> Iterator[Claim]:
+    """M7: what the trained verifier and corrector add to a stronger solver."""
+    if parts:
+        yield Claim(
+            "M7",
+            "it improves a stronger solver: the system over it − that solver alone",
+            estimate(parts["over_stronger"]),
+            "lower end ≤ 0",
+            lambda _, low, __: low <= 0,
+        )
+
+
+def _lengths(parts: Results) -> Iterator[Claim]:
+    """M8: lengths of thoughts, as in figure 6."""
+    for stream, changes in parts.get("lengths", {}).items():
+        yield Claim(
+            f"M8 ({stream})",
+            f"outputs of {stream} change in length: last − first ten steps, tokens",
+            over_seeds(changes),
+            "the interval contains 0",
+            lambda _, low, high: low <= 0 <= high,
+        )
+
+
+def _parts(ablations: Results | None) -> Iterator[Claim]:
+    """M9: with − without each part of the method."""
+    for part, row in PARTS.items() if ablations is not None else ():
+        found = against_reference(ablations or {}, row, "accuracy")
+        yield Claim(
+            f"M9 ({part})",
+            f"{part} do no harm: with − without" if part == "segments" else f"{part} does no harm: with − without",
+            found if part == "masking" else found.negated,
+            "upper end < −0.02",
+            lambda _, __, high: high < -0.02,
+        )
+
+
+def _orders(parts: Results) -> Iterator[Claim]:
+    """M10: adaptive sampling before balanced, balanced before random."""
+    quality = {name: [seed["quality"] for seed in seeds] for name, seeds in parts.get("verifiers", {}).items()}
+    for first, second in (("adaptive", "balanced"), ("balanced", "random")) if quality else ():
+        ours, theirs = quality[f"verify-{first}"], quality[f"verify-{second}"]
+        yield Claim(
+            f"M10 ({first})",
+            f"{first} sampling makes better verifiers than {second}: recall · (1 − false alarms), difference",
+            over_seeds([mine - other for mine, other in zip(ours, theirs, strict=True)]),
+            "lower end ≤ 0",
+            lambda _, low, __: low <= 0,
+        )
 
 
 def error_ratio(results: Results, method: str) -> Measured:

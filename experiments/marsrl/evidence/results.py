@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 
 from experiments.marsrl.evidence.claims import claims
+from experiments.marsrl.evidence.trained_parts import trained_parts
 from experiments.shared.evidence import Evidence
 
-EVIDENCE = Evidence(Path(__file__).parent, ("sudoku",), claims)
-"""The arena and claims of MarsRL."""
+EVIDENCE = Evidence(
+    Path(__file__).parent, ("sudoku", "ablations"), claims, {"trained-parts": ("ablations", trained_parts)}
+)
+"""The arenas and claims of MarsRL."""
 
 if __name__ == "__main__":
     sys.exit(EVIDENCE.main(__doc__))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import sqrt
-from statistics import fmean, stdev, variance
+from statistics import fmean, variance
 
 from experiments.paramanager.evidence.routing import SAMPLED
 from experiments.paramanager.evidence.starts import STARTS
-from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, best, value
+from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, best, over_seeds, value
 from orgthink.measure.estimate import student
 
 ALONE = {"member": "the best member", "vote": "a vote", "tools": "the base alone with the same tools"}
@@ -128,14 +128,6 @@ def _ratio(above: Measured, below: Measured) -> Measured:
     """The quotient of two numbers above zero, and those of the ends that make it smallest and largest."""
     pairs = ((above.mean, below.mean), (above.low, below.high), (above.high, below.low))
     return Measured(*(None if first is None or not second else first / second for first, second in pairs))
-
-
-def over_seeds(values: Sequence[float]) -> Measured:
-    """Mean over trainings or seeds with Student's interval."""
-    if len(values) < 2:
-        return UNKNOWN
-    mean, half = fmean(values), student(len(values) - 1) * stdev(values) / sqrt(len(values))
-    return Measured(mean, mean - half, mean + half)
 
 
 def _better(pool: Results, id_: str, method: str, text: str, least: float = 0.0) -> Claim:

@@ -1,0 +1,74 @@
+"""What the trainings did to each part of the system: verifiers on the same solutions, lengths of outputs, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from orgthink.arena.config import Arena
+from orgthink.arena.preparing import folder_of
+from orgthink.arena.rows import as_json
+from orgthink.episode import Episode
+from orgthink.measure import verification
+from orgthink.measure.accuracy import all_correct
+from orgthink.measure.crossed import Cells, crossed_difference
+from orgthink.organizations.prompts import style_named
+from orgthink.store import RunFolder
+
+VERIFIERS = ("verify-adaptive", "verify-balanced", "verify-random", "verify-untrained")
+"""Methods whose verifiers judge the same solutions, of the base at T = 1: real errors, which no lesson has."""
+TRAININGS = ("marsrl", "whole", "sampler-ratio", "masked")
+"""Trainings whose seconds and staleness are compared."""
+STREAMS = ("verifier-1", "corrector-1")
+"""Outputs whose length is followed: those about a solver's solution."""
+SOME = 10
+"""First and last steps that are compared."""
+
+
+def trained_parts(runs: Path, arena: Arena) -> dict[str, Any]:
+    """Verifiers: recall, false alarms and recall · (1 - false alarms) of each seed. `over_stronger`: how much more
+    often the system is right than its stronger solver alone. Lengths: last - first ten steps, in tokens, of each seed.
+    Trainings: mean seconds of a step, and mean age of its tokens in updates."""
+    lines = {name: [_metrics(runs, arena, name, seed) for seed in arena.seeds] for name in TRAININGS}
+    return {
+        "verifiers": {name: [_judged(_episodes(runs, name, seed)) for seed in arena.seeds] for name in VERIFIERS},
+        "over_stronger": as_json(
+            crossed_difference(_right(runs, arena, "over-stronger"), _right(runs, arena, "stronger"))
+        ),
+        "lengths": {stream: [_change(one, stream) for one in lines["marsrl"]] for stream in STREAMS},
+        "trainings": {
+            name: {key: fmean(line[key] or 0 for one in each for line in one) for key in ("seconds", "age")}
+            for name, each in lines.items()
+        },
+    }
+
+
+def _judged(episodes: list[Episode]) -> dict[str, float]:
+    form = style_named("pocket-base").verdicts
+    first = [judged for episode in episodes for judged in verification.judgements(episode, form)[:1]]
+    recall = fmean(bool(found) for _, found in verification.recall(first))
+    alarms = fmean(bool(found) for _, found in verification.false_alarms(first))
+    return {"recall": recall, "false_alarms": alarms, "quality": recall * (1 - alarms)}
+
+
+def _right(runs: Path, arena: Arena, method: str) -> Cells:
+    return [
+        (episode.problem.id, seed, all_correct(episode))
+        for seed in arena.seeds
+        for episode in _episodes(runs, method, seed)
+    ]
+
+
+def _episodes(runs: Path, method: str, seed: int) -> list[Episode]:
+    return list(RunFolder.open(runs / "evaluations" / method / f"uncapped-seed{seed}").episodes())
+
+
+def _metrics(runs: Path, arena: Arena, name: str, seed: int) -> list[Mapping[str, Any]]:
+    return list(RunFolder.open(folder_of(runs, arena, name, seed)).metrics())
+
+
+def _change(lines: list[Mapping[str, Any]], stream: str) -> float:
+    seen = [line["tokens"][stream] for line in lines if line["tokens"][stream] is not None]
+    return fmean(seen[-SOME:]) - fmean(seen[:SOME])
