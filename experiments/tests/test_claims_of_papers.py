@@ -280,8 +280,8 @@ def reviewed(right: list[bool]) -> list[Episode]:
     for number, (answer, word) in enumerate(zip(("3", "3", "2", "2"), words, strict=True)):
         problem = next(task_named("arithmetic-mini").problems("test", number))
         solution = str(problem.data["value"] + int(answer == "3"))
-        solver = Trace("1", "solver", "0", (), returned=f"<ANSWER> {solution} </ANSWER>")
-        verifier = Trace("2", "verifier", "0", (), returned=f"{verdicts.field} : {word}")
+        solver = Trace("0/solution-1", "solver", "0", (), returned=f"<ANSWER> {solution} </ANSWER>")
+        verifier = Trace("0/verification-1", "verifier", "0", (), returned=f"{verdicts.field} : {word}")
         grade = Grade(int(right[number % 2]), 1)
         traces = (Trace("0", "controller", None, ()), solver, verifier)
         found.append(Episode(f"{number}", problem, "reviewed", 4, traces, answer=solution, grade=grade))
