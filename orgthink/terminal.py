@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn
@@ -28,7 +29,12 @@ UNREAD = 128 + signal.SIGPIPE
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of controls, format characters (bidi, zero width, tags), half surrogate pairs, and separators of
 lines and paragraphs."""
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_IGNORABLE = ((0x180B, 0x180F), (0x2065, 0x2065), (0xFE00, 0xFE0D), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF))
+"""Ranges of Unicode's default ignorable code points beside those categories. The selectors U+FE0E and U+FE0F stay: they
+choose between text and emoji."""
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0").union(
+    chr(code) for first, last in _IGNORABLE for code in range(first, last + 1)
+)
 """Letters, marks and signs without any ink."""
 
 
@@ -106,6 +112,9 @@ def clean_tracebacks() -> None:
     """Let what Python itself prints to standard error, tracebacks and log lines, be cleaned too."""
     sys.excepthook = _show_traceback
     threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
+    sys.unraisablehook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
+    form = warnings.formatwarning
+    warnings.formatwarning = lambda *told, **more: clean(form(*told, **more))
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())
 

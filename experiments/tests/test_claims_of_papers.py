@@ -13,7 +13,7 @@ import pytest
 from experiments.marsrl.evidence import trained_parts as parts
 from experiments.marsrl.evidence.claims import error_ratio
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
-from experiments.marsrl.evidence.trained_parts import STREAMS, TRAININGS, VERIFIERS, trained_parts
+from experiments.marsrl.evidence.trained_parts import STREAMS, VERIFIERS, trained_parts
 from experiments.paramanager.evidence.claims import TARGETS
 from experiments.paramanager.evidence.results import EVIDENCE as PARAMANAGER
 from experiments.paramanager.evidence.routing import SAMPLED, shares_of_calls
@@ -260,15 +260,12 @@ def test_verifiers_lengths_and_seconds_are_read_off_the_runs_of_marsrl(
     arena = replace(arena_of(MARSRL, "ablations"), seeds=(0,))
     runs = tmp_path / "ablations"
     monkeypatch.setattr(parts, "_episodes", lambda _, name, __: reviewed([True, name == "over-stronger"]))
-    for name in TRAININGS:
-        folder = RunFolder.create(folder_of(runs, arena, name, 0), "train", {})
-        with folder.journal() as journal:
-            for step in range(20):
-                journal.log(tokens=dict.fromkeys(STREAMS, 100 * (step >= 10)), seconds=2.0, age=None)
+    with RunFolder.create(folder_of(runs, arena, "marsrl", 0), "train", {}).journal() as journal:
+        for step in range(20):
+            journal.log(tokens=dict.fromkeys(STREAMS, 100 * (step >= 10)))
     found = trained_parts(runs, arena)
     assert found["verifiers"]["verify-random"] == [{"recall": 0.5, "false_alarms": 0.5, "quality": 0.25}]
     assert found["over_stronger"]["mean"] == 0.5 and found["lengths"] == {one: [100.0] for one in STREAMS}
-    assert found["trainings"]["whole"] == {"seconds": 2.0, "age": 0.0}
 
 
 def reviewed(right: list[bool]) -> list[Episode]:

@@ -14,7 +14,7 @@ from orgthink.episode import Episode
 from orgthink.errors import UserError, pick
 from orgthink.measure.comparison import Flip, by_organization, flips, paired
 from orgthink.store import RunFolder
-from orgthink.terminal import excerpt, show
+from orgthink.terminal import excerpt, one_line, show
 
 Pair = tuple[list[Episode], list[Episode]]
 
@@ -56,7 +56,7 @@ class Compare:
             show(json.dumps({"conditions": differing, "compared": compared, "flips": found}))
             return 0
         for name, (old, new) in differing.items():
-            show(f"{name}: {old or '–'} → {new or '–'}")
+            show(one_line(f"{name}: {old or '–'} → {new or '–'}"))
         print_comparison(compared, str(self.before), f"{self.after} against")
         for name, of_one in flipped.items():
             _list_flips(name, of_one)
@@ -89,9 +89,9 @@ def _list_flips(name: str, found: list[Flip]) -> None:
     """How many problems flipped, and the first of each kind."""
     gained = [flip for flip in found if flip.gained]
     lost = [flip for flip in found if not flip.gained]
-    show("", f"{name}: {len(gained)} problems are now right, {len(lost)} now wrong")
+    show("", f"{excerpt(name)}: {len(gained)} problems are now right, {len(lost)} now wrong")
     for sign, flipped in (("+", gained), ("-", lost)):
         for flip in flipped[:LISTED]:
-            show(f"{sign} {flip.problem}  {flip.before:.2g} → {flip.after:.2g}  {excerpt(flip.text)}")
+            show(f"{sign} {excerpt(flip.problem)}  {flip.before:.2g} → {flip.after:.2g}  {excerpt(flip.text)}")
         if len(flipped) > LISTED:
             show(f"{sign} and {len(flipped) - LISTED} more (--json)")

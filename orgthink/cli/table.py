@@ -10,7 +10,7 @@ from typing import Any
 from orgthink.evaluation import Evaluation
 from orgthink.measure.columns import columns
 from orgthink.store import RunFolder
-from orgthink.terminal import show
+from orgthink.terminal import excerpt, show
 
 
 def print_table(summary: Mapping[str, Mapping[str, Any]], conditions: Mapping[str, str]) -> None:
@@ -39,7 +39,9 @@ def print_comparison(
             change = "–" if found["change"] is None else f"{100 * found['change']:+.0f}"
             digits = 2 if measure == "seconds" else 1
             gap, n = _show(found["difference"], factor, digits), str(found["difference"]["n"])
-            rows.append([name if measure == "all_correct" else "", label, _show(mean, factor, digits), gap, change, n])
+            rows.append(
+                [excerpt(name) if measure == "all_correct" else "", label, _show(mean, factor, digits), gap, change, n]
+            )
     show("", *lay_out(header, rows, shutil.get_terminal_size((120, 24)).columns))
 
 
@@ -84,7 +86,7 @@ def cells(summary: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[lis
     for name, row in summary.items():
         attempts = f"{row['n'] - row['ungraded']} / {row['n']}" if ungraded else str(row["n"])
         numbers = (_show(column.value(row), column.factor, column.digits) for column in found)
-        rows.append([name, attempts, *numbers])
+        rows.append([excerpt(name), attempts, *numbers])
     return header, rows
 
 

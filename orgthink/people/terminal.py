@@ -18,7 +18,7 @@ from unicodedata import east_asian_width
 
 from orgthink.errors import UserError
 from orgthink.people.inbox import INBOX, Inbox
-from orgthink.terminal import clean, show
+from orgthink.terminal import clean, one_line, show
 
 MARK = '"""'
 """Alone on a line: begins and ends an answer of several lines."""
@@ -64,7 +64,7 @@ class PeopleTerminal:
         hint = "; ".join(filter(None, (usual, question.hint)))
         # Nothing in it can look like a line of ours, also where the terminal would break a long line.
         lines = [f"│ {row}" for line in clean(question.text).splitlines() for row in rows(line, _columns() - 2)]
-        show(f"\n[{self._current}]{others} {question.title}", *lines, f"({hint})", error=True)
+        show(f"\n[{self._current}]{others} {one_line(question.title)}", *lines, f"({hint})", error=True)
         self._prompt(self._current)
 
     def _prompt(self, number: int) -> None:

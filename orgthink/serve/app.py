@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -26,10 +26,14 @@ from orgthink.serve.lanes import Lanes
 from orgthink.serve.question import RequestError
 from orgthink.view import live_page
 
+_Made = TypeVar("_Made")
+
 LARGEST = 8 << 20
 """Most bytes of a request's body."""
 HELD = 256 << 20
 """Most bytes of all bodies that are arriving; and as many of the episodes that readers of the live page are taking."""
+READERS = 16
+"""Most readers of the live page that may wait for an episode; further ones are told to ask again."""
 PART = 1 << 16
 """Bytes of an episode that are sent before its reader has taken them."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -73,6 +77,8 @@ class _Routes:
         """Bytes of bodies that are arriving."""
         self._reading = 0
         """Bytes of episodes that readers of the live page are taking."""
+        self._waiting = 0
+        """Readers of the live page that wait for an episode."""
         self._packing = asyncio.Lock()
         """Of who makes the data of an episode, which takes many times its size."""
 
@@ -120,15 +126,31 @@ class _Routes:
     async def episode(self, request: Request) -> Response:
         """An episode as it stands, for the live page."""
         self._admit(request)
-        async with self._packing:
-            if self._reading > HELD:
-                raise RequestError("too many large episodes are being read: ask again later", 429, code="busy")
-            packed = await self._episodes.board.packed(request.path_params["name"])
-            if packed is None:
-                raise RequestError("there is no such episode, or it has not begun", 404, code="no_episode")
-            text = await asyncio.to_thread(encoded, packed)  # it may be large, and others are streaming
-            self._reading += len(text)
+        if self._waiting >= READERS or self._reading > HELD:
+            raise RequestError("too many episodes are being read: ask again later", 429, code="busy")
+        self._waiting += 1
+        try:
+            text = await _unless_gone(request, asyncio.create_task(self._packed(request.path_params["name"])))
+        finally:
+            self._waiting -= 1
+        self._reading += len(text)
         return _Taken(text, self._taken)
+
+    async def _packed(self, name: str) -> bytes:
+        """The data of an episode. RequestError without one. Only one is made at a time, also where its reader leaves:
+        a thread cannot be stopped."""
+        async with self._packing:
+            making = asyncio.create_task(self._made(name))
+            try:
+                return await asyncio.shield(making)
+            finally:
+                await asyncio.wait([making])
+
+    async def _made(self, name: str) -> bytes:
+        packed = await self._episodes.board.packed(name)
+        if packed is None:
+            raise RequestError("there is no such episode, or it has not begun", 404, code="no_episode")
+        return await asyncio.to_thread(encoded, packed)  # it may be large, and others are streaming
 
     def _taken(self, size: int) -> None:
         self._reading -= size
@@ -177,7 +199,7 @@ class _Routes:
         if self._key is None and _host(request) not in LOOPBACK:
             raise RequestError("without a key this server is called as localhost or 127.0.0.1 only")
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if self._key is not None and not secrets.compare_digest(given.encode(), self._key.encode()):
+        if self._key is not None and not secrets.compare_digest(given.encode("latin-1"), self._key.encode()):
             raise RequestError("a valid key is missing: Authorization: Bearer KEY", 401, code="invalid_api_key")
 
 
@@ -221,8 +243,8 @@ class _Json(JSONResponse):
         return encoded(content)
 
 
-async def _unless_gone(request: Request, task: asyncio.Task[Episode]) -> Episode:
-    """The episode, which ends if its client goes away."""
+async def _unless_gone(request: Request, task: asyncio.Task[_Made]) -> _Made:
+    """What a task makes. It ends if its client goes away."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -18,6 +18,8 @@ PATIENCE = 30.0
 """Seconds in which a request must arrive whole, and in which a client must take what it was sent."""
 CONNECTIONS = 512
 """Most open connections; further ones are told to come back. Well under the files that a process may open."""
+LEAVING = 128
+"""Most of these further ones that may take their time to hear it."""
 TURN = 1 << 16
 """Most bytes that a client's connection takes in a turn of the event loop."""
 CHUNKS, CHUNK = 1000, 64
@@ -59,7 +61,7 @@ class Connection(H11Protocol):
         transport.set_write_buffer_limits(0)  # so that writing pauses until the client has taken the last byte
         if len(self.connections) > CONNECTIONS:
             self._say(RequestError(f"{CONNECTIONS} connections are open: ask again later", 503, code="busy"))
-            self.transport.close()
+            self._hang_up() if len(self.connections) <= CONNECTIONS + LEAVING else self.transport.close()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -119,8 +121,13 @@ class Connection(H11Protocol):
             self._arrival = self.loop.call_later(PATIENCE, self._late)
 
     def _late(self) -> None:
+        self._arrival = None
+        if self._unread is not None:
+            self.transport.close()
+            return
         self._say(RequestError(f"the request did not arrive within {PATIENCE:g} seconds", 408, code="late"))
-        self.transport.close()
+        self._hang_up()
+        self._watch()
 
     def _hang_up(self) -> None:
         """Say no more, and drop what still comes: who sends into a connection that ended may not hear the answer."""

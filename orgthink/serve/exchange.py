@@ -14,6 +14,8 @@ from orgthink.serve.question import Question, RequestError
 
 QUIET = 10.0
 """Seconds without a text after which a stream sends a comment, so that nobody takes it for dead."""
+_LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
+"""Ends of lines that JSON does not escape."""
 
 
 class Exchange(Protocol):
@@ -49,8 +51,9 @@ class Exchange(Protocol):
 
 
 def encoded(value: Any) -> bytes:
-    """JSON, without the secrets of this process. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`."""
-    return redact_json(json.dumps(value, ensure_ascii=False)).encode(errors="replace")
+    """JSON, without the secrets of this process. Half a surrogate pair, which UTF-8 cannot hold, becomes `?`. What
+    some clients take for the end of a line is escaped, for it would cut an event."""
+    return redact_json(json.dumps(value, ensure_ascii=False)).translate(_LINE_ENDS).encode(errors="replace")
 
 
 def event(value: Mapping[str, Any]) -> bytes:

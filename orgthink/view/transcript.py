@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orgthink.episode import Episode, Origin, Trace
+from orgthink.terminal import excerpt
 
 
 def transcript(episode: Episode) -> str:
@@ -13,8 +14,8 @@ def transcript(episode: Episode) -> str:
     answer = "no answer" if episode.answer is None else episode.answer
     grade = "" if episode.grade is None else f" ({episode.grade.correct} of {episode.grade.required} correct)"
     blocks = [
-        f"Episode {episode.id}",
-        *(f"{who}:\n{text.strip()}" for _, who, text in turns),
+        f"Episode {excerpt(episode.id)}",
+        *(f"{excerpt(who)}:\n{text.strip()}" for _, who, text in turns),
         f"Answer: {answer}{grade}",
     ]
     return "\n\n".join(blocks) + "\n"

@@ -951,6 +951,23 @@ async def test_too_many_connections(
     no_accident(caplog)
 
 
+@each(
+    Attack(
+        "one connection too many, which sends its question before it listens", BOUNDS, "status 503, which it hears", 2
+    )
+)
+async def test_a_refusal_is_heard(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS", attack.given)
+    async with serving(tmp_path, quiet()) as server:
+        wires = [await dial(server) for _ in range(attack.given)]
+        late = await dial(server)
+        await asyncio.sleep(0.1)
+        late[1].write(request(b" " * 1_000_000))
+        assert (await reply_of(late))[0] == 503
+        for _, writer in (*wires, late):
+            writer.transport.abort()
+
+
 @each(Attack("many large bodies that arrive at once", BOUNDS, "status 429, one line; the memory is bounded", 10))
 async def test_too_many_bodies(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "HELD", 1_000_000)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any, cast
@@ -107,6 +108,59 @@ async def test_slow_readers_of_episodes(attack: Attack, tmp_path: Path, monkeypa
         await calm(server, tasks + 1)
         reply = await server.client.get(place)
         assert reply.status_code == 200 and len(reply.json()["episode"]["agents"]) == 1
+
+
+@each(
+    Attack("readers who leave while they wait for a large episode", SHARED, "it is made for none of them", 40),
+)
+async def test_readers_who_leave(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, free = list[str](), threading.Event()
+
+    async def slowly(routes: Any, name: str) -> bytes:
+        made.append(name)
+        await asyncio.to_thread(free.wait, 20)
+        return b"{}"
+
+    async with serving(tmp_path) as server:
+        tasks = len(asyncio.all_tasks())
+        await server.ask()
+        (row,) = (await server.client.get("/live")).json()["ended"]
+        with monkeypatch.context() as patch:
+            patch.setattr(app._Routes, "_made", slowly)
+            wires = [await asyncio.open_connection(*address(server)) for _ in range(attack.given)]
+            for _, writer in wires:
+                writer.write(f"GET /live/{row['id']} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            refused = list(asyncio.as_completed([reader.readline() for reader, _ in wires]))[:24]
+            assert {await line for line in refused} == {b"HTTP/1.1 429 Too Many Requests\r\n"}, "16 wait"
+            for _, writer in wires:
+                writer.transport.abort()
+            await asyncio.sleep(0.2)
+            free.set()
+            await calm(server, tasks + 1)
+        assert made == [row["id"]]
+        assert (await server.client.get(f"/live/{row['id']}")).status_code == 200
+
+
+@each(
+    Attack("a key that is not ASCII, sent as UTF-8", SHARED, "it is the key", ("schlüssel", 200)),
+    Attack("a key of other characters", SHARED, "status 401", ("schlussel", 401)),
+)
+async def test_a_key_of_many_letters(attack: Attack, tmp_path: Path) -> None:
+    key, status = attack.given
+    async with serving(tmp_path, key="schlüssel") as server:
+        headers = {"authorization": b"Bearer " + key.encode()}
+        assert (await server.client.get("/v1/models", headers=headers)).status_code == status
+
+
+@each(
+    Attack(
+        "an answer that holds ends of lines that JSON leaves alone", SHARED, "they are escaped", "a\x85b\u2028c\u2029d"
+    )
+)
+async def test_ends_of_lines(attack: Attack, tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda text: f"<ANSWER> {attack.given} </ANSWER>") as server:
+        reply = await server.ask()
+    assert reply.json()["choices"][0]["message"]["content"] == attack.given and len(reply.text.splitlines()) == 1
 
 
 @each(Attack("a line that never ends, of an agent that waits for the floor", SHARED, "it is read once", "word"))

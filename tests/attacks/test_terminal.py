@@ -28,7 +28,7 @@ from orgthink.cli import main
 from orgthink.cli.lanes import Picture
 from orgthink.cli.progress import _bar
 from orgthink.engines.endpoint import EndpointEngine
-from orgthink.episode import Episode, Origin, Problem, Span, Trace
+from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import EngineError, Failure, UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.http import RetryPolicy
@@ -40,13 +40,15 @@ TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "rm -rf")
 ROOT = Path(orgthink.__file__).parent.parent
 
 
-INKLESS = "\u3164\u115f\u1160\uffa0\u2800\u034f\u17b4"
+INKLESS = re.compile(
+    "[\u3164\u115f\u1160\uffa0\u2800\u034f\u17b4\u2065\u180b-\u180f\ufe00-\ufe0d\U000e0000-\U000e0fff]"
+)
 
 
 def steering(text: str) -> list[str]:
     """Characters that a terminal obeys, or does not show."""
     unseen = ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return [one for one in text if (category(one) in unseen and one not in "\n\t") or one in INKLESS]
+    return [one for one in text if (category(one) in unseen and one not in "\n\t") or INKLESS.match(one)]
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +103,9 @@ SPELLED = "`\\u001b` and the like in the text"
     Attack("a model writes byte order marks and soft hyphens", MODEL_TEXT, SPELLED, "\ufeffa\u00adb"),
     Attack("a model separates lines and paragraphs", MODEL_TEXT, SPELLED, "a\u2028b\u2029c\u0085d"),
     Attack("a model writes half a surrogate pair", MODEL_TEXT, SPELLED, "\ud83d"),
+    Attack(
+        "a model hides text in selectors of variants", MODEL_TEXT, SPELLED, "a\ufe00\U000e0141b\u180b\u2065\U000e0fff"
+    ),
     Attack("a model annotates between lines", MODEL_TEXT, SPELLED, "\ufff9a\ufffab\ufffb"),
 )
 def test_text_of_a_model(attack: Attack, capfd: pytest.CaptureFixture[str]) -> None:
@@ -316,6 +321,47 @@ def test_json_stays_json(attack: Attack, tmp_path: Path, capfd: pytest.CaptureFi
     assert main(["measure", "--json", str(folder.path)]) == 0
     out = capfd.readouterr().out
     assert list(json.loads(out)["summary"]) == [attack.given] and steering(out) == []
+
+
+FORGED = "all is well\n[root] # "
+
+
+@each(
+    Attack("a problem's id holds a line break and a prompt", FOLDERS, "no line of its own", {"problem": FORGED}),
+    Attack("an organization's name holds a line break", FOLDERS, "no line of its own", {"organization": FORGED}),
+    Attack("an episode's id holds a line break", FOLDERS, "no line of its own", {"id": FORGED}),
+    Attack("an agent's role holds a line break", FOLDERS, "no line of its own", {"role": FORGED}),
+)
+def test_a_line_that_nobody_printed(attack: Attack, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    given = dict(attack.given)
+    problem = Problem(given.pop("problem", "p"), "t", "?")
+    for name, right in (("before", 0), ("after", 1)):
+        one = replace(episode(**given), problem=problem, grade=Grade(right, 1))
+        plan = Evaluation("absent", {one.organization: OrganizationSpec("sequential")}, 1)
+        with RunFolder.create(tmp_path / name, "eval", plan).journal() as journal:
+            journal.append(one)
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
+    assert main(["view", str(tmp_path / "after"), "--transcript"]) == 0
+    assert not any(line.startswith("[root]") for line in capfd.readouterr().out.splitlines())
+
+
+class Unraisable:
+    def __del__(self) -> None:
+        raise ValueError(CLIPBOARD)
+
+
+@each(
+    Attack("an error of a destructor quotes an escape sequence", FOLDERS, SPELLED, "Unraisable()"),
+    Attack("a warning quotes an escape sequence", FOLDERS, SPELLED, "warnings.warn(CLIPBOARD)"),
+)
+def test_what_python_prints(attack: Attack) -> None:
+    code = (
+        "import sys, warnings; from attacks.test_terminal import CLIPBOARD, Unraisable; "
+        f"from orgthink.terminal import clean_tracebacks; clean_tracebacks(); {attack.given}"
+    )
+    paths = os.pathsep.join([str(ROOT), *map(str, sys.path)])
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": paths})
+    assert steering(ran.stderr) == [] and "\\u001b]52" in ran.stderr
 
 
 MESSAGE = "A message is one line without controls, wherever it is shown"

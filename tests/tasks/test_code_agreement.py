@@ -18,7 +18,12 @@ from orgthink.tasks import task_named
 pytestmark = pytest.mark.clients
 
 SECONDS = 3
-EXPLAINED = {("total", "open"): "`open(0)` is the input here; there it is the grader's own, which is empty"}
+UNDERSCORED = "a number that is printed with underscores is none here; there it is what Python reads"
+EXPLAINED = {
+    ("total", "open"): "`open(0)` is the input here; there it is the grader's own, which is empty",
+    ("total", "underscores"): UNDERSCORED,
+    ("halves", "underscores"): UNDERSCORED,
+}
 """Answers on which the two differ, and why."""
 
 
@@ -69,7 +74,7 @@ def test_agreement(tmp_path):
             differences[key, name] = results
     assert count >= 200
     assert differences.keys() == EXPLAINED.keys(), differences
-    assert len(differences) <= 0.01 * count
+    assert len(differences) <= 0.015 * count
 
 
 def test_the_table_of_differences(tmp_path):

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, estimate, over_seeds, value
 
-PARTS = {"segments": "whole", "POIS": "sampler-ratio", "masking": "masked"}
-"""Part of the method → the row that differs from the reference in it. The reference does not mask."""
-
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     """One claim for each number."""
@@ -44,7 +41,6 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         ),
         *_stronger(arenas.get("trained-parts", {})),
         *_lengths(arenas.get("trained-parts", {})),
-        *_parts(arenas.get("ablations")),
         *_orders(arenas.get("trained-parts", {})),
     ]
 
@@ -70,19 +66,6 @@ def _lengths(parts: Results) -> Iterator[Claim]:
             over_seeds(changes),
             "the interval contains 0",
             lambda _, low, high: low <= 0 <= high,
-        )
-
-
-def _parts(ablations: Results | None) -> Iterator[Claim]:
-    """M9: with − without each part of the method."""
-    for part, row in PARTS.items() if ablations is not None else ():
-        found = against_reference(ablations or {}, row, "accuracy")
-        yield Claim(
-            f"M9 ({part})",
-            f"{part} do no harm: with − without" if part == "segments" else f"{part} does no harm: with − without",
-            found if part == "masking" else found.negated,
-            "upper end < −0.02",
-            lambda _, __, high: high < -0.02,
         )
 
 

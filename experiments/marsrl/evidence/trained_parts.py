@@ -1,4 +1,4 @@
-"""What the trainings did to each part of the system: verifiers on the same solutions, lengths of outputs, seconds."""
+"""What the trainings did to each part of the system: verifiers on the same solutions, and lengths of outputs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from orgthink.store import RunFolder
 
 VERIFIERS = ("verify-adaptive", "verify-balanced", "verify-random", "verify-untrained")
 """Methods whose verifiers judge the same solutions, of the base at T = 1: real errors, which no lesson has."""
-TRAININGS = ("marsrl", "whole", "sampler-ratio", "masked")
-"""Trainings whose seconds and staleness are compared."""
 STREAMS = ("verifier-1", "corrector-1")
 """Outputs whose length is followed: those about a solver's solution."""
 SOME = 10
@@ -29,19 +27,14 @@ SOME = 10
 
 def trained_parts(runs: Path, arena: Arena) -> dict[str, Any]:
     """Verifiers: recall, false alarms and recall · (1 - false alarms) of each seed. `over_stronger`: how much more
-    often the system is right than its stronger solver alone. Lengths: last - first ten steps, in tokens, of each seed.
-    Trainings: mean seconds of a step, and mean age of its tokens in updates."""
-    lines = {name: [_metrics(runs, arena, name, seed) for seed in arena.seeds] for name in TRAININGS}
+    often the system is right than its stronger solver alone. Lengths: last - first ten steps, in tokens, of each seed."""
+    lines = [_metrics(runs, arena, seed) for seed in arena.seeds]
     return {
         "verifiers": {name: [_judged(_episodes(runs, name, seed)) for seed in arena.seeds] for name in VERIFIERS},
         "over_stronger": as_json(
             crossed_difference(_right(runs, arena, "over-stronger"), _right(runs, arena, "stronger"))
         ),
-        "lengths": {stream: [_change(one, stream) for one in lines["marsrl"]] for stream in STREAMS},
-        "trainings": {
-            name: {key: fmean(line[key] or 0 for one in each for line in one) for key in ("seconds", "age")}
-            for name, each in lines.items()
-        },
+        "lengths": {stream: [_change(one, stream) for one in lines] for stream in STREAMS},
     }
 
 
@@ -65,8 +58,8 @@ def _episodes(runs: Path, method: str, seed: int) -> list[Episode]:
     return list(RunFolder.open(runs / "evaluations" / method / f"uncapped-seed{seed}").episodes())
 
 
-def _metrics(runs: Path, arena: Arena, name: str, seed: int) -> list[Mapping[str, Any]]:
-    return list(RunFolder.open(folder_of(runs, arena, name, seed)).metrics())
+def _metrics(runs: Path, arena: Arena, seed: int) -> list[Mapping[str, Any]]:
+    return list(RunFolder.open(folder_of(runs, arena, arena.reference, seed)).metrics())
 
 
 def _change(lines: list[Mapping[str, Any]], stream: str) -> float:
