@@ -114,7 +114,7 @@ def clean_tracebacks() -> None:
     threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
     sys.unraisablehook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
     form = warnings.formatwarning
-    warnings.formatwarning = lambda *told, **more: clean(form(*told, **more))
+    warnings.formatwarning = lambda *given, **more: clean(form(*given, **more))
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())
 
