@@ -26,7 +26,7 @@ import httpx2
 
 from orgthink.concurrency import AdaptivePlaces, place
 from orgthink.errors import Failure, UserError
-from orgthink.redaction import conceal, conceal_url, redact
+from orgthink.redaction import conceal, conceal_proxies, redact
 from orgthink.secrets import expand
 from orgthink.terminal import excerpt, reason
 
@@ -364,11 +364,8 @@ class HttpClient:
 
 def _require_proxies() -> None:
     """Hide the logins of the proxies that the environment names. UserError for one that cannot be used."""
-    named = getproxies()
-    proxies = {scheme: proxy if "://" in proxy else f"http://{proxy}" for scheme, proxy in named.items()}
-    for proxy in proxies.values():
-        conceal_url(proxy)
-    none = "*" in [host.strip() for host in named.get("no", "").split(",")]
+    proxies = conceal_proxies()
+    none = "*" in [host.strip() for host in getproxies().get("no", "").split(",")]
     for scheme in () if none else proxies.keys() & {"http", "https", "all"}:
         proxy = proxies[scheme]
         try:

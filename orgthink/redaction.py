@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
+from urllib.request import getproxies
 
 SHORTEST = 8
 """Characters of the shortest text that counts as a secret. Shorter ones are placeholders, such as EMPTY, or words."""
@@ -22,19 +23,33 @@ MARK = "…"
 WEB = ("http", "https", "ws", "wss")
 """Schemes of URLs whose login may be a key alone. In others, such as postgresql, a user without a password is none."""
 
+_NEXT_URL = re.compile(r"(?<=[\s,;|\"'])(?=[\w+.:-]+://)")
+"""Where another URL begins in a list of them."""
+
 _URL = re.compile(r"(?<!\w)(\w*)://(?:([^\s/?#]*)@)?([^\s?#]*)((?:[?#]\S*)?)")
 """Scheme, login, host with path, and query with fragment."""
 
 _SECRET = re.compile(
-    r"key|token|secret|passw|passphrase|passcode|auth|bearer|cookie|cred|login|sig|session.?id", re.IGNORECASE
+    r"key(?!board|word)|token(?!iz)|secret|passw|passphrase|passcode|auth(?!or(?!i))|bearer|cookie|cred|login|sig|"
+    r"session.?id",
+    re.IGNORECASE,
 )
-"""Parts of names of secrets."""
+"""Parts of names of secrets; not those of keyboard, tokenizer and author."""
 
 _LAST = ("pass", "pwd", "pw", "pat", "jwt", "otp", "pin", "session")
 """Last words of names of secrets: as parts they stand in compass, path and spin, too."""
 
+_ABOUT = ("file", "path", "dir", "folder", "type", "mode", "size", "limit")
+"""Last words of names of what is said about a secret, as in key-file and AUTH_MODE."""
+
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """The words of MYSQL_PWD, db-pass and userPin."""
+
+_SHORT_NUMBER = re.compile(rf"[\d.:,]{{0,{SHORTEST - 1}}}")
+"""A port, a version or a number of tokens."""
+
+_CREDENTIALS = re.compile(r"[A-Za-z]+\s+(\S+)")
+"""The value of a header of authorization: a scheme, such as Bearer, and what a server repeats by itself."""
 
 _RUN = re.compile(r"[A-Za-z0-9+=]{16}")
 """More characters of base64 than the words of a path have."""
@@ -59,11 +74,13 @@ _forms: tuple[str, ...] = ()
 
 
 def conceal(*secrets: str) -> None:
-    """Hide these texts from now on, also as URLs, JSON, Python and Basic authentication write them.
+    """Hide these texts from now on, also as URLs, JSON, Python and Basic authentication write them, and of
+    `Bearer KEY` the key.
 
     Other encodings, parts of a secret, and secrets with fewer than `SHORTEST` characters are not recognised.
     """
     global _forms
+    secrets += tuple(found[1] for found in map(_CREDENTIALS.fullmatch, secrets) if found)
     found = {form for secret in secrets for form in _written(secret) if len(form) >= SHORTEST}
     _forms = tuple(sorted({*_forms, *found}, key=len, reverse=True))
 
@@ -71,15 +88,28 @@ def conceal(*secrets: str) -> None:
 def conceal_url(url: str) -> None:
     """Hide the secrets of all URLs in a text: of a login its password, or its user where that may be a key; and the
     values of the parameters in path, query and fragment."""
-    for scheme, login, path, query in _URL.findall(url):
+    for scheme, login, path, query in (found for each in urls(url) for found in _URL.findall(each)):
         user, _, password = login.partition(":")
         if password or scheme.lower() in WEB:
-            conceal(login, unquote(f"{user}:{password}"), unquote(password or user))
+            conceal(login, unquote(f"{user}:{password}"), password or user, unquote(password or user))
         for part in (*path.split(";")[1:], *re.split("[&#]", query[1:])):
             name, equals, value = part.partition("=")
             conceal_named(name, value) if equals else conceal_named("key", name)
             for each in part.split(";")[1:]:
                 conceal_named(*each.split("=", 1)) if "=" in each else None
+
+
+def urls(text: str) -> list[str]:
+    """The parts of a text that may be a list of URLs, such as `http://a,http://b`, each with one."""
+    return _NEXT_URL.split(text)
+
+
+def conceal_proxies() -> dict[str, str]:
+    """Hide the logins of the proxies that the environment names. They are returned, by scheme."""
+    found = {name: each if "://" in each else f"http://{each}" for name, each in getproxies().items() if name != "no"}
+    for proxy in found.values():
+        conceal_url(proxy)
+    return found
 
 
 def conceal_named(name: str, value: str) -> None:
@@ -91,15 +121,18 @@ def conceal_named(name: str, value: str) -> None:
 def is_secret(name: str, value: str) -> bool:
     """Whether a value's name says that it is a secret, or it is one long word and no path. Other values, such as the
     version of an API, are words that any text may hold."""
+    return names_secret(name, value) or _is_long(value)
+
+
+def names_secret(name: str, value: str) -> bool:
+    """Whether a value's name says that it is a secret. A code is one by itself, and none of a country. Short numbers
+    are none: they are found in any text."""
     if name in ("PWD", "OLDPWD") and value.startswith("/"):  # a shell's folders
         return False
-    return _SECRET.search(name) is not None or ends_as_secret(name) or _is_long(value)
-
-
-def ends_as_secret(name: str) -> bool:
-    """Whether the last word of a name is one of secrets. A code is one by itself, and none of a country."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    return words == ["code"] or words[-1:] in [[last] for last in _LAST]
+    if words[-1:] in [[last] for last in _ABOUT] or _SHORT_NUMBER.fullmatch(value):
+        return False
+    return _SECRET.search(name) is not None or words == ["code"] or words[-1:] in [[last] for last in _LAST]
 
 
 def _is_long(value: str) -> bool:
@@ -116,9 +149,18 @@ def redact(text: str) -> str:
     return text
 
 
-def redact_end(text: str) -> str:
-    """The end of a longer text, without secrets and without its beginning, which may be the rest of one."""
-    return redact(text)[len(_forms[0]) if _forms else 0 :]
+def longest() -> int:
+    """Characters of the longest secret: so much of the end of a text may be the rest of one."""
+    return len(_forms[0]) if _forms else 0
+
+
+def redact_foreign(value: Any) -> Any:
+    """JSON values as they come from a server of tools, without secrets. It is called where they enter, before anybody
+    cuts a text, joins its lines or takes it for a name. What nests too deep to be searched becomes empty."""
+    try:
+        return redact_values(value)
+    except RecursionError:
+        return {}
 
 
 def redact_json(text: str) -> str:

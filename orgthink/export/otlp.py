@@ -21,7 +21,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.export.recorded import name_of
 from orgthink.export.spans import TraceSpan, trace_spans
 from orgthink.http import server_url
-from orgthink.redaction import conceal, conceal_named, redact
+from orgthink.redaction import conceal, conceal_named, conceal_proxies, redact
 from orgthink.store import RunFolder
 from orgthink.terminal import excerpt
 from orgthink.version import __version__
@@ -74,6 +74,7 @@ class Collector:
         path = place.path.rstrip("/")
         place = place.copy_with(path=path if path.endswith(PATH) else path + PATH)
         _conceal_headers()
+        conceal_proxies()
         self.name = str(place.copy_with(username=None, password=None, query=None))
         """Its URL without secrets."""
         self._content = content

@@ -1,6 +1,7 @@
 """Tools of any MCP server, by the package `mcp` (the extra of that name). They are called like all others.
 
-What a server sends is data of a stranger: messages, the list of its tools and what these return have most sizes.
+What a server sends is data of a stranger: messages, the list of its tools and what these return have most sizes, and
+secrets are taken out of every message where it enters.
 
 A server is a command that speaks over its stdin and stdout, or a URL. All episodes of an event loop share one
 connection to it, which ends with the loop, and what it said of its tools when it was first connected: one that says
@@ -33,7 +34,7 @@ from orgthink.concurrency import Threads, innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError, require_at_least
 from orgthink.grammar.toolcall import cut_middle
-from orgthink.redaction import redact, redact_end, redact_json
+from orgthink.redaction import conceal_proxies, longest, redact, redact_foreign
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.result import Result
 from orgthink.secrets import by_name_of_command, expand, words
@@ -53,6 +54,8 @@ try:
         CallToolRequest,
         CallToolRequestParams,
         CallToolResult,
+        JSONRPCError,
+        JSONRPCResponse,
     )
 except ModuleNotFoundError as error:
     raise UserError("tools of MCP servers need mcp: pip install 'orgthink[mcp]'") from error
@@ -96,10 +99,10 @@ class _Server:
 
     def gone(self, error: Exception) -> ToolError:
         """What an error says, and the last line that the server wrote: of a Python program, its exception."""
-        start = max(0, os.fstat(self.stderr.fileno()).st_size - 4 * MOST_QUOTED)
+        start = max(0, os.fstat(self.stderr.fileno()).st_size - 4 * MOST_QUOTED - longest())
         self.stderr.seek(start)
-        end = redact_end(self.stderr.read()) if start else self.stderr.read()
-        lines = [line for line in end.splitlines() if line.strip()]
+        end = redact(self.stderr.read())  # whole, for a secret may have several lines
+        lines = [line for line in (end[longest() :] if start else end).splitlines() if line.strip()]
         return ToolError(f"{_line(error)}; it said last: {excerpt(lines[-1])}" if lines else _line(error))
 
 
@@ -184,7 +187,7 @@ async def _connected(command: str) -> AsyncIterator[_Server]:
     # The server appends to the file, wherever we read.
     with tempfile.TemporaryFile("a+", encoding="utf-8", errors="replace") as stderr:
         async with AsyncExitStack() as stack:
-            server = _Server(Client(await _address(command, stderr, stack)), stderr)
+            server = _Server(Client(_searched(await _address(command, stderr, stack))), stderr)
             try:
                 await stack.enter_async_context(server.client)
                 server = replace(server, tools=await _offered(command, server.client))
@@ -216,6 +219,7 @@ async def _offered(command: str, client: Client) -> tuple[McpTool, ...]:
 async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
     """What the package reaches a server by."""
     if command.startswith(("http://", "https://")):
+        conceal_proxies()
         http = httpx2.AsyncClient(
             headers={"Accept-Encoding": "identity"},
             timeout=_HTTP_SECONDS,
@@ -231,6 +235,51 @@ async def _address(command: str, stderr: IO[str], stack: AsyncExitStack) -> Any:
         encoding_error_handler="replace",
     )
     return stdio_client(parameters, errlog=stderr)  # type: ignore[arg-type]  # all it needs is a file descriptor
+
+
+@asynccontextmanager
+async def _searched(transport: Any) -> AsyncIterator[Any]:
+    """A transport whose messages come without secrets: names, descriptions, schemas, results and errors alike."""
+    async with transport as (messages, answers):
+        yield _Searched(messages), answers
+
+
+class _Searched:
+    """A stream of messages of a server, without secrets."""
+
+    def __init__(self, messages: Any) -> None:
+        self._messages = messages
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._messages, name)
+
+    async def __aenter__(self) -> _Searched:
+        await self._messages.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._messages.__aexit__(*error)
+
+    def __aiter__(self) -> _Searched:
+        return self
+
+    async def __anext__(self) -> Any:
+        return _without_secrets(await anext(self._messages))
+
+    async def receive(self) -> Any:
+        return _without_secrets(await self._messages.receive())
+
+
+def _without_secrets(item: Any) -> Any:
+    """A message without secrets. What is no message, the package gives as an error."""
+    if isinstance(item, Exception):
+        return item
+    message: Any = item.message
+    if isinstance(message, JSONRPCError):
+        found = redact_foreign({"message": message.error.message, "data": message.error.data})
+        return replace(item, message=message.model_copy(update={"error": message.error.model_copy(update=found)}))
+    content = "result" if isinstance(message, JSONRPCResponse) else "params"
+    return replace(item, message=message.model_copy(update={content: redact_foreign(getattr(message, content))}))
 
 
 def _paced() -> Callable[[httpx2.Request], Awaitable[None]]:
@@ -278,11 +327,12 @@ class _Limited(httpx2.AsyncByteStream):
 
 
 def _text(found: CallToolResult) -> str:
-    """What a result says, without secrets: it goes to the server of the model. Parts that are no text are named."""
+    """What a result says. Parts that are no text are named."""
     parts = [_part(part) for part in found.content]
     if not parts and found.structured_content is not None:
-        return cut_middle(redact_json(json.dumps(found.structured_content, ensure_ascii=False)), MOST_RETURNED)
-    return cut_middle(redact("\n".join(parts)), MOST_RETURNED)
+        text = json.dumps(found.structured_content, ensure_ascii=False)
+        return cut_middle(redact(text), MOST_RETURNED)  # of its numbers, too
+    return cut_middle("\n".join(parts), MOST_RETURNED)
 
 
 def _part(part: Any) -> str:

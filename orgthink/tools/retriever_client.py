@@ -9,6 +9,7 @@ from typing import Any
 
 from orgthink.errors import ToolError, UserError
 from orgthink.http import HttpClient, HttpResponse, RetryPolicy, TooLarge, server_url
+from orgthink.redaction import redact_foreign
 from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.passages import Passage
@@ -51,7 +52,8 @@ class RetrieverClient:
 
 def _read(reply: HttpResponse, server: str) -> list[list[Passage]]:
     try:
-        return [[_passage(found) for found in query] for query in json.loads(reply.body)["result"]]
+        result = redact_foreign(json.loads(reply.body))["result"]
+        return [[_passage(found) for found in query] for query in result]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ToolError(f"{server} sent what is not a result: {excerpt(reply.text, 80)!r}") from error
 

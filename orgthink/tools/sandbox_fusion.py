@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError
 from orgthink.http import HttpClient, RetryPolicy, TooLarge, server_url
-from orgthink.redaction import redact
+from orgthink.redaction import redact_foreign
 from orgthink.runtime.result import Result
 from orgthink.terminal import excerpt
 from orgthink.tools.keeper import Keeper
@@ -90,14 +90,16 @@ class SandboxFusion:
 
     def _result(self, answer: bytes, server: str) -> Result:
         try:
-            reply = _Answer.model_validate_json(_text(json.dumps(json.loads(answer), ensure_ascii=False)))
+            reply = _Answer.model_validate_json(
+                _text(json.dumps(redact_foreign(json.loads(answer)), ensure_ascii=False))
+            )
         except (ValueError, RecursionError) as error:
             found = excerpt(answer.decode(errors="replace"), 100)
             raise ToolError(f"{server}: not the answer of a SandboxFusion server: {found}") from error
         ran = reply.run_result
         if reply.status == "SandboxError" or ran is None:
             raise ToolError(f"{server}: {excerpt(reply.message or reply.status)}")
-        output = redact((ran.stdout or "") + (ran.stderr or ""))  # before it is cut
+        output = (ran.stdout or "") + (ran.stderr or "")
         text = output.encode()[: self.output_bytes].decode(errors="replace")
         if ran.status == "TimeLimitExceeded":
             return Result(text, Status.TIMEOUT, error=f"stopped after {self.seconds:g} s")

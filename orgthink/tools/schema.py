@@ -216,8 +216,8 @@ def _shortened(text: str) -> str:
 
 
 def _short(text: str, limit: int) -> str:
-    """On one line, without the middle if it is too long, and then without secrets, of which half might be left."""
-    line = " ".join(text.split())
-    if len(line) <= limit or len(line := redact(line)) <= limit:
+    """On one line, without the middle if it is too long. Secrets are found before: half of one might be left."""
+    line = " ".join(redact(text).split())
+    if len(line) <= limit:
         return line
     return f"{line[: limit // 2]} … {line[-limit // 2 :]}"

@@ -519,6 +519,29 @@ COMMAND = f"{sys.executable} server.py"
            f"""sh -c "TOKEN='{PASSWORD} x' {COMMAND} --header 'Authorization: Bearer {PASSWORD}'" """),
     Attack("an MCP command of a shell with a token half in quotation marks", STORED, NAMED,
            f"""sh -c "TOKEN={PASSWORD}'x y' {COMMAND}" """),
+    Attack("an MCP command with --token and base64", STORED, NAMED, f"{COMMAND} --token {PASSWORD}=="),
+    Attack("an MCP command with an option of dotted words", STORED, NAMED, f"{COMMAND} --spring.ai.api-key={PASSWORD}"),
+    Attack("an MCP command with a property of Java", STORED, NAMED, f"java -Dapi.key={PASSWORD} -jar server.jar"),
+    Attack("an MCP command with env MY-TOKEN=…", STORED, NAMED, f"env MY-TOKEN={PASSWORD} {COMMAND}"),
+    Attack("an MCP command with a header X-Password", STORED, NAMED, f"{COMMAND} --header 'X-Password: {PASSWORD}'"),
+    Attack("an MCP command with a token that begins with a dash", STORED, NAMED, f"{COMMAND} --token -{PASSWORD}"),
+    Attack("an MCP command with -e TOKEN:…", STORED, NAMED, f"{COMMAND} -e TOKEN:{PASSWORD}"),
+    Attack("an MCP command with --header=Authorization:…", STORED, NAMED,
+           f"{COMMAND} --header=Authorization:{PASSWORD}"),
+    Attack("an MCP command with URLs in a list", STORED, NAMED,
+           f"{COMMAND} --urls https://me:2{PASSWORD}@h1,https://me:{PASSWORD}@h2"),
+    Attack("an MCP command with a URL in the query of a URL", STORED, NAMED,
+           f"{COMMAND} 'https://h/?next=https://me:{PASSWORD}@h2&page=1'"),
+    Attack("an MCP command with a header in a list of JSON", STORED, NAMED,
+           f"{COMMAND} --config '{{\"a\": \"\", \"headers\": [\"Authorization: Bearer {PASSWORD}\"]}}'"),
+    Attack("an MCP command with words of a command in a list of JSON", STORED, NAMED,
+           f"{COMMAND} --config '{{\"args\": [\"-y\", \"--api-key\", \"{PASSWORD}\"]}}'"),
+    Attack("an MCP command with keys in a list of JSON", STORED, NAMED,
+           f"{COMMAND} --config='{{\"keys\": [\"{PASSWORD}\", {{\"x\": 1}}, \"2{PASSWORD}\"]}}'"),
+    Attack("an MCP command of a shell with options before its script", STORED, NAMED,
+           f"bash -c -e -- 'TOKEN={PASSWORD} exec {COMMAND}'"),
+    Attack("an MCP command of a shell in a shell", STORED, NAMED,
+           f"""sh -c "sh -c 'TOKEN={PASSWORD} exec {COMMAND}'" """),
 )  # fmt: skip
 def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"s": OrganizationSpec("paramanager", {"servers": [attack.given]})}
@@ -531,6 +554,43 @@ def test_a_command_with_a_secret(attack: Attack, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(secrets, "_given", {})  # another process
     with pytest.raises(UserError, match=r"^set [A-Z_0-9 and]+ in the environment"):
         secrets.words(stored)
+
+
+SEEN = "What a server makes of its command line is hidden as well as what was typed"
+
+
+@each(
+    Attack("a header of authorization, of which the server repeats the key", SEEN, LINE,
+           (f"{COMMAND} --header 'Authorization: Bearer {PASSWORD}'", PASSWORD)),
+    Attack("a script behind `--`, of which the server repeats the token", SEEN, LINE,
+           (f"sh -c -- 'TOKEN={PASSWORD} exec {COMMAND}'", PASSWORD)),
+    Attack("the password of a URL as it was typed, percent-encoded", SEEN, LINE,
+           (f"{COMMAND} postgresql://me:zebra%2fquill%2fbattery@h/db", "zebra%2fquill%2fbattery")),
+    Attack("the password of a URL, decoded", SEEN, LINE,
+           (f"{COMMAND} postgresql://me:zebra%2fquill%2fbattery@h/db", "zebra/quill/battery")),
+    Attack("the password of the second URL of a list", SEEN, LINE,
+           (f"{COMMAND} --urls https://me:2long-enough@h1,https://me:{PASSWORD}@h2", PASSWORD)),
+    Attack("a text in JSON, decoded", SEEN, LINE,
+           (f"""{COMMAND} '{{"token": "zebra\\u002dquill-battery"}}'""", PASSWORD)),
+    Attack("a number in JSON", SEEN, LINE, (f"""{COMMAND} '{{"pin": 123456789012}}'""", "123456789012")),
+    Attack("a value by name, of 8 characters, without a telling name", SEEN, LINE,
+           (f"env DATABASE=${{ORGTHINK_TEST}} {COMMAND}", "zebra-12")),
+)  # fmt: skip
+def test_what_a_server_makes_of_its_command(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    command, seen = attack.given
+    monkeypatch.setenv("ORGTHINK_TEST", "zebra-12")
+    secrets.words(command)
+    assert redaction.redact(f"it is {seen} .") == "it is … ."
+
+
+@each(
+    Attack("a folder is given by name, as ${HOME}", "What is a place on this machine is no secret",
+           "the text stays", "ORGTHINK_TEST"),
+)  # fmt: skip
+def test_a_folder_by_name(attack: Attack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(attack.given, str(tmp_path))
+    secrets.words(f"server ${{{attack.given}}}/x")
+    assert redaction.redact(str(tmp_path)) == str(tmp_path)
 
 
 @each(
@@ -554,6 +614,8 @@ def test_text_is_not_a_url(attack: Attack) -> None:
             "env DEBUG=1 PATH=/opt/x/bin PWD=/home/me/a/long/folder COMPASS=north ENCODE=utf-8 COUNTRY_CODE=de server",
             "env MODEL=Qwen/Qwen2.5-7B-Instruct ACCEPT=application/json CONFIG=./configurations-of-mine/a.toml server",
             "env HOME_PAGE=https://a-rather-long-name.example.com/x URL=postgresql://application@host/db server",
+            "server --auth-type anonymous --tokenizer Qwen/Qwen2.5-7B --author somebodyelse -v /a/key:/some/long/path",
+            'server \'{"args": ["-y", "@modelcontextprotocol/server-filesystem"], "token-limit": 123456789}\'',
             "server --max-tokens 500 --key-file /a/key --path-prefix x -p 8080:80 -k ./a/long/path -u 1000:1000",
             'npx -y -p @modelcontextprotocol/server-filesystem server \'{"name": "x", "level": "info"}\'',
             """sh -c 'curl -H "Authorization: Bearer $TOKEN" http://host | server && echo "it is" done; exit 3'""",
