@@ -27,7 +27,7 @@ SOME = 10
 
 def trained_parts(runs: Path, arena: Arena) -> dict[str, Any]:
     """Verifiers: recall, false alarms and recall · (1 - false alarms) of each seed. `over_stronger`: how much more
-    often the system is right than its stronger solver alone. Lengths: last - first ten steps of each seed, in tokens."""
+    often the system is right than its stronger solver alone. Lengths: last - first ten steps of each seed."""
     lines = [_metrics(runs, arena, seed) for seed in arena.seeds]
     return {
         "verifiers": {name: [_judged(_episodes(runs, name, seed)) for seed in arena.seeds] for name in VERIFIERS},
