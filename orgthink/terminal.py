@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn
@@ -113,7 +114,7 @@ def clean_tracebacks() -> None:
     sys.excepthook = _show_traceback
     threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
     sys.unraisablehook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
-    form = warnings.formatwarning
+    form: Callable[..., str] = warnings.formatwarning
     warnings.formatwarning = lambda *given, **more: clean(form(*given, **more))
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())
