@@ -71,8 +71,6 @@ def require_unmoved(folder: Path) -> None:
     for above in (place, *place.parents):
         if above in _HELD:
             if _identity(above / LOCK) != _identity(_HELD[above]):
-                if above.is_dir():
-                    require_lock(above)
                 why = "was moved or removed while this process wrote it"
                 raise UserError(f"{above} {why}: nothing more is written there; go on with --resume where it is now")
             if link is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orgthink import redaction, secrets
@@ -39,6 +39,7 @@ words = st.builds(lambda form, name, value: form.format(n=name, v=value), forms,
 
 @FREE
 @given(st.lists(words, min_size=1, max_size=6))
+@example(["http://@h1,http://token:@h2"])
 def test_a_stored_command_is_the_typed_one(typed: list[str]) -> None:
     command = shlex.join(["server", *typed])
     assert secrets.words(secrets.by_name_of_command(command)) == ["server", *typed]

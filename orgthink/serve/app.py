@@ -126,25 +126,28 @@ class _Routes:
     async def episode(self, request: Request) -> Response:
         """An episode as it stands, for the live page."""
         self._admit(request)
-        if self._waiting >= READERS or self._reading > HELD:
-            raise RequestError("too many episodes are being read: ask again later", 429, code="busy")
+        if self._waiting >= READERS:
+            raise _too_many_readers()
         self._waiting += 1
         try:
             text = await _unless_gone(request, asyncio.create_task(self._packed(request.path_params["name"])))
         finally:
             self._waiting -= 1
-        self._reading += len(text)
         return _Taken(text, self._taken)
 
     async def _packed(self, name: str) -> bytes:
         """The data of an episode. RequestError without one. Only one is made at a time, also where its reader leaves:
         a thread cannot be stopped."""
         async with self._packing:
+            if self._reading > HELD:
+                raise _too_many_readers()
             making = asyncio.create_task(self._made(name))
             try:
-                return await asyncio.shield(making)
+                text = await asyncio.shield(making)
             finally:
                 await asyncio.wait([making])
+            self._reading += len(text)  # before the next one is made; its response gives them back
+            return text
 
     async def _made(self, name: str) -> bytes:
         packed = await self._episodes.board.packed(name)
@@ -261,6 +264,10 @@ async def _unless_gone(request: Request, task: asyncio.Task[_Made]) -> _Made:
         leaving.cancel()
         with suppress(asyncio.CancelledError):
             await leaving
+
+
+def _too_many_readers() -> RequestError:
+    return RequestError("too many episodes are being read: ask again later", 429, code="busy")
 
 
 def _too_large() -> RequestError:

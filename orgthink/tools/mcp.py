@@ -276,7 +276,7 @@ def _without_secrets(item: Any) -> Any:
         return item
     message: Any = item.message
     if isinstance(message, JSONRPCError):
-        found = redact_foreign({"message": message.error.message, "data": message.error.data})
+        found = {"message": redact(message.error.message), "data": redact_foreign(message.error.data)}
         return replace(item, message=message.model_copy(update={"error": message.error.model_copy(update=found)}))
     content = "result" if isinstance(message, JSONRPCResponse) else "params"
     return replace(item, message=message.model_copy(update={content: redact_foreign(getattr(message, content))}))

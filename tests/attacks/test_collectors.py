@@ -153,3 +153,13 @@ def test_answers_without_an_end_do_not_pile_up(attack: Attack, server: Collectin
     collector = Collector(f"http://127.0.0.1:{server.server_port}/{attack.given}")
     found = [within(20, lambda: collector.send(EPISODE, "run", 1.7e9)) for _ in range(8)]
     assert all(found) and sum(thread.name == "export" for thread in threading.enumerate()) <= otlp.MOST_LATE
+
+
+@each(
+    Attack("the login of a proxy between us and the collector", WHERE, "… in its place", KEY),
+)  # fmt: skip
+def test_the_login_of_a_proxy(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_forms", ())
+    monkeypatch.setenv("ftp_proxy", f"http://me:{attack.given}@h")  # which is not used here
+    Collector("http://127.0.0.1:1")
+    assert redaction.redact(f"it is {attack.given}") == "it is …"

@@ -111,7 +111,12 @@ async def test_slow_readers_of_episodes(attack: Attack, tmp_path: Path, monkeypa
 
 
 @each(
-    Attack("readers who leave while they wait for a large episode", SHARED, "it is made for none of them", 40),
+    Attack(
+        "readers who leave while they wait for a large episode",
+        SHARED,
+        "it is made once, for the first of them; status 429 for those beyond 16",
+        40,
+    ),
 )
 async def test_readers_who_leave(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, free = list[str](), threading.Event()

@@ -27,6 +27,7 @@ import orgthink
 from orgthink.cli import main
 from orgthink.cli.lanes import Picture
 from orgthink.cli.progress import _bar
+from orgthink.engines import EngineSpec
 from orgthink.engines.endpoint import EndpointEngine
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import EngineError, Failure, UserError
@@ -337,11 +338,13 @@ def test_a_line_that_nobody_printed(attack: Attack, tmp_path: Path, capfd: pytes
     problem = Problem(given.pop("problem", "p"), "t", "?")
     for name, right in (("before", 0), ("after", 1)):
         one = replace(episode(**given), problem=problem, grade=Grade(right, 1))
-        plan = Evaluation("absent", {one.organization: OrganizationSpec("sequential")}, 1)
+        engine = EngineSpec(f"{name}\n[root] # ")
+        plan = Evaluation("absent", {one.organization: OrganizationSpec("sequential")}, 1, engine=engine)
         with RunFolder.create(tmp_path / name, "eval", plan).journal() as journal:
             journal.append(one)
     assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
     assert main(["view", str(tmp_path / "after"), "--transcript"]) == 0
+    assert main(["measure", str(tmp_path / "after")]) == 0
     assert not any(line.startswith("[root]") for line in capfd.readouterr().out.splitlines())
 
 
