@@ -81,7 +81,7 @@ class Sudoku:
         rng = random.Random(f"{self.name} {split} {seed}")
         while True:
             level = rng.choice(list(self._holes))
-            problem = self.problem(_emptied(_board(rng), rng.randint(*self._holes[level]), rng), level)
+            problem = self.problem(_emptied(board(rng), rng.randint(*self._holes[level]), rng), level)
             if in_split(problem.id, split):
                 yield problem
 
@@ -169,7 +169,7 @@ def _keeps(grid: Grid, clues: Grid) -> bool:
     return all(clues[i][j] in (0, grid[i][j]) for i in range(4) for j in range(4))
 
 
-def _board(rng: random.Random) -> Grid:
+def board(rng: random.Random) -> Grid:
     """A full grid: one pattern with its bands, lines and digits shuffled."""
     digits = rng.sample(range(1, 5), 4)
     rows, columns = _lines(rng), _lines(rng)

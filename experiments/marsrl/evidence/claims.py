@@ -5,44 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from experiments.shared.claims import UNKNOWN, Claim, Measured, Results, against_reference, estimate, over_seeds, value
+from orgthink.arena.plans import UNCAPPED
 
 
 def claims(arenas: Mapping[str, Results]) -> list[Claim]:
     """One claim for each number."""
-    sudoku = arenas["sudoku"]
+    sudoku, sparse = arenas["sudoku"], arenas.get("sparse")
     return [
-        _better(sudoku, "M1 (trained)", "vote", "it beats a vote of its solver at as many tokens or more"),
-        _better(
-            sudoku, "M1 (base)", "vote-untrained", "it beats a vote of the base's solver at as many tokens or more"
-        ),
-        Claim(
-            "M2",
-            "and a vote of eight, on a shorter path: difference",
-            against_reference(sudoku, "wide-vote", "accuracy").negated,
-            "upper end < 0",
-            lambda _, __, high: high < 0,
-        ),
-        _better(sudoku, "M3", "lessons", "it beats as many updates on what teachers write"),
-        _better(sudoku, "M4", "fresh-corrector", "its corrector beats a fresh attempt in its place"),
-        _better(sudoku, "M5", "shared", "a reward for each role beats a shared one"),
-        Claim(
-            "M6",
-            "errors of the trained system ÷ errors of the base's system",
-            error_ratio(sudoku, "untrained"),
-            "mean > 0.5 or upper end > 0.6",
-            lambda mean, _, high: mean > 0.5 or high > 0.6,
-        ),
-        Claim(
-            "B4",
-            "the task leaves errors to mend: share wrong of the base's solver alone",
-            _wrong(value(sudoku, "solver-untrained", "accuracy")),
-            "mean < 0.15: the claims are void then, not lost",
-            lambda mean, *_: mean < 0.15,
-        ),
+        *_system(sudoku),
         *_stronger(arenas.get("trained-parts", {})),
         *_lengths(arenas.get("trained-parts", {})),
         *_orders(arenas.get("trained-parts", {})),
+        *(_system(sparse, ", ten empty") if sparse is not None else ()),
     ]
+
+
+def _system(results: Results, where: str = "") -> Iterator[Claim]:
+    """M1 to M6 on one task, and the condition B4."""
+    if "vote" in {row["method"] for row in results["tables"][UNCAPPED.name]}:  # of a solver that is trained too
+        yield _better(
+            results, f"M1 (trained{where})", "vote", "it beats a vote of its solver at as many tokens or more"
+        )
+    yield _better(
+        results, f"M1 (base{where})", "vote-untrained", "it beats a vote of the base's solver at as many tokens or more"
+    )
+    yield Claim(
+        f"M2{where}",
+        "and a vote of eight, on a shorter path: difference",
+        against_reference(results, "wide-vote", "accuracy").negated,
+        "upper end < 0",
+        lambda _, __, high: high < 0,
+    )
+    yield _better(results, f"M3{where}", "lessons", "it beats as many updates on what teachers write")
+    yield _better(results, f"M4{where}", "fresh-corrector", "its corrector beats a fresh attempt in its place")
+    yield _better(results, f"M5{where}", "shared", "a reward for each role beats a shared one")
+    yield Claim(
+        f"M6{where}",
+        "errors of the trained system ÷ errors of the base's system",
+        error_ratio(results, "untrained"),
+        "mean > 0.5 or upper end > 0.6",
+        lambda mean, _, high: mean > 0.5 or high > 0.6,
+    )
+    yield Claim(
+        f"B4{where}",
+        "the task leaves errors to mend: share wrong of the base's solver alone",
+        _wrong(value(results, "solver-untrained", "accuracy")),
+        "mean < 0.15: the claims are void then, not lost",
+        lambda mean, *_: mean < 0.15,
+    )
 
 
 def _stronger(parts: Results) -> Iterator[Claim]:

@@ -10,7 +10,10 @@ from experiments.marsrl.evidence.trained_parts import trained_parts
 from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
-    Path(__file__).parent, ("sudoku", "ablations"), claims, {"trained-parts": ("ablations", trained_parts)}
+    Path(__file__).parent,
+    ("sudoku", "ablations", "sparse"),
+    claims,
+    {"trained-parts": ("ablations", trained_parts)},
 )
 """The arenas and claims of MarsRL."""
 

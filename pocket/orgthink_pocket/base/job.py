@@ -26,12 +26,13 @@ class Base:
 
     settings: SftSettings
     """Settings of the training."""
-    grown_from: str | None = None
+    model: str | None = None
     """A pocket model of the same width and no more layers to begin with, such as an earlier state of the base; `None`:
     fresh weights."""
-    mixture: Literal["even", "late", "reviews", "manager"] = "even"
+    mixture: Literal["even", "late", "reviews", "renewing", "renewed", "manager"] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
-    verifiers and correctors, `manager` only managers."""
+    verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of what they judge,
+    `manager` only managers."""
     organizers: Literal["random", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `fixed`, the two topologies that a
     teacher writes by itself; or `none`, no lessons of organizers and workers."""
@@ -54,8 +55,8 @@ class Base:
         return self.settings.steps
 
     def require(self) -> None:
-        if self.grown_from is not None:
-            model_folder(self.grown_from)
+        if self.model is not None:
+            model_folder(self.model)
         resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
@@ -64,10 +65,10 @@ class Base:
     def _course(self, place: Path) -> Course:
         """The model and its rows. Its tokenizer is written to the folder."""
         config, seed = base.sized(self.hidden, self.layers), self.settings.seed
-        if self.grown_from is None:
+        if self.model is None:
             model = base.fresh(config, seed, ordered=self.ordered)
         else:
-            model = base.grown(model_folder(self.grown_from), config, seed)
+            model = base.grown(model_folder(self.model), config, seed)
         base.write_folder(place, config)
         tokenizer = Tokenizer(place)
 
@@ -87,7 +88,7 @@ SETTINGS = SftSettings(steps=16_000, learning_rate=3e-3, warmup=200, batch_rows=
 """Of a training from scratch: some 115 M tokens."""
 POCKET_BASE = Base(SETTINGS)
 """Trains the base from scratch."""
-POCKET_BASE_GROWN = Base(replace(SETTINGS, steps=8_000, learning_rate=1.5e-3), grown_from="pocket")
+POCKET_BASE_GROWN = Base(replace(SETTINGS, steps=8_000, learning_rate=1.5e-3), model="pocket")
 """Trains the base from `pocket`, which knows numbers, scans and copies, but no review and no calls."""
 POCKET_BASE_LATE = Base(replace(SETTINGS, steps=4_000, learning_rate=1e-3, seed=1), mixture="late")
-"""The second phase, from what either of the others trained: `--set grown_from=FOLDER`."""
+"""The second phase, from what either of the others trained: `--model FOLDER`."""

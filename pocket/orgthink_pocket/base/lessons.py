@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orgthink.coldstart.structures import random_structure
 from orgthink.engines.tokenizer import Tokenizer
@@ -18,7 +18,7 @@ from orgthink_pocket.base import arithmetic, calling, drills, review
 from orgthink_pocket.base.countdown import CountdownFamily, SeveralFamily, SingleFamily
 from orgthink_pocket.base.family import CAPACITIES, Family, Structures, organizer, sequential
 from orgthink_pocket.base.review_countdown import SeveralReviews, SingleReviews
-from orgthink_pocket.base.review_sudoku import SudokuReviews
+from orgthink_pocket.base.review_sudoku import SudokuAnew, SudokuReviews
 from orgthink_pocket.base.review_sums import SumReviews
 from orgthink_pocket.base.style import REFERENCE
 from orgthink_pocket.base.sudoku import SudokuFamily
@@ -33,6 +33,8 @@ from orgthink_pocket.tasks.sums import SUMS_MINI
 COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdown-mini-four"
 ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
 SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
+ANEW = "sudoku, begun anew"
+"""Reviews of sudokus that have nothing to be kept."""
 
 FAMILIES: Mapping[str, Family] = {
     COUNTDOWN: CountdownFamily(),
@@ -50,6 +52,7 @@ REVIEWED: Mapping[str, review.Reviews] = {
     SINGLE: SingleReviews(),
     SEVERAL: SeveralReviews(),
     SUDOKU: SudokuReviews(),
+    ANEW: SudokuAnew(),
 }
 """Task → how its solutions are reviewed."""
 STREAMS = (COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, ARITHMETIC_MINI, LEDGER_MINI, SUMS_MINI, PARTS_MINI, SUDOKU_TASK)
@@ -101,9 +104,20 @@ REVIEWING = Mixture(
     alone={SUDOKU: 1}, organizing={}, verifying={SUDOKU: 1}, correcting={SUDOKU: 1}, calls={}, drills={}
 )
 """Shares of fine-tuning for what MarsRL trains: solver, verifier and corrector."""
+RENEWING = replace(REVIEWING, correcting={SUDOKU: 1, ANEW: 1})
+"""The same, with correctors that mend or begin anew."""
+RENEWED = replace(RENEWING, verifying={SUDOKU: 0.5, ANEW: 0.5}, correcting={SUDOKU: 0.5, ANEW: 0.5})
+"""The same, with verifiers of both, too."""
 MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
-MIXTURES = {"even": MIXTURE, "late": LATE, "reviews": REVIEWING, "manager": MANAGERS}
+MIXTURES = {
+    "even": MIXTURE,
+    "late": LATE,
+    "reviews": REVIEWING,
+    "renewing": RENEWING,
+    "renewed": RENEWED,
+    "manager": MANAGERS,
+}
 """Mixtures by name."""
 
 
@@ -152,7 +166,7 @@ class Lessons:
             task = COUNTDOWN_MINI if name == COUNTDOWN else COUNTDOWN_MINI_SINGLE
             target = rng.randint(*task.size.targets)
             return task.problem(rehearsals.missing(target, rng), target)
-        return next(self._problems[name])
+        return next(self._problems[SUDOKU if name == ANEW else name])
 
     def _call(self, name: str) -> list[Trace]:
         if name in ("manager", "user"):

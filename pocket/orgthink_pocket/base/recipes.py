@@ -124,12 +124,12 @@ def reviewing_together() -> Policy:
 MARSRL_SHARED = reviewing_together()
 """Reinforcement learning of solver, verifier and corrector by one shared reward."""
 LESSONS = Base(
-    SftSettings(steps=100, learning_rate=5e-4, warmup=10, batch_rows=48), grown_from="pocket-base", mixture="reviews"
+    SftSettings(steps=100, learning_rate=5e-4, warmup=10, batch_rows=48), model="pocket-base", mixture="reviews"
 )
 """Honest fine-tuning: as many updates as MarsRL has, on what teachers write about the same task."""
 
 MANAGER_LESSONS = Base(
-    SftSettings(steps=200, learning_rate=5e-4, warmup=20, batch_rows=48), grown_from="pocket-base", mixture="manager"
+    SftSettings(steps=200, learning_rate=5e-4, warmup=20, batch_rows=48), model="pocket-base", mixture="manager"
 )
 """Supervised fine-tuning of ParaManager: rehearsed rounds, which call any member at random."""
 MEMBER_TOKENS = 352

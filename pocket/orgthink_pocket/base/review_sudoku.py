@@ -12,7 +12,7 @@ from collections import Counter
 
 from orgthink.episode import Problem
 from orgthink.grammar.solution import THOUGHT
-from orgthink.tasks.sudoku import UNITS, Grid, is_valid, read, render
+from orgthink.tasks.sudoku import UNITS, Grid, board, is_valid, read, render
 from orgthink_pocket.base.review import ProposedSolution, Reviews, answer, answer_of
 from orgthink_pocket.base.sudoku import completed
 from orgthink_pocket.teachers.arithmetic_review import reported
@@ -56,6 +56,24 @@ class SudokuReviews(Reviews):
     def doubt(self, problem: Problem, solution: str, rng: random.Random) -> str:
         """A row: working its cells out again gives the same digits."""
         return f"finding {rng.choice(NAMES[:4])}"
+
+
+class SudokuAnew(SudokuReviews):
+    """Grids that have nothing to do with the clues: there is nothing to keep, so a corrector begins anew.
+
+    A grid is drawn at random among all that are complete, so no digit in it tells what the right one is.
+    """
+
+    def draft(self, problem: Problem, wrong: bool, rng: random.Random) -> ProposedSolution:
+        while wrong:
+            grid = board(rng)
+            if _bad(problem.data["clues"], grid):
+                return ProposedSolution(answer(render(grid)), False)
+        return super().draft(problem, wrong, rng)
+
+    def corrected(self, problem: Problem, solution: str, findings: str) -> str:
+        grid = [list(row) for row in problem.data["clues"]]
+        return f"{' '.join(completed(grid))} {THOUGHT} {answer(render(grid))}"
 
 
 def _grid(solution: str) -> Grid:

@@ -45,7 +45,7 @@ def problems(name: str, n: int, seed: int = 0) -> list[Problem]:
 
 
 def _task(name: str):
-    return GRADERS.get(name) or TASKS[name]
+    return GRADERS.get(name) or TASKS[lessons.SUDOKU if name == lessons.ANEW else name]
 
 
 def right(problem: Problem, answer: str | None) -> bool:
@@ -164,6 +164,14 @@ def test_a_corrector_is_right_whatever_the_finding(name):
     for problem in problems(name, 60):
         trace = review.corrector(lessons.REVIEWED[name], problem, rng)
         assert right(problem, answer_of(written(trace))), (trace.spans[0].text, written(trace))
+
+
+def test_what_is_begun_anew_is_what_a_solver_writes():
+    rng, reviews, family = random.Random(9), lessons.REVIEWED[lessons.ANEW], lessons.FAMILIES[lessons.SUDOKU]
+    for problem in problems(lessons.ANEW, 30):
+        draft = reviews.draft(problem, True, rng)
+        findings = read_report(reviews.report(problem, draft.text), VERDICTS).findings
+        assert reviews.corrected(problem, draft.text, findings) == solved(family, problem)
 
 
 def test_a_corrector_of_several_keeps_what_was_right():

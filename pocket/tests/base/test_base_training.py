@@ -89,7 +89,7 @@ def test_a_model_of_another_width_does_not_grow():
 
 
 def test_it_can_go_on_from_an_earlier_state(trained, tmp_path):
-    small = replace(SMALL, grown_from=str(trained[0] / "model"), settings=replace(SMALL.settings, learning_rate=1e-9))
+    small = replace(SMALL, model=str(trained[0] / "model"), settings=replace(SMALL.settings, learning_rate=1e-9))
     _, lines = _trained(tmp_path / "run", small)
     assert lines[0]["loss"] < trained[1][0]["loss"]
 
