@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -198,9 +199,11 @@ class _Routes:
         return bytes(found)
 
     def _admit(self, request: Request) -> None:
-        """RequestError without the key, or where nobody has one, to a web page that calls by a name of its own."""
-        if self._key is None and _host(request) not in LOOPBACK:
+        """RequestError without the key, or where nobody has one, to a web page from elsewhere."""
+        if self._key is None and _host(f"//{request.headers.get('host', '')}") not in LOOPBACK:
             raise RequestError("without a key this server is called as localhost or 127.0.0.1 only")
+        if self._key is None and _from_elsewhere(request.headers):
+            raise RequestError("without a key no web page of another host may call this server", 403)
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         if self._key is not None and not secrets.compare_digest(given.encode("latin-1"), self._key.encode()):
             raise RequestError("a valid key is missing: Authorization: Bearer KEY", 401, code="invalid_api_key")
@@ -274,12 +277,19 @@ def _too_large() -> RequestError:
     return RequestError(f"the body is larger than {LARGEST:,} bytes", 413, code="too_large")
 
 
-def _host(request: Request) -> str | None:
-    """The name by which the server is called."""
+def _host(url: str) -> str | None:
+    """The host in a URL; `None` without one."""
     try:
-        return urlsplit(f"//{request.headers.get('host', '')}").hostname
+        return urlsplit(url).hostname
     except ValueError:
         return None
+
+
+def _from_elsewhere(headers: Headers) -> bool:
+    """Whether a browser says that a page of another host asks. To open a link that stands there is no call."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    by_a_link = headers.get("sec-fetch-dest") == "document"
+    return (origin is not None and _host(origin) not in LOOPBACK) or (site == "cross-site" and not by_a_link)
 
 
 async def _refused(request: Request, error: RequestError) -> Response:

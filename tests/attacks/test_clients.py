@@ -221,6 +221,15 @@ async def test_a_body_of_a_response(attack: Attack, tmp_path: Path, caplog: pyte
     no_accident(caplog)
 
 
+ELSEWHERE = (
+    {"origin": "http://evil.example", "sec-fetch-site": "cross-site", "sec-fetch-dest": "empty"},
+    {"origin": "http://localhost.evil.example"},
+    {"origin": "null"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-dest": "image"},
+)
+"""What browsers say of a page of another host."""
+
+
 @each(
     Attack("a form of a foreign page, as text/plain", REFUSED, "status 415", {"content-type": "text/plain"}),
     Attack(
@@ -233,15 +242,33 @@ async def test_a_body_of_a_response(attack: Attack, tmp_path: Path, caplog: pyte
     Attack("a host that only begins as this machine's name", REFUSED, "status 400", {"host": "localhost.evil.example"}),
     Attack("a host with a user's name before it", REFUSED, "status 400", {"host": "localhost@evil.example"}),
     Attack("a host that is no address", REFUSED, "status 400", {"host": "[::1"}),
+    Attack("a page of another host that is not asked for its origin before", REFUSED, "status 403", ELSEWHERE[0]),
+    Attack("a page of another host whose name begins as this machine's", REFUSED, "status 403", ELSEWHERE[1]),
+    Attack("a page without an origin, such as a file", REFUSED, "status 403", ELSEWHERE[2]),
+    Attack("a page of another host, of which the browser tells no more", REFUSED, "status 403", ELSEWHERE[3]),
 )
 async def test_a_header(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(tmp_path, quiet()) as server:
         headers = {"content-type": "application/json"} | attack.given
         reply = await server.client.post("/v1/chat/completions", content=body(), headers=headers)
-        assert reply.status_code in (400, 415)
+        assert reply.status_code in (400, 403, 415)
         one_line(reply.json())
         assert server.engine.requests == 0
     no_accident(caplog)
+
+
+@pytest.mark.parametrize("headers", ELSEWHERE, ids=str)
+async def test_no_page_of_another_host_reads_the_live_page(headers: dict[str, str], tmp_path: Path) -> None:
+    async with serving(tmp_path, quiet()) as server:
+        assert (await server.client.get("/live", headers=headers)).status_code == 403
+
+
+async def test_a_link_to_the_live_page_opens_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, quiet()) as server:
+        link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+        assert (await server.client.get("/", headers=link)).status_code == 200
+        own = {"origin": "http://127.0.0.1:8000", "sec-fetch-site": "same-origin"}
+        assert (await server.client.get("/live", headers=own)).status_code == 200
 
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
