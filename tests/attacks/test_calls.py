@@ -367,6 +367,7 @@ async def test_a_long_description_is_cut(attack: Attack) -> None:
     Attack("structured content of 21,000 numbers", RESULTS, "EXEC_ERR: too many parts", "too many values"),
     Attack("a result of 19,000 wrong parts", RESULTS, "EXEC_ERR: so many errors", "some wrong parts"),
     Attack("a result that is none", RESULTS, "EXEC_ERR", "no result"),
+    Attack("a part of a kind that there is not", RESULTS, "EXEC_ERR", "unknown part"),
     Attack("pings without an end", RESULTS, "EXEC_ERR: too many messages in a second", "pings"),
     Attack("news of its tools without an end", RESULTS, "EXEC_ERR: too many messages in a second", "changes"),
     Attack("answers that nobody asked for, without an end", RESULTS, "EXEC_ERR: too many messages in a second",
@@ -404,6 +405,34 @@ async def test_what_a_result_may_hold(attack: Attack) -> None:
         assert found.status is status and 0 < len(found.text) < 201_000
         assert await other.call({}) == Result("fine")
     assert "<" not in render_responses([Response("t", CallStatus.OK, found.text)])[16:-18]
+
+
+ASKED = "A tool server answers calls: nothing that it asks for in return is given."
+
+
+@each(
+    Attack("a server asks for an answer of a model", ASKED, "it is refused", "asks a model"),
+    Attack("a server asks for the folders here", ASKED, "it is refused", "asks for folders"),
+    Attack("a server asks the user for a password", ASKED, "it is refused", "asks the user"),
+)
+async def test_a_server_that_asks(attack: Attack) -> None:
+    first, _ = await opened(hostile(attack.given))
+    answer = json.loads((await first.call({})).text)
+    assert answer["id"] == "s1" and "not supported" in answer["error"]["message"] and "result" not in answer
+
+
+@each(
+    Attack("a server logs a forged line", ASKED, "nothing is shown", ("logs", "fine")),
+    Attack("a server cancels the call that it answers", ASKED, "the result", ("cancels", "fine")),
+    Attack("a server reports progress beyond all numbers", ASKED, "nothing is shown", ("progress", "fine")),
+    Attack("a result points to a file here", ASKED, "OK: `[resource_link]`", ("files", "[resource_link]")),
+)
+async def test_a_server_that_says_more(attack: Attack, capfd: pytest.CaptureFixture[str]) -> None:
+    how, wanted = attack.given
+    first, other = await opened(hostile(how))
+    assert await first.call({}) == Result(wanted)
+    assert await other.call({}) == Result("fine")
+    assert capfd.readouterr() == ("", "")
 
 
 @each(
