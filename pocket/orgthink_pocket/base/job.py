@@ -31,8 +31,8 @@ class Base:
     fresh weights."""
     mixture: Literal["even", "late", "reviews", "renewing", "renewed", "manager"] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
-    verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of what they judge,
-    `manager` only managers."""
+    verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of grids that break
+    their clues, `manager` only managers."""
     organizers: Literal["random", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `fixed`, the two topologies that a
     teacher writes by itself; or `none`, no lessons of organizers and workers."""

@@ -34,7 +34,7 @@ COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdo
 ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
 SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
 ANEW = "sudoku, begun anew"
-"""Reviews of sudokus that have nothing to be kept."""
+"""Reviews of sudoku grids in which nothing is worth keeping."""
 
 FAMILIES: Mapping[str, Family] = {
     COUNTDOWN: CountdownFamily(),
@@ -107,7 +107,7 @@ REVIEWING = Mixture(
 RENEWING = replace(REVIEWING, correcting={SUDOKU: 1, ANEW: 1})
 """The same, with correctors that mend or begin anew."""
 RENEWED = replace(RENEWING, verifying={SUDOKU: 0.5, ANEW: 0.5}, correcting={SUDOKU: 0.5, ANEW: 0.5})
-"""The same, with verifiers of both, too."""
+"""The same, and verifiers see grids that break their clues, too."""
 MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
 MIXTURES = {

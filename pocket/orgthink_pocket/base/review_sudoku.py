@@ -59,9 +59,9 @@ class SudokuReviews(Reviews):
 
 
 class SudokuAnew(SudokuReviews):
-    """Grids that have nothing to do with the clues: there is nothing to keep, so a corrector begins anew.
+    """Complete grids that break their clues: nothing is worth keeping, so a corrector begins anew.
 
-    A grid is drawn at random among all that are complete, so no digit in it tells what the right one is.
+    They are drawn without a look at the clues, so their digits say nothing about the right ones.
     """
 
     def draft(self, problem: Problem, wrong: bool, rng: random.Random) -> ProposedSolution:
