@@ -123,7 +123,13 @@ def test_a_limit(attack: Attack, tmp_path: Path) -> None:
 def test_a_signal(attack: Attack, tmp_path: Path) -> None:
     out = tmp_path / "run"
     with serving(FINE, FINE, *[hangs()] * 3) as server:
-        run = subprocess.Popen(command(out, server.url), env=around(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        run = subprocess.Popen(
+            command(out, server.url),
+            env=around(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=hears_the_terminal,
+        )
         waits(lambda: len(ids(out)) == 2 and len(server.exchanges) == 3)
         for name in attack.given:
             run.send_signal(getattr(signal, name))
@@ -132,6 +138,12 @@ def test_a_signal(attack: Attack, tmp_path: Path) -> None:
     assert b"Traceback" not in said and run.returncode == (130 if "SIGINT" in attack.given else -signal.Signals[name])
     found = resumed(out, FINE, FINE)
     assert len(found) == len(set(found)) == 4
+
+
+def hears_the_terminal() -> None:
+    """Also where these tests run in the background, which does not."""
+    for name in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(name, signal.SIG_DFL)
 
 
 def waits(until: Callable[[], Any]) -> None:
