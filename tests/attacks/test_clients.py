@@ -257,15 +257,26 @@ async def test_a_header(attack: Attack, tmp_path: Path, caplog: pytest.LogCaptur
     no_accident(caplog)
 
 
-@pytest.mark.parametrize("headers", ELSEWHERE, ids=str)
-async def test_no_page_of_another_host_reads_the_live_page(headers: dict[str, str], tmp_path: Path) -> None:
-    async with serving(tmp_path, quiet()) as server:
-        assert (await server.client.get("/live", headers=headers)).status_code == 403
+LIVE = "Without a key no page of another host gets anything of the live page; whoever opens it does."
 
 
-async def test_a_link_to_the_live_page_opens_it(tmp_path: Path) -> None:
+@each(
+    Attack("a page of another host asks for all episodes", LIVE, "status 403", ELSEWHERE[0]),
+    Attack("a page of a host whose name begins as this machine's asks for them", LIVE, "status 403", ELSEWHERE[1]),
+    Attack("a page without an origin asks for them", LIVE, "status 403", ELSEWHERE[2]),
+    Attack("a page of another host shows them as a picture", LIVE, "status 403", ELSEWHERE[3]),
+)
+async def test_no_page_of_another_host_reads_the_live_page(attack: Attack, tmp_path: Path) -> None:
     async with serving(tmp_path, quiet()) as server:
-        link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+        assert (await server.client.get("/live", headers=attack.given)).status_code == 403
+
+
+@each(
+    Attack("a link on a page of another host", LIVE, "it opens the live page", "document"),
+)
+async def test_a_link_to_the_live_page_opens_it(attack: Attack, tmp_path: Path) -> None:
+    async with serving(tmp_path, quiet()) as server:
+        link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": attack.given}
         assert (await server.client.get("/", headers=link)).status_code == 200
         own = {"origin": "http://127.0.0.1:8000", "sec-fetch-site": "same-origin"}
         assert (await server.client.get("/live", headers=own)).status_code == 200

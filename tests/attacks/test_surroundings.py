@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +153,16 @@ def waits(until: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
-def test_a_stopped_process_goes_on(tmp_path: Path) -> None:
+@each(
+    Attack("a process that is stopped, continued and given another window", STORED, COMPLETE,
+           [signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH]),
+)  # fmt: skip
+def test_a_stopped_process_goes_on(attack: Attack, tmp_path: Path) -> None:
     with serving(*[FINE] * 4) as server:
         run = subprocess.Popen(command(tmp_path / "run", server.url), env=around(), stdout=subprocess.DEVNULL)
         waits(lambda: ids(tmp_path / "run"))
-        signals: Sequence[signal.Signals] = (signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH)
-        for each_signal in signals:
-            run.send_signal(each_signal)
+        for given in attack.given:
+            run.send_signal(given)
             time.sleep(0.1)
         assert run.wait(60) == 0
     assert len(ids(tmp_path / "run")) == 4
