@@ -27,16 +27,16 @@ def terse(problem: Problem) -> str:
     return problem.text if write is None or not problem.data else write(problem)
 
 
-def _numbers(part: Mapping[str, Any]) -> str:
+def numbers(part: Mapping[str, Any]) -> str:
     return f"{' '.join(map(str, part['numbers']))} = {part['target']}"
 
 
 def _countdown(problem: Problem) -> str:
-    return f"countdown {_numbers(problem.data)}"
+    return f"countdown {numbers(problem.data)}"
 
 
 def _several(problem: Problem) -> str:
-    parts = (f"{part['target']}{NAMED}{_numbers(part)}" for part in problem.data["parts"])
+    parts = (f"{part['target']}{NAMED}{numbers(part)}" for part in problem.data["parts"])
     return f"countdown {SEPARATOR.join(parts)}"
 
 
@@ -49,7 +49,9 @@ _WRITERS: dict[str, Callable[[Problem], str]] = {
     "countdown": _countdown,
     "countdown-mini": _countdown,
     "countdown-mini-single": _countdown,
-    **dict.fromkeys(("countdown-mini-two", "countdown-mini-three", "countdown-mini-four"), _several),
+    **dict.fromkeys(
+        ("countdown-mini-two", "countdown-mini-three", "countdown-mini-four", "countdown-mini-six"), _several
+    ),
     "arithmetic-mini": lambda problem: f"arithmetic {problem.data['expression']}",
     "ledger-mini": _ledger,
     **dict.fromkeys(("sudoku", "sudoku-sparse"), lambda problem: f"sudoku {render(problem.data['clues'])}"),

@@ -71,10 +71,10 @@ def _drawn(rng: random.Random, problems: dict[str, Iterator[Problem]], shares: d
     return [several(rng) if name == COUNTDOWN_MINI_FOUR.name else next(problems[name]) for name in names]
 
 
-def several(rng: random.Random, parts: tuple[int, int] = PARTS) -> Problem:
-    """Countdowns with the fewest and the most parts."""
+def several(rng: random.Random, parts: tuple[int, int] = PARTS, name: str = COUNTDOWN_MINI_FOUR.name) -> Problem:
+    """Countdowns with the fewest and the most parts, as a problem of the task of this name."""
     single = COUNTDOWN_MINI_FOUR.single
-    task = CountdownSeveral(COUNTDOWN_MINI_FOUR.name, single, rng.randint(*parts))
+    task = CountdownSeveral(name, single, rng.randint(*parts))
     return next(task.problems("train", rng.getrandbits(30)))
 
 

@@ -8,13 +8,16 @@ scan ends soonest.
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Collection, Sequence
 
+from orgthink.coldstart.structures import Step, random_structure
 from orgthink.episode import Problem
 from orgthink.grammar.solution import THOUGHT
 from orgthink.tasks.expression import parse
-from orgthink_pocket.base.family import NOTHING, Family, Thinking
+from orgthink_pocket.base.family import NOTHING, Family, Structures, Thinking
+from orgthink_pocket.tasks.parts import NAMES
 from orgthink_pocket.teachers.countdown import scan
 
 ORDER = ("*", "/", "+", "-")
@@ -106,6 +109,34 @@ class SeveralFamily(Family):
     def finish(self, work: Thinking) -> tuple[str, str]:
         found = dict(work.results)
         return "", " ; ".join(f"{part} = {found[part]}" for part in self.parts(work.problem))
+
+
+class NamedFamily(Family):
+    """`countdown-mini-six`: countdowns with words as names. Sub-queries are names; the numbers are in the problem.
+
+    Parts are taken in the order of the problem; which of them are forked, and with how many, is random.
+    """
+
+    stays = THOUGHT
+
+    def parts(self, problem: Problem) -> list[str]:
+        return list(NAMES[: len(problem.data["parts"])])
+
+    def query(self, work: Thinking, parts: Sequence[str]) -> str:
+        return " ; ".join(parts)
+
+    def think(self, work: Thinking, part: str) -> str:
+        text, hit = first(work.problem.data["parts"][NAMES.index(part)], part)
+        work.results.append((part, hit))
+        return f"{part} : {text}"
+
+    def finish(self, work: Thinking) -> tuple[str, str]:
+        return "", " ; ".join(hit for _, hit in work.results)
+
+    def structure(
+        self, rng: random.Random, problem: Problem, capacity: int, draw: Structures = random_structure
+    ) -> list[Step]:
+        return draw(rng, self.parts(problem), capacity)
 
 
 class SingleFamily(Family):

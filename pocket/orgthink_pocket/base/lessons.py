@@ -15,7 +15,7 @@ from orgthink.episode import Problem, Trace
 from orgthink.tasks.sudoku import SUDOKU as SUDOKU_TASK
 from orgthink.training.rows import Row, row_of
 from orgthink_pocket.base import arithmetic, calling, drills, review
-from orgthink_pocket.base.countdown import CountdownFamily, SeveralFamily, SingleFamily
+from orgthink_pocket.base.countdown import CountdownFamily, NamedFamily, SeveralFamily, SingleFamily
 from orgthink_pocket.base.family import CAPACITIES, Family, Structures, organizer, sequential
 from orgthink_pocket.base.review_countdown import SeveralReviews, SingleReviews
 from orgthink_pocket.base.review_sudoku import SudokuAnew, SudokuReviews
@@ -31,6 +31,7 @@ from orgthink_pocket.tasks.parts import PARTS_MINI
 from orgthink_pocket.tasks.sums import SUMS_MINI
 
 COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdown-mini-four"
+NAMED = "countdown-mini-six"
 ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
 SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
 ANEW = "sudoku, begun anew"
@@ -40,6 +41,7 @@ FAMILIES: Mapping[str, Family] = {
     COUNTDOWN: CountdownFamily(),
     SINGLE: SingleFamily(),
     SEVERAL: SeveralFamily(),
+    NAMED: NamedFamily(),
     ARITHMETIC: arithmetic.ShortFamily(),
     SUMS: arithmetic.SumsFamily(),
     PARTS: arithmetic.PartsFamily(),
@@ -60,6 +62,8 @@ STREAMS = (COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE, ARITHMETIC_MINI, LEDGER_MINI, 
 HARD = 0.12
 """Share of countdowns without a solution of three numbers. Their targets are any, held-out ones too: no such problem is
 in a split."""
+PARTS_OF_NAMED = (2, 6)
+"""Fewest and most countdowns with words as names. A lesson that does not fit the context is left out."""
 PARTS_OF_SEVERAL = (2, 4)
 """Fewest and most countdowns of a thinker, so that its text fits the context."""
 
@@ -108,6 +112,15 @@ RENEWING = replace(REVIEWING, correcting={SUDOKU: 1, ANEW: 1})
 """The same, with correctors that mend or begin anew."""
 RENEWED = replace(RENEWING, verifying={SUDOKU: 0.5, ANEW: 0.5}, correcting={SUDOKU: 0.5, ANEW: 0.5})
 """The same, and verifiers see grids that break their clues, too."""
+DIVIDING = Mixture(
+    alone={NAMED: 2, SINGLE: 1},
+    organizing={NAMED: 2},
+    verifying={},
+    correcting={},
+    calls={},
+    drills={"relations": 0.5, "operations": 0.5},
+)
+"""Shares of fine-tuning for several countdowns: thinkers, organizers and workers."""
 MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
 MIXTURES = {
@@ -116,6 +129,7 @@ MIXTURES = {
     "reviews": REVIEWING,
     "renewing": RENEWING,
     "renewed": RENEWED,
+    "dividing": DIVIDING,
     "manager": MANAGERS,
 }
 """Mixtures by name."""
@@ -162,6 +176,8 @@ class Lessons:
         rng = self._rng
         if name == SEVERAL:
             return calling.several(rng, PARTS_OF_SEVERAL)
+        if name == NAMED:
+            return calling.several(rng, PARTS_OF_NAMED, NAMED)
         if name in (COUNTDOWN, SINGLE) and not solvable and rng.random() < HARD:
             task = COUNTDOWN_MINI if name == COUNTDOWN else COUNTDOWN_MINI_SINGLE
             target = rng.randint(*task.size.targets)

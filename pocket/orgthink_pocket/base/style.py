@@ -12,6 +12,7 @@ from importlib.resources import files
 from orgthink.episode import Problem
 from orgthink.organizations.prompts import Style, read_templates
 from orgthink_pocket import style as pocket
+from orgthink_pocket.tasks.parts import NAMES
 
 REFERENCE = "orgthink_pocket.base.style:BASE"
 """How lessons name the style: it can be found before the package is installed."""
@@ -28,6 +29,11 @@ def _of_another(word: str) -> Callable[[Problem], str]:
     return lambda problem: f"{word} {pocket.terse(problem).partition(' ')[2]}"
 
 
+def _named(problem: Problem) -> str:
+    parts = zip(NAMES, problem.data["parts"], strict=False)
+    return f"several {pocket.SEPARATOR.join(f'{name}{pocket.NAMED}{pocket.numbers(part)}' for name, part in parts)}"
+
+
 def _parts(problem: Problem) -> str:
     return f"parts {' ; '.join(f'{name} = {part}' for name, part in problem.data['parts'])}"
 
@@ -35,6 +41,7 @@ def _parts(problem: Problem) -> str:
 _WRITERS: dict[str, Callable[[Problem], str]] = {
     "countdown-mini-single": _of_another("single"),
     **dict.fromkeys(("countdown-mini-two", "countdown-mini-three", "countdown-mini-four"), _of_another("several")),
+    "countdown-mini-six": _named,
     "sums-mini": lambda problem: f"sums {problem.data['expression']}",
     **dict.fromkeys(("parts-mini", "parts-mini-independent", "parts-mini-chained"), _parts),
 }
