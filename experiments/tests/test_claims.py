@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from benchmarks.models import CONFIG, random_model
 from experiments.arena.results import Options
+from experiments.asyncthink.evidence import memory_bound as replays
 from experiments.asyncthink.evidence.claims import claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.results import EVIDENCE
@@ -46,6 +50,7 @@ def decided() -> dict[str, dict[str, Any]]:
     """The claims of such arenas by their number."""
     arenas = {name: arena_results(name) for name in NAMES}
     arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
+    arenas["memory-bound"] = {"ratios": dict.fromkeys(ARENAS["six"].methods, LOW)}
     return {claim.id: claim.row() for claim in claims(arenas)}
 
 
@@ -133,6 +138,26 @@ def test_a_right_answer_on_half_the_path_counts_twice(tmp_path: Path) -> None:
     found = efficiency(tmp_path, arena)
     assert found["fixed"]["mean"] == pytest.approx(((2 - 1) + (1 - 0)) / 2)
     assert found["no-lessons"]["mean"] == 0
+
+
+def test_a_replay_takes_the_seconds_of_its_steps_and_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a small model here; the one of the evidence takes a minute an episode."""
+    small = partial(random_model, config=CONFIG, dtype=torch.float32)
+    monkeypatch.setattr(replays, "random_model", lambda folder, *_: small(folder))
+    arena = replace(ARENAS["six"], seeds=(0,))
+    for method in (arena.reference, *replays.RIVALS):
+        folder = RunFolder.create(tmp_path / "evaluations" / method / "uncapped-seed0", "eval", {})
+        with folder.journal() as journal:
+            for target in range(2):
+                journal.append(episode(target, 10 + target, True))
+    found = replays.memory_bound(tmp_path, arena)
+    assert all(seconds > 0 for method in found["seconds"].values() for seconds in method.values())
+    assert found["ratios"]["alone"]["n"] == 2
+    stored = {method: {"0": 1.0, "1": 3.0} for method in ("alone", "alone-untrained")}
+    stored[arena.reference] = {"0": 0.5, "1": 1.5}
+    (tmp_path / "replayed.json").write_text(json.dumps(stored))
+    again = replays.memory_bound(tmp_path, arena)
+    assert again["ratios"]["alone"]["mean"] == pytest.approx(0.5) and again["seconds"] == stored, "nothing ran again"
 
 
 def episode(target: int, steps: int, right: bool) -> Episode:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from experiments.asyncthink.evidence.claims import claims
 from experiments.asyncthink.evidence.efficiency import efficiency
+from experiments.asyncthink.evidence.memory_bound import memory_bound
 from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
     ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees"),
     claims,
-    extra=("stages",),
-    measures={"efficiency": ("stages", efficiency)},
+    extra=("stages", "six"),
+    measures={"efficiency": ("stages", efficiency), "memory-bound": ("six", memory_bound)},
 )
 """The arenas and claims of AsyncThink."""
 

@@ -27,7 +27,7 @@ from orgthink.tasks.sudoku import SUDOKU
 from orgthink.tasks.task import in_split
 
 GRADERS = {lessons.SUMS: SUMS_MINI, lessons.PARTS: PARTS_MINI}
-DIVIDED = tuple(lessons.MIXTURE.organizing)
+DIVIDED = (*lessons.MIXTURE.organizing, lessons.NAMED)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,9 @@ def problems(name: str, n: int, seed: int = 0) -> list[Problem]:
     if name == lessons.SEVERAL:
         rng = random.Random(seed)
         return [calling.several(rng, lessons.PARTS_OF_SEVERAL) for _ in range(n)]
+    if name == lessons.NAMED:
+        rng = random.Random(seed)
+        return [calling.several(rng, lessons.PARTS_OF_NAMED, name) for _ in range(n)]
     return list(islice(_task(name).problems("train", seed), n))
 
 

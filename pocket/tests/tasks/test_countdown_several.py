@@ -7,9 +7,10 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from orgthink_pocket.base import style as base
 from orgthink_pocket.style import NAMED, SEPARATOR, terse
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI, COUNTDOWN_MINI_SINGLE
-from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_FOUR
+from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_FOUR, COUNTDOWN_MINI_SIX
 from orgthink_pocket.teachers.countdown_review import solved
 
 from orgthink.tasks import TASKS
@@ -55,6 +56,15 @@ def test_it_has_a_name_and_asks_for_a_solution_of_each_part():
     )
     for number, part in enumerate(FOUR.data["parts"], 1):
         assert f"{number}. {COUNTDOWN_MINI_SINGLE.problem(part['numbers'], part['target']).text}" in FOUR.text
+
+
+def test_six_countdowns_have_words_as_names_in_the_words_of_the_base():
+    problem = next(COUNTDOWN_MINI_SIX.problems("test", 0))
+    targets = [part["target"] for part in problem.data["parts"]]
+    assert len(set(targets)) == problem.required == 6 and set(targets) <= COUNTDOWN_MINI.test_targets
+    asked = base.terse(problem).removeprefix("several ").split(SEPARATOR)
+    assert [part.split()[0] for part in asked] == ["copper", "zinc", "iron", "tin", "silver", "gold"]
+    assert [part.split()[-1] for part in asked] == [str(target) for target in targets]
 
 
 # The stream
