@@ -28,6 +28,7 @@ def terse(problem: Problem) -> str:
 
 
 def numbers(part: Mapping[str, Any]) -> str:
+    """Numbers and target of a countdown."""
     return f"{' '.join(map(str, part['numbers']))} = {part['target']}"
 
 
