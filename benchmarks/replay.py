@@ -189,9 +189,13 @@ class Replayed(NamedTuple):
 
 
 async def played_again(episode: Episode, engine: Engine) -> Episode:
+    """The replay. RuntimeError if its critical path is not that of the record."""
     scheduled, agents = Scheduled(engine), len(episode.traces)
     backing, limits = Backing(scheduled, Sampling(10_000, seed=0)), Limits(agents, Budget(depth=agents))
-    return await attempt(Replay(recorded(episode), scheduled), Problem(episode.id, "", ""), backing, limits=limits)
+    again = await attempt(Replay(recorded(episode), scheduled), Problem(episode.id, "", ""), backing, limits=limits)
+    if critical_path(again) != critical_path(episode):
+        raise RuntimeError(f"the replay of {episode.id} is not the recorded one: {again.error}")
+    return again
 
 
 async def replayed(episodes: Sequence[Episode], engine: Engine, step: Sequence[float]) -> Replayed:
@@ -200,8 +204,6 @@ async def replayed(episodes: Sequence[Episode], engine: Engine, step: Sequence[f
         start = time.perf_counter()
         again = await played_again(episode, engine)
         seconds += time.perf_counter() - start
-        if critical_path(again) != critical_path(episode):
-            raise RuntimeError(f"the replay of {episode.id} is not the recorded one: {again.error}")
         steps += critical_path(again)
         expected += float(np.interp(_rows(again), ROWS, step).sum())
     return Replayed(seconds, steps, expected)

@@ -71,6 +71,7 @@ def test_differences_and_ratios_are_turned_towards_asyncthink() -> None:
     assert (rows["A1"]["measured"], rows["A1"]["low"], rows["A1"]["high"]) == (-0.4, -0.5, -0.3)
     assert not rows["A1"]["holds"]
     assert (rows["A2"]["measured"], rows["A2"]["low"], rows["A2"]["high"]) == (1 / 0.4, 1 / 0.5, 1 / 0.3)
+    assert rows["A3 (bound by memory, six)"]["measured"] == 0.4, "a replay's ratio is turned already"
     assert rows["A5"]["measured"] == 0.4 and rows["A5"]["holds"], "without the reward - with it: longer"
 
 

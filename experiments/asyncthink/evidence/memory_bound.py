@@ -33,7 +33,7 @@ from orgthink.terminal import show
 RIVALS = ("alone", "alone-untrained")
 """Methods to which the reference is compared."""
 PROBLEMS = 6
-"""Held-out problems that are replayed: the first ones, whether they were solved or not, of the first training."""
+"""Held-out problems that are replayed: the first ones by their ids, solved or not, of the first training."""
 
 
 def memory_bound(runs: Path, arena: Arena) -> dict[str, Any]:

@@ -61,7 +61,7 @@ COUNTDOWN_MINI_FOUR = CountdownSeveral("countdown-mini-four", COUNTDOWN_MINI_SIN
 """Four countdowns of one expression each."""
 COUNTDOWN_MINI_TWO = CountdownSeveral("countdown-mini-two", COUNTDOWN_MINI_SINGLE, 2)
 """Two countdowns."""
-COUNTDOWN_MINI_SIX = CountdownSeveral("countdown-mini-six", COUNTDOWN_MINI_SINGLE, 6)
-"""Six countdowns."""
 COUNTDOWN_MINI_THREE = CountdownSeveral("countdown-mini-three", COUNTDOWN_MINI_SINGLE, 3)
 """Three countdowns."""
+COUNTDOWN_MINI_SIX = CountdownSeveral("countdown-mini-six", COUNTDOWN_MINI_SINGLE, 6)
+"""Six countdowns."""
