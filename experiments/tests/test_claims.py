@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks import replay
 from benchmarks.models import CONFIG, random_model
 from experiments.arena.results import Options
 from experiments.asyncthink.evidence import memory_bound as replays
@@ -21,7 +23,9 @@ from experiments.shared.claims import UNKNOWN, Claim, Measured, best
 from experiments.shared.script import with_claims
 from orgthink.arena.config import read_arena
 from orgthink.arena.preparing import training
+from orgthink.engines.local.engine import LocalEngine
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.scale.simulation.recorded import recorded
 from orgthink.store import RunFolder
 
 NAMES = (*EVIDENCE.arenas, *EVIDENCE.extra)
@@ -159,6 +163,13 @@ def test_a_replay_takes_the_seconds_of_its_steps_and_is_stored(tmp_path: Path, m
     (tmp_path / "replayed.json").write_text(json.dumps(stored))
     again = replays.memory_bound(tmp_path, arena)
     assert again["ratios"]["alone"]["mean"] == pytest.approx(0.5) and again["seconds"] == stored, "nothing ran again"
+
+
+def test_a_replay_that_is_not_the_record_gives_no_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "recorded", lambda _: recorded(episode(0, 5, True)))
+    engine = LocalEngine.open(random_model(tmp_path, CONFIG, torch.float32))
+    with pytest.raises(RuntimeError, match="not the recorded one"):
+        asyncio.run(replay.played_again(episode(0, 10, True), engine))
 
 
 def episode(target: int, steps: int, right: bool) -> Episode:

@@ -127,6 +127,16 @@ def test_structures_are_random(name):
     assert shapes.most_common(1)[0][1] < 30
 
 
+def test_a_worker_of_named_countdowns_works_on_those_that_its_organizer_names():
+    rng = random.Random(5)
+    for problem in problems(lessons.NAMED, 20):
+        root, *workers = organizer(lessons.FAMILIES[lessons.NAMED], problem, 8, rng)
+        queries = re.findall(r"<FORK-\d> (.*?) </FORK", written(root))
+        assert [re.findall(r"(\w+) : scan", written(worker)) for worker in workers] == [
+            query.split(" ; ") for query in queries
+        ]
+
+
 def test_an_organizer_of_countdown_stops_when_four_are_found():
     rng = random.Random(3)
     early = 0
