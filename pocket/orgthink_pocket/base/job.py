@@ -29,10 +29,11 @@ class Base:
     model: str | None = None
     """A pocket model of the same width and no more layers to begin with, such as an earlier state of the base; `None`:
     fresh weights."""
-    mixture: Literal["even", "late", "reviews", "renewing", "renewed", "dividing", "manager"] = "even"
+    mixture: Literal["even", "late", "reviews", "renewing", "renewed", "dividing", "dividing-whole", "manager"] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
     verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of grids that break
-    their clues, `dividing` only thinkers, organizers and workers of several countdowns, `manager` only managers."""
+    their clues, `dividing` only thinkers, organizers and workers of several countdowns, `dividing-whole` the same with
+    six countdowns each, `manager` only managers."""
     organizers: Literal["random", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `fixed`, the two topologies that a
     teacher writes by itself; or `none`, no lessons of organizers and workers."""

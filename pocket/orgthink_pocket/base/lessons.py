@@ -32,6 +32,8 @@ from orgthink_pocket.tasks.sums import SUMS_MINI
 
 COUNTDOWN, SINGLE, SEVERAL = "countdown-mini", "countdown-mini-single", "countdown-mini-four"
 NAMED = "countdown-mini-six"
+WHOLE = "countdown-mini-six, whole"
+"""The same with as many countdowns as the task has."""
 ARITHMETIC, LEDGER, SUDOKU = "arithmetic-mini", "ledger-mini", "sudoku"
 SUMS, PARTS = SUMS_MINI.name, PARTS_MINI.name
 ANEW = "sudoku, begun anew"
@@ -42,6 +44,7 @@ FAMILIES: Mapping[str, Family] = {
     SINGLE: SingleFamily(),
     SEVERAL: SeveralFamily(),
     NAMED: NamedFamily(),
+    WHOLE: NamedFamily(),
     ARITHMETIC: arithmetic.ShortFamily(),
     SUMS: arithmetic.SumsFamily(),
     PARTS: arithmetic.PartsFamily(),
@@ -121,6 +124,10 @@ DIVIDING = Mixture(
     drills={"relations": 0.5, "operations": 0.5},
 )
 """Shares of fine-tuning for several countdowns: thinkers, organizers and workers."""
+DIVIDING_WHOLE = replace(
+    DIVIDING, alone={WHOLE: 1, SINGLE: 0.2}, organizing={WHOLE: 3}, drills={"relations": 0.2, "operations": 0.2}
+)
+"""The same for problems of six: `DIVIDING` has a sixth countdown in one lesson of five, and errors gather there."""
 MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
 """Shares of ParaManager's supervised fine-tuning."""
 MIXTURES = {
@@ -130,6 +137,7 @@ MIXTURES = {
     "renewing": RENEWING,
     "renewed": RENEWED,
     "dividing": DIVIDING,
+    "dividing-whole": DIVIDING_WHOLE,
     "manager": MANAGERS,
 }
 """Mixtures by name."""
@@ -176,8 +184,8 @@ class Lessons:
         rng = self._rng
         if name == SEVERAL:
             return calling.several(rng, PARTS_OF_SEVERAL)
-        if name == NAMED:
-            return calling.several(rng, PARTS_OF_NAMED, NAMED)
+        if name in (NAMED, WHOLE):
+            return calling.several(rng, PARTS_OF_NAMED if name == NAMED else (PARTS_OF_NAMED[1],) * 2, NAMED)
         if name in (COUNTDOWN, SINGLE) and not solvable and rng.random() < HARD:
             task = COUNTDOWN_MINI if name == COUNTDOWN else COUNTDOWN_MINI_SINGLE
             target = rng.randint(*task.size.targets)
