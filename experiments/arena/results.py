@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Options:
     runs/evidence-PAPER/NAME for evidence."""
     out: Path | None = None
     """Folder for results.json, the plots and README.md, instead of that of the file."""
+    side_by_side: int = 2
+    """Number of trainings and searches that run at once, each in a process with its share of the cores."""
 
     @property
     def folder(self) -> Path:
@@ -79,12 +81,12 @@ def make(options: Options) -> int:
 
     UserError if the folder of runs holds another arena, or if results of a trial would replace the published ones.
     """
-    trial = replace(options, runs=None, out=None) != Options(options.config)
+    trial = options.changes or options.only
     if trial and options.target.resolve() == options.config.parent.resolve():
         raise UserError("results of a trial must not replace the published ones: give another --out")
     arena = read_arena(options.config, options.changes)
     folder = _folder(options.folder, arena)
-    code = conduct(folder, arena, frozenset(options.only), command=options.command)
+    code = conduct(folder, arena, frozenset(options.only), options.command, options.side_by_side)
     if (folder.path / "results.json").is_file() and code < 2:
         write(folder.path, options.target, options.config.parent)
     return code

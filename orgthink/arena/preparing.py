@@ -64,20 +64,13 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     return done(path)
 
 
-def prepare_all(out: Path, arena: Arena, methods: Iterable[str]) -> dict[tuple[str, int], Prepared | str]:
-    """Every preparation that the methods need, by name and seed: what it made, or why it failed.
-
-    KeyboardInterrupt at Ctrl-C.
-    """
-    found: dict[tuple[str, int], Prepared | str] = {}
-    for name in dict.fromkeys(each for method in methods for each in arena.needed(method)):
-        for seed in arena.seeds:
-            try:
-                found[name, seed] = prepare(out, arena, name, seed)
-            except Exception as error:  # a job of somebody's may raise anything; the others go on
-                show(f"orgthink: the preparation {name} with seed {seed} failed: {reason(error)}", error=True)
-                found[name, seed] = reason(error)
-    return found
+def prepare_or_reason(out: Path, arena: Arena, name: str, seed: int) -> Prepared | str:
+    """Run a preparation unless it is done: what it made, or why it failed. KeyboardInterrupt at Ctrl-C."""
+    try:
+        return prepare(out, arena, name, seed)
+    except Exception as error:  # a job of somebody's may raise anything; the others go on
+        show(f"orgthink: the preparation {name} with seed {seed} failed: {reason(error)}", error=True)
+        return reason(error)
 
 
 def done(path: Path) -> Prepared:

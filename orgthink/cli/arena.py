@@ -40,12 +40,16 @@ class ArenaCommand:
     """Number of problems, instead of that of the file."""
     only: tuple[str, ...] = ()
     """Methods to run now, and the reference; the rows of others stay empty."""
+    side_by_side: int = 1
+    """Number of searches and trainings that run at once, each in a process with its share of the cores."""
 
     def __call__(self) -> int:
         try:
             from orgthink.arena.config import Arena, read_arena
         except ModuleNotFoundError as error:
             raise UserError(f"an arena needs {error.name}: pip install 'orgthink[local]'") from error
+        if self.side_by_side < 1:
+            raise UserError(f"--side-by-side is {self.side_by_side}: it must be at least 1")
         given = None if self.config is None else read_arena(self.config, {} if self.n is None else {"n": self.n})
         if self.resume is None:
             if given is None or self.config is None:
@@ -63,7 +67,7 @@ class ArenaCommand:
                 require_same(folder, given)
             self._require_methods(arena)
         with written(folder):
-            return conduct(folder, arena, frozenset(self.only))
+            return conduct(folder, arena, frozenset(self.only), side_by_side=self.side_by_side)
 
     def _require_methods(self, arena: Arena) -> None:
         for name in self.only:
@@ -78,23 +82,28 @@ def require_same(folder: RunFolder, given: Any) -> None:
         raise UserError(f"{folder.path} holds an arena of other settings: choose another folder")
 
 
-def conduct(folder: RunFolder, arena: Arena, only: frozenset[str] = frozenset(), command: str | None = None) -> int:
+def conduct(
+    folder: RunFolder,
+    arena: Arena,
+    only: frozenset[str] = frozenset(),
+    command: str | None = None,
+    side_by_side: int = 1,
+) -> int:
     """Run what is missing, write the results and print the table; the exit code. UserError if another process has the
     folder.
 
-    `command` is what the conditions name; without it that of this folder.
+    `command` is what the conditions name; without it that of this folder. `side_by_side` preparations run at once.
     """
     with locked(folder.path):
-        return _conduct(folder, arena, only, command)
+        return _conduct(folder, arena, only, command, side_by_side)
 
 
-def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None) -> int:
-    from orgthink.arena.preparing import prepare_all
+def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None, side_by_side: int) -> int:
+    from orgthink.arena.side_by_side import prepare_all
 
+    methods = [name for name in arena.methods if not only or name in {*only, arena.reference}]
     try:
-        prepared = prepare_all(
-            folder.path, arena, [name for name in arena.methods if not only or name in {*only, arena.reference}]
-        )
+        prepared = prepare_all(folder.path, arena, methods, side_by_side)
     except KeyboardInterrupt:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED

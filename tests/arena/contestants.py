@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,10 @@ class GuessSettings:
     steps: int = 2
     seed: int = 0
     fails: bool = False
+    alone: bool = True
+    """Whether it works without another search beside it."""
+    pause: float = 0.0
+    """Seconds of a step."""
     report_every: int = 1
 
 
@@ -116,7 +121,11 @@ class Guess:
             raise RuntimeError("nothing to be found")
         file = folder.path / "memory.json"
         found = json.loads(file.read_text()) if file.exists() else []
+        while not self.settings.alone and len(list(folder.path.parent.glob("*/begun"))) < 2:
+            folder.write("begun", "")
+            time.sleep(0.01)
         while len(found) < self.steps:
+            time.sleep(self.settings.pause)
             found.append(self.settings.seed)
             folder.write_json("memory.json", found)
             write(folder.path, read(folder.path).plus(Spent(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))

@@ -10,7 +10,8 @@ import pytest
 from contestants import HERE, arena_file
 
 from orgthink.arena.config import Arena, Method, Preparation, read_arena
-from orgthink.arena.preparing import Prepared, given_settings, prepare, prepare_all, spent_in, sum_of
+from orgthink.arena.preparing import Prepared, given_settings, prepare, spent_in, sum_of
+from orgthink.arena.side_by_side import prepare_all
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
 from orgthink.recipes.registry import RECIPES, Training, start, training_of

@@ -1,0 +1,99 @@
+"""Preparations side by side: each in a process of its own, with its share of the cores.
+
+Ctrl-C reaches only this process, which passes it on: every job ends its step and saves what it has. A process whose
+parent is gone ends, and what it has saved is gone on with.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from orgthink.arena.config import Arena
+from orgthink.arena.preparing import Prepared, folder_of, prepare_or_reason
+
+Run = tuple[str, int]
+"""A preparation and a seed."""
+
+
+def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: int = 1) -> dict[Run, Prepared | str]:
+    """Every preparation that the methods need, by name and seed: what it made, or why it failed.
+
+    Up to `side_by_side` of them run at once. KeyboardInterrupt at Ctrl-C.
+    """
+    names = dict.fromkeys(each for method in methods for each in arena.needed(method))
+    runs = [(name, seed) for name in names for seed in arena.seeds]
+    first = {folder_of(out, arena, *run): run for run in reversed(runs)}  # one that is not seeded is run once
+    depths = {run: len(arena.stages(run[0])) for run in runs if run in set(first.values())}
+    made: dict[Run, Prepared | str] = {}
+    for depth in sorted(set(depths.values())):  # those that come after nothing, those after them, …
+        now = [run for run, own in depths.items() if own == depth]
+        made |= _together(out, arena, now, side_by_side) if side_by_side > 1 else _in_turn(out, arena, now)
+    return {run: made[first[folder_of(out, arena, *run)]] for run in runs}
+
+
+def _in_turn(out: Path, arena: Arena, runs: Iterable[Run]) -> dict[Run, Prepared | str]:
+    return {run: prepare_or_reason(out, arena, *run) for run in runs}
+
+
+def _together(out: Path, arena: Arena, runs: Iterable[Run], places: int) -> dict[Run, Prepared | str]:
+    threads = max(1, (os.cpu_count() or 1) // places)
+    context = multiprocessing.get_context("spawn")
+    futures: dict[Run, Future[Prepared | str]] = {}
+    with ProcessPoolExecutor(places, context, _begin, (threads,)) as pool, _passing_on_interrupts():
+        try:
+            futures |= {run: pool.submit(_attempt, out, arena, *run) for run in runs}
+            return {run: future.result() for run, future in futures.items()}
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@contextmanager
+def _passing_on_interrupts() -> Iterator[None]:
+    """SIGINT goes to the processes too, and is KeyboardInterrupt here."""
+
+    def handle(number: int, frame: FrameType | None) -> NoReturn:
+        for child in multiprocessing.active_children():
+            if child.pid is not None:
+                os.kill(child.pid, signal.SIGINT)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _begin(threads: int) -> None:
+    """Before the first job of a process: while it has none, SIGINT does nothing."""
+    import torch
+
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # a terminal sends Ctrl-C to every process of a group
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _attempt(out: Path, arena: Arena, name: str, seed: int) -> Prepared | str:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return prepare_or_reason(out, arena, name, seed)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,99 @@
+"""Preparations in processes of their own: the same results, stopped together, and none outlives what started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from contestants import HERE, arena_file
+
+from orgthink.arena.config import Arena, Method, Preparation, read_arena
+from orgthink.arena.side_by_side import prepare_all
+from orgthink.cli import main
+from orgthink.files import locked
+
+STEPS, PAUSE = 100, 0.05
+GUESS = f"{HERE}:GUESS"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is started finds what these tests import."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(HERE).parent), *sys.path]))
+
+
+def searches(folder: Path, **preparations: Preparation) -> Arena:
+    methods = {"asking": Method("sequential", prepared={f"roles.{name}": name for name in preparations})}
+    return replace(read_arena(arena_file(folder)), methods=methods, preparations=preparations)
+
+
+def test_they_run_at_once_and_make_what_they_make_in_turn(tmp_path: Path) -> None:
+    arena = searches(
+        tmp_path,
+        first=Preparation(GUESS, {"alone": False}),
+        second=Preparation(GUESS, {"steps": 1}, after="first"),
+        once=Preparation(GUESS, seeded=False),
+        hopeless=Preparation(GUESS, {"fails": True}),
+    )
+    found = prepare_all(tmp_path, arena, arena.methods, side_by_side=2)
+    assert found == prepare_all(tmp_path, arena, arena.methods), "nothing is done again, and the failure is the same"
+    assert found["hopeless", 1] == "nothing to be found" and found["once", 0] == found["once", 1]
+    assert sorted(json.loads(file.read_text()) for file in tmp_path.glob("preparations/*/memory.json")) == [
+        *([0], [0, 0], [0, 0]),
+        *([1], [1, 1]),
+    ]
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A command that has begun two searches, and its folder."""
+    config = arena_file(
+        tmp_path, preparations={"guess": {"recipe": GUESS, "settings": {"steps": STEPS, "pause": PAUSE}}}
+    )
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "orgthink", "arena", str(config), "--out", str(out), "--side-by-side", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while len(memories(out)) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process, out
+
+
+def memories(out: Path) -> list[int]:
+    """Numbers of steps of the searches that have begun."""
+    return [len(json.loads(file.read_text())) for file in out.glob("preparations/*/memory.json")]
+
+
+def test_ctrl_c_stops_all_and_says_how_to_go_on(slow: tuple[subprocess.Popen[str], Path]) -> None:
+    process, out = slow
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130 and f"go on with: orgthink arena --resume {out}" in err
+    assert "Traceback" not in err
+    with locked(out):
+        assert all(0 < steps < STEPS for steps in memories(out))
+    assert main(["arena", "--resume", str(out), "--side-by-side", "2"]) == 0
+    assert memories(out) == [STEPS, STEPS]
+
+
+def test_after_a_kill_no_search_goes_on(slow: tuple[subprocess.Popen[str], Path]) -> None:
+    process, out = slow
+    process.kill()
+    process.communicate()
+    before, now = [], memories(out)
+    while before != now:
+        time.sleep(20 * PAUSE)
+        before, now = now, memories(out)
+    assert max(now) < STEPS
+
+
+def test_none_at_once_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["arena", str(arena_file(tmp_path)), "--side-by-side", "0"]) == 2
+    assert "--side-by-side is 0: it must be at least 1" in capsys.readouterr().err
