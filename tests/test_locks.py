@@ -110,7 +110,7 @@ def workflow(name: str) -> str:
 
 def test_the_public_ci_runs_what_ours_runs() -> None:
     """Ours makes the environments first, while the next two targets compute; the targets make their own there."""
-    ours = re.findall(r"^make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    ours = re.findall(r"^stage (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     (public,) = re.findall(r"target: \[(.+)]", workflow("ci"))
     assert ours == ["setup", *public.split(", ")]
 
