@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 from unicodedata import category
 
 from orgthink.redaction import redact
@@ -114,10 +114,18 @@ def clean_tracebacks() -> None:
     sys.excepthook = _show_traceback
     threading.excepthook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
     sys.unraisablehook = lambda ended: _show_traceback(ended.exc_type, ended.exc_value, ended.exc_traceback)
-    form: Callable[..., str] = warnings.formatwarning
-    warnings.formatwarning = lambda *given, **more: clean(form(*given, **more))
+    if not isinstance(warnings.formatwarning, _CleanWarnings):  # one around another would not end, call after call
+        warnings.formatwarning = _CleanWarnings(warnings.formatwarning)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Lines())
+
+
+class _CleanWarnings:
+    def __init__(self, form: Callable[..., str]) -> None:
+        self._form = form
+
+    def __call__(self, *given: Any, **more: Any) -> str:
+        return clean(self._form(*given, **more))
 
 
 class _Lines(logging.Formatter):
