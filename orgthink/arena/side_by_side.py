@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -19,6 +20,7 @@ from typing import NoReturn
 
 from orgthink.arena.config import Arena
 from orgthink.arena.preparing import Prepared, folder_of, prepare_or_reason
+from orgthink.errors import UserError
 
 Run = tuple[str, int]
 """A preparation and a seed."""
@@ -27,7 +29,7 @@ Run = tuple[str, int]
 def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: int = 1) -> dict[Run, Prepared | str]:
     """Every preparation that the methods need, by name and seed: what it made, or why it failed.
 
-    Up to `side_by_side` of them run at once. KeyboardInterrupt at Ctrl-C.
+    Up to `side_by_side` of them run at once. KeyboardInterrupt at Ctrl-C, UserError if a process was killed.
     """
     names = dict.fromkeys(each for method in methods for each in arena.needed(method))
     runs = [(name, seed) for name in names for seed in arena.seeds]
@@ -55,6 +57,9 @@ def _together(out: Path, arena: Arena, runs: Iterable[Run], places: int) -> dict
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             raise
+        except BrokenProcessPool as error:
+            why = "a search or a training was killed, perhaps for want of memory"
+            raise UserError(f"{why}: go on with a smaller --side-by-side") from error
 
 
 @contextmanager

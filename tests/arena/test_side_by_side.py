@@ -94,6 +94,13 @@ def test_after_a_kill_no_search_goes_on(slow: tuple[subprocess.Popen[str], Path]
     assert max(now) < STEPS
 
 
+def test_a_killed_search_ends_the_command_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    preparations = {"guess": {"recipe": GUESS, "settings": {"killed": True}}}
+    config, out = arena_file(tmp_path, preparations=preparations), tmp_path / "out"
+    assert main(["arena", str(config), "--out", str(out), "--side-by-side", "2"]) == 2
+    assert "perhaps for want of memory: go on with a smaller --side-by-side" in capsys.readouterr().err
+
+
 def test_none_at_once_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["arena", str(arena_file(tmp_path)), "--side-by-side", "0"]) == 2
     assert "--side-by-side is 0: it must be at least 1" in capsys.readouterr().err
