@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import threading
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
@@ -450,13 +449,6 @@ def test_a_log_line(attack: Attack, capsys: pytest.CaptureFixture[str]) -> None:
     assert logging.lastResort is not None
     logging.lastResort.handle(logging.LogRecord("orgthink", logging.WARNING, "", 0, text, arguments, None))
     assert steering(capsys.readouterr().err) == []
-
-
-def test_a_process_that_runs_many_commands_can_still_warn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
-    for _ in range(2 * sys.getrecursionlimit()):
-        clean_tracebacks()
-    assert warnings.formatwarning("old\u202e", UserWarning, "file", 1).endswith("UserWarning: old\\u202e\n")
 
 
 @each(

@@ -41,9 +41,9 @@ def problems(name: str, n: int, seed: int = 0) -> list[Problem]:
     if name == lessons.SEVERAL:
         rng = random.Random(seed)
         return [calling.several(rng, lessons.PARTS_OF_SEVERAL) for _ in range(n)]
-    if name == lessons.NAMED:
+    if name in (lessons.NAMED, lessons.WHOLE):
         rng = random.Random(seed)
-        return [calling.several(rng, lessons.PARTS_OF_NAMED, name) for _ in range(n)]
+        return [calling.several(rng, lessons.PARTS_OF_NAMED, lessons.NAMED) for _ in range(n)]
     return list(islice(_task(name).problems("train", seed), n))
 
 
@@ -125,6 +125,14 @@ def test_structures_are_random(name):
         shapes["".join(re.findall(r"<([FJ])", written(root)))] += 1
     assert len(shapes) > 5
     assert shapes.most_common(1)[0][1] < 30
+
+
+def test_whole_problems_have_as_many_countdowns_as_the_task(tokenizer):
+    stream = lessons.Lessons(random.Random(0), tokenizer)
+    parts = {
+        name: {len(stream.problem(name).data["parts"]) for _ in range(40)} for name in (lessons.NAMED, lessons.WHOLE)
+    }
+    assert parts == {lessons.NAMED: {2, 3, 4, 5, 6}, lessons.WHOLE: {TASKS[lessons.NAMED].count}}
 
 
 def test_a_worker_of_named_countdowns_works_on_those_that_its_organizer_names():
