@@ -19,7 +19,7 @@ from types import FrameType
 from typing import NoReturn
 
 from orgthink.arena.config import Arena
-from orgthink.arena.preparing import Prepared, folder_of, prepare_or_reason
+from orgthink.arena.preparing import DONE, Prepared, folder_of, prepare_or_reason
 from orgthink.errors import UserError
 
 Run = tuple[str, int]
@@ -34,16 +34,15 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: i
     names = dict.fromkeys(each for method in methods for each in arena.needed(method))
     runs = [(name, seed) for name in names for seed in arena.seeds]
     first = {folder_of(out, arena, *run): run for run in reversed(runs)}  # one that is not seeded is run once
-    depths = {run: len(arena.stages(run[0])) for run in runs if run in set(first.values())}
+    depths = {run: len(arena.stages(run[0])) for run in first.values()}
     made: dict[Run, Prepared | str] = {}
     for depth in sorted(set(depths.values())):  # those that come after nothing, those after them, …
-        now = [run for run, own in depths.items() if own == depth]
-        made |= _together(out, arena, now, side_by_side) if side_by_side > 1 else _in_turn(out, arena, now)
+        now = [run for run in runs if depths.get(run) == depth]
+        missing = [run for run in now if not (folder_of(out, arena, *run) / DONE).is_file()]
+        if side_by_side > 1 and missing:
+            made |= _together(out, arena, missing, side_by_side)
+        made |= {run: prepare_or_reason(out, arena, *run) for run in now if run not in made}
     return {run: made[first[folder_of(out, arena, *run)]] for run in runs}
-
-
-def _in_turn(out: Path, arena: Arena, runs: Iterable[Run]) -> dict[Run, Prepared | str]:
-    return {run: prepare_or_reason(out, arena, *run) for run in runs}
 
 
 def _together(out: Path, arena: Arena, runs: Iterable[Run], places: int) -> dict[Run, Prepared | str]:
