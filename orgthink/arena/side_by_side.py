@@ -78,12 +78,20 @@ def _passing_on_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+_INTERRUPTED = threading.Event()
+"""In a process of the pool: it begins no other job, though the pool may have passed one on already."""
+
+
+def _remember(number: int, frame: FrameType | None) -> None:
+    _INTERRUPTED.set()
+
+
 def _begin(threads: int) -> None:
-    """Before the first job of a process: while it has none, SIGINT does nothing."""
+    """Before the first job of a process: while it has none, SIGINT is remembered."""
     import torch
 
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, _remember)
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # a terminal sends Ctrl-C to every process of a group
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -92,9 +100,14 @@ def _begin(threads: int) -> None:
 def _attempt(out: Path, arena: Arena, name: str, seed: int) -> Prepared | str:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        if _INTERRUPTED.is_set():
+            raise KeyboardInterrupt
         return prepare_or_reason(out, arena, name, seed)
+    except KeyboardInterrupt:
+        _INTERRUPTED.set()
+        raise
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, _remember)
 
 
 def _end_with_parent() -> None:
