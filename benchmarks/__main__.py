@@ -21,7 +21,7 @@ import tyro
 from benchmarks.report import Line
 from orgthink.garbage import collect_rarely
 from orgthink.provenance import commit
-from orgthink.threads import set_threads
+from orgthink.threads import cores, set_threads
 
 MODULES = {
     "runtime": "runtime_overhead",
@@ -69,8 +69,7 @@ def main(
     """Measure and print. `model`, `seeds` and `share` (of the trained tokens) apply to MarsRL's pipeline."""
     collect_rarely()
     set_threads(spare=1)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    machine = f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, commit {commit()}"
+    machine = f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}, commit {commit()}"
     print(f"{machine}\n", flush=True)
     for line in rows(only, model, seeds, share):
         verdict = "met" if line.met else "missed"

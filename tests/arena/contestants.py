@@ -24,6 +24,7 @@ from orgthink.episode import Message, Problem, Sampling
 from orgthink.grammar.solution import read_proposal
 from orgthink.runtime import Agent, Session
 from orgthink.store import RunFolder
+from orgthink.training.interrupt import interrupt
 
 HERE = str(Path(__file__).resolve())
 
@@ -126,15 +127,23 @@ class Guess:
             os.kill(os.getpid(), signal.SIGKILL)
         file = folder.path / "memory.json"
         found = json.loads(file.read_text()) if file.exists() else []
-        while not self.settings.alone and len(list(folder.path.parent.glob("*/begun"))) < 2:
-            folder.write("begun", "")
+        folder.write("begun", "")
+        for _ in range(0 if self.settings.alone else 6_000):
+            if len(list(folder.path.parent.glob("*/begun"))) > 1:
+                break
             time.sleep(0.01)
-        while len(found) < self.steps:
-            time.sleep(self.settings.pause)
-            found.append(self.settings.seed)
-            folder.write_json("memory.json", found)
-            write(folder.path, read(folder.path).plus(Spent(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))
-            report({"step": len(found)})
+        else:
+            assert self.settings.alone, "no other search begins"
+        with interrupt(lambda: "a step") as interrupted:
+            while len(found) < self.steps:
+                time.sleep(self.settings.pause)
+                found.append(self.settings.seed)
+                folder.write_json("memory.json", found)
+                write(folder.path, read(folder.path).plus(Spent(1, 100 * (1 + self.settings.seed), 2, 2.0, 0.0)))
+                report({"step": len(found)})
+                if interrupted.is_set():
+                    folder.write("stopped between steps", "")
+                    raise KeyboardInterrupt
         return folder.path
 
 

@@ -60,7 +60,9 @@ def slow(tmp_path: Path) -> tuple[subprocess.Popen[str], Path]:
     )
     out = tmp_path / "out"
     command = [sys.executable, "-m", "orgthink", "arena", str(config), "--out", str(out), "--side-by-side", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     while len(memories(out)) < 2:
         assert process.poll() is None
         time.sleep(0.01)
@@ -74,10 +76,11 @@ def memories(out: Path) -> list[int]:
 
 def test_ctrl_c_stops_all_and_says_how_to_go_on(slow: tuple[subprocess.Popen[str], Path]) -> None:
     process, out = slow
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate()
     assert process.returncode == 130 and f"go on with: orgthink arena --resume {out}" in err
     assert "Traceback" not in err
+    assert len(list(out.glob("preparations/*/stopped between steps"))) == 2
     with locked(out):
         assert len(memories(out)) == 2 and max(memories(out)) < STEPS, "those that wait do not begin"
     assert main(["arena", "--resume", str(out), "--side-by-side", "2"]) == 0

@@ -67,6 +67,8 @@ HARD = 0.12
 in a split."""
 PARTS_OF_NAMED = (2, 6)
 """Fewest and most countdowns with words as names. A lesson that does not fit the context is left out."""
+PARTS_OF_WHOLE = (6, 6)
+"""The same where there are as many as in the task."""
 PARTS_OF_SEVERAL = (2, 4)
 """Fewest and most countdowns of a thinker, so that its text fits the context."""
 
@@ -185,7 +187,7 @@ class Lessons:
         if name == SEVERAL:
             return calling.several(rng, PARTS_OF_SEVERAL)
         if name in (NAMED, WHOLE):
-            return calling.several(rng, PARTS_OF_NAMED if name == NAMED else (PARTS_OF_NAMED[1],) * 2, NAMED)
+            return calling.several(rng, PARTS_OF_NAMED if name == NAMED else PARTS_OF_WHOLE, NAMED)
         if name in (COUNTDOWN, SINGLE) and not solvable and rng.random() < HARD:
             task = COUNTDOWN_MINI if name == COUNTDOWN else COUNTDOWN_MINI_SINGLE
             target = rng.randint(*task.size.targets)

@@ -43,7 +43,8 @@ def problems(name: str, n: int, seed: int = 0) -> list[Problem]:
         return [calling.several(rng, lessons.PARTS_OF_SEVERAL) for _ in range(n)]
     if name in (lessons.NAMED, lessons.WHOLE):
         rng = random.Random(seed)
-        return [calling.several(rng, lessons.PARTS_OF_NAMED, lessons.NAMED) for _ in range(n)]
+        parts = lessons.PARTS_OF_NAMED if name == lessons.NAMED else lessons.PARTS_OF_WHOLE
+        return [calling.several(rng, parts, lessons.NAMED) for _ in range(n)]
     return list(islice(_task(name).problems("train", seed), n))
 
 
