@@ -15,6 +15,7 @@ import pytest
 from contestants import HERE, arena_file
 
 from orgthink.arena.config import Arena, Method, Preparation, read_arena
+from orgthink.arena.preparing import Prepared
 from orgthink.arena.side_by_side import prepare_all
 from orgthink.cli import main
 from orgthink.files import locked
@@ -39,12 +40,16 @@ def test_they_run_at_once_and_make_what_they_make_in_turn(tmp_path: Path) -> Non
     arena = searches(
         tmp_path,
         first=Preparation(GUESS, {"alone": False}),
-        second=Preparation(GUESS, {"steps": 1}, after="first"),
-        once=Preparation(GUESS, seeded=False),
+        once=Preparation(GUESS, {"pause": 0.5}, seeded=False),
+        second=Preparation(GUESS, {"steps": 1}, after="once"),
         hopeless=Preparation(GUESS, {"fails": True}),
     )
     found = prepare_all(tmp_path, arena, arena.methods, side_by_side=2)
     assert found == prepare_all(tmp_path, arena, arena.methods), "nothing is done again, and the failure is the same"
+    once = found["once", 0]
+    assert isinstance(once, Prepared) and once.spent.sampled_tokens == 200, (
+        "before both that come after it, not in both"
+    )
     assert found["hopeless", 1] == "nothing to be found" and found["once", 0] == found["once", 1]
     assert sorted(json.loads(file.read_text()) for file in tmp_path.glob("preparations/*/memory.json")) == [
         *([0], [0, 0], [0, 0]),
@@ -90,7 +95,7 @@ def test_ctrl_c_stops_all_and_says_how_to_go_on(slow: tuple[subprocess.Popen[str
 def test_after_a_kill_no_search_goes_on(slow: tuple[subprocess.Popen[str], Path]) -> None:
     process, out = slow
     process.kill()
-    process.communicate()
+    process.wait()
     before, now = [], memories(out)
     while before != now:
         time.sleep(20 * PAUSE)
