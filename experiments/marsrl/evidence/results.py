@@ -11,7 +11,7 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("sudoku", "ablations", "sparse"),
+    ("sudoku", "ablations", "sparse", "pipeline"),
     claims,
     {"trained-parts": ("ablations", trained_parts)},
 )
