@@ -513,6 +513,20 @@ def test_a_question_to_a_model_that_knows_only_its_tasks_gets_a_note(toy, capsys
     assert not capsys.readouterr().err
 
 
+def test_a_role_none_of_whose_replies_returns_anything_is_named(toy, capsys: pytest.CaptureFixture[str]):
+    """As where a model has never learned to work for others: the organizer answers all the same."""
+    asked = ["eval", "--task", "countdown-small", "--n", "2", "--organizations", "asyncthink"]
+    toy(lambda context: " nothing" if context.startswith("worker") else countdown(context))
+    assert main(asked) == 0
+    assert "worker: none of 2 replies has what this role returns" in capsys.readouterr().err
+    toy(countdown)
+    assert main([*asked, "--out", "runs/other"]) == 0
+    assert "none of" not in capsys.readouterr().err
+    toy(lambda context: " nothing")
+    assert main(["run", "--task", "countdown-small", "--organization", "majority-vote", "--set", "samples=3"]) == 0
+    assert "none of 3 replies" in capsys.readouterr().err
+
+
 def test_a_server_that_is_not_used_is_named(toy, monkeypatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1")
     assert main(["run"]) == 0

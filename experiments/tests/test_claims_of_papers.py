@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.marsrl.evidence import trained_parts as parts
-from experiments.marsrl.evidence.claims import error_ratio
+from experiments.marsrl.evidence.claims import error_ratio, pipeline_claims
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
 from experiments.marsrl.evidence.trained_parts import STREAMS, VERIFIERS, trained_parts
 from experiments.paramanager.evidence.claims import TARGETS
@@ -98,6 +98,13 @@ def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> Non
         ):
             assert decided[id_]["holds"] is holds, decided[id_]
             assert decided[id_]["measured"] == -difference["mean"], "the reference - the other"
+
+
+def test_each_part_of_the_pipeline_is_compared_as_it_is_put_in() -> None:
+    results = results_of(arena_of(MARSRL, "pipeline"))  # without segments, without POIS, with masking: 20 points less
+    decided = {claim.id: claim.row() for claim in pipeline_claims(results)}
+    assert [decided[f"M9 ({what})"]["measured"] for what in ("segments", "POIS", "masking")] == [0.2, 0.2, -0.2]
+    assert [row["holds"] for row in decided.values()] == [True, True, False]
 
 
 def test_errors_that_are_left_are_a_share_of_those_of_the_other() -> None:

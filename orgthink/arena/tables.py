@@ -88,7 +88,8 @@ def conditions(facts: Mapping[str, Any]) -> str:
         f"of {len(facts['seeds'])} seeds; {timed}.",
         f"An episode of `{facts['reference']}` without a cap takes {mean['tokens']} tokens and {mean['replies']} "
         f"replies on average; caps of every episode: {'; '.join(limits) or 'none'}.",
-        f"c = {facts['capacity']}, T = {facts['temperature']:g}. {machine['cpu']}, {machine['cores']} cores.",
+        f"c = {facts['capacity']}, T = {facts['temperature']:g} where no other was chosen. "
+        f"{machine['cpu']}, {machine['cores']} cores.",
         f"Commit {facts['commit']}. `{facts['command']}`.",
         f"95 % intervals over {unit}, and over trainings where a method has one for each seed.",
     )

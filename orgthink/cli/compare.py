@@ -89,7 +89,7 @@ def _list_flips(name: str, found: list[Flip]) -> None:
     """How many problems flipped, and the first of each kind."""
     gained = [flip for flip in found if flip.gained]
     lost = [flip for flip in found if not flip.gained]
-    show("", f"{excerpt(name)}: {len(gained)} problems are now right, {len(lost)} now wrong")
+    show("", f"{excerpt(name)}: {len(gained)} problems became right, {len(lost)} became wrong")
     for sign, flipped in (("+", gained), ("-", lost)):
         for flip in flipped[:LISTED]:
             show(f"{sign} {excerpt(flip.problem)}  {flip.before:.2g} → {flip.after:.2g}  {excerpt(flip.text)}")

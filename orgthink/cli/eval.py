@@ -11,7 +11,15 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from orgthink.cli.notes import all_problems, by_convention, ignored_server, note, pools, unlike_its_style
+from orgthink.cli.notes import (
+    all_problems,
+    by_convention,
+    ignored_server,
+    never_returned,
+    note,
+    pools,
+    unlike_its_style,
+)
 from orgthink.cli.options import Options, pair
 from orgthink.cli.prices import read_prices, unpriced
 from orgthink.cli.progress import progress
@@ -207,6 +215,7 @@ def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> in
     total = len(resolved.planned)
     if episodes:
         print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
+        note(*never_returned(episodes))
     failed = [episode for episode in episodes if engine_failed(episode)]
     failed.sort(key=lambda episode: episode.error_kind is not None)  # a bug is named first
     others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]

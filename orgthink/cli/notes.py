@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from orgthink.engines import EngineSpec
+from orgthink.episode import Episode, Status
 from orgthink.evaluation import Evaluation, pool_warning
 from orgthink.presets import preset_of, style_here
 from orgthink.runtime.attempt import Organization
@@ -66,6 +68,18 @@ def only_its_tasks(spec: EngineSpec) -> str | None:
         f"{spec.model} knows only its own tasks ({', '.join(tasks)}), no other question: name a real model with "
         f"--model FOLDER or a server's --url, or take a problem of a task, as in --task {tasks[0]}"
     )
+
+
+def never_returned(episodes: Iterable[Episode]) -> list[str]:
+    """Roles of models whose every reply ended without what the role returns."""
+    ends: defaultdict[str, Counter[Status]] = defaultdict(Counter)
+    for trace in (trace for episode in episodes for trace in episode.traces if trace.model is not None):
+        ends[trace.role][trace.status] += 1
+    return [
+        f"{role}: none of {found.total()} replies has what this role returns: its model may not have learned the role"
+        for role, found in ends.items()
+        if found.keys() == {Status.NO_RETURN} and found.total() > 1
+    ]
 
 
 def unlike_its_style(spec: EngineSpec, organizations: Iterable[Organization]) -> str | None:

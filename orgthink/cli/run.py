@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from orgthink.cli.approval import Approved, approver
 from orgthink.cli.lanes import lanes
-from orgthink.cli.notes import ignored_server, note, only_its_tasks, pools, unlike_its_style
+from orgthink.cli.notes import ignored_server, never_returned, note, only_its_tasks, pools, unlike_its_style
 from orgthink.cli.options import Options
 from orgthink.cli.prices import read_prices, unpriced
 from orgthink.engines.engine import Staffed
@@ -82,7 +82,9 @@ class RunCommand(Options):
             roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
             note(unpriced([backing.engine.model for backing in (own, *roles.values())], prices))
             episode = await watched(organization, problem, own, roles, limits, silent=self.json, approve=hook)
-            return tell_json(episode, prices) if self.json else tell(episode, prices)
+            code = tell_json(episode, prices) if self.json else tell(episode, prices)
+            note(*never_returned([episode]))
+            return code
 
     def find(self) -> Problem:
         """What is to be solved."""

@@ -77,7 +77,7 @@ def _shares(rows: Sequence[Row]) -> Iterator[Column]:
         yield _share("solver_correct", "solver", meaning, Better.HIGHER)
     for a in range(1, max((len(row.get("at_least", ())) for row in rows), default=1)):
         meaning = f"Episodes with at least {a} different correct solution{'s' if a > 1 else ''}."
-        yield _share(f"at_least_{a}", f"≥ {a}", meaning, Better.HIGHER, partial(_at_least, a=a))
+        yield _share(f"at_least_{a}", f"≥ {a} right", meaning, Better.HIGHER, partial(_at_least, a=a))
 
 
 def _tasks(rows: Sequence[Row]) -> Iterator[Column]:

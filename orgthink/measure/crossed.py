@@ -3,14 +3,15 @@
 With a value x for each problem p and seed s, x = mean + problem + seed + rest. The variance of the mean is estimated
 from the mean squares of the two-way table, and the quantile is Student's with Satterthwaite's degrees of freedom: three
 trainings tell little of how much trainings differ, and the interval says so. Where seeds differ no more than chance,
-it is the interval over problems.
+it is the interval over problems. One mean square is taken off, so Satterthwaite's number can fall below what seeds
+alone have; it is never taken as less: an interval would jump where seeds differ about as much as chance.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from math import floor, sqrt
+from math import floor, inf, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
@@ -80,7 +81,9 @@ def crossed_difference(first: Cells, second: Cells) -> Estimate:
         return difference(before, after)
     spread = _spread({problem: {seed: a[problem][seed] - b[problem][seed] for seed in seeds} for problem in shared})
     half = _quantile(spread) * sqrt(spread.variance)
-    return Estimate(spread.mean, spread.mean - half, spread.mean + half, len(shared))
+    shares = all(0 <= value <= 1 for table in (a, b) for each in table.values() for value in each.values())
+    most = 1.0 if shares else inf  # shares differ by 1 at most
+    return Estimate(spread.mean, max(-most, spread.mean - half), min(most, spread.mean + half), len(shared))
 
 
 def _table(cells: Cells) -> tuple[Table, int]:
@@ -120,9 +123,9 @@ def _spread(table: Table) -> _Spread:
     if max(of_problems, of_seeds) >= both * (1 - ROUNDING):
         freedom = float(free[0] if of_problems >= of_seeds * (1 - ROUNDING) else free[1])
     else:
-        freedom = both**2 / sum(square**2 / each for square, each in parts)
+        freedom = max(both**2 / sum(square**2 / each for square, each in parts), min(free))
     return _Spread(mean, largest / (problems * seeds), freedom)
 
 
 def _quantile(spread: _Spread) -> float:
-    return student(max(1, floor(spread.freedom * (1 + ROUNDING))))
+    return student(floor(spread.freedom * (1 + ROUNDING)))

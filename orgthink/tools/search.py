@@ -80,7 +80,7 @@ def retriever_named(name: str) -> Retriever:
 def _folder(name: str) -> Path:
     if not name:
         raise UserError(
-            "search has no corpus: name a folder of texts or the URL of a retriever, as in "
-            'suite={"corpus": "FOLDER"}, or leave search and knowledge_searcher out of tools'
+            "search has no corpus: name a folder of texts or the URL of a retriever, as in --set suite.corpus=FOLDER, "
+            "or leave search and knowledge_searcher out of tools"
         )
     return CORPORA[name] if name in CORPORA else Path(name)

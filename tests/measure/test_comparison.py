@@ -174,7 +174,7 @@ def test_two_runs_are_compared_on_what_both_attempted(runs: tuple[str, str], cap
     assert found["flips"] == {"sequential": []}, "one of two is a tie"
     assert main(["compare", new, old, "--organizations", "sequential", "tool-use"]) == 0
     out = capsys.readouterr().out
-    assert "temperature: 0.5 → 1" in out and "sequential → tool-use: 1 problems are now right, 0 now wrong" in out
+    assert "temperature: 0.5 → 1" in out and "sequential → tool-use: 1 problems became right, 0 became wrong" in out
     assert "+ p  0 → 1  q" in out
 
 

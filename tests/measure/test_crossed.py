@@ -78,6 +78,27 @@ def test_one_training_is_the_estimate_over_problems(pairs: list[tuple[float, flo
     assert crossed_proportion(right) == proportion(without_seeds(right))
 
 
+def test_seeds_that_differ_about_as_much_as_chance_do_not_make_an_interval_jump() -> None:
+    """Three trainings have two degrees of freedom, however their mean square compares with that of chance."""
+    rng = random.Random(0)
+    for _ in range(300):
+        table = [[rng.gauss(0, 1) for _ in range(3)] for _ in range(10)]
+        mean = fmean(map(fmean, table))
+        of_problems = 3 * sum((fmean(row) - mean) ** 2 for row in table) / 9
+        of_seeds = 10 * sum((fmean(column) - mean) ** 2 for column in zip(*table, strict=True)) / 2
+        found = crossed_average(cells(table))
+        assert found.high - found.mean <= 4.3027 * ((of_problems + of_seeds) / 30) ** 0.5 * 1.001
+
+
+def test_shares_differ_by_1_at_most() -> None:
+    ours = cells([[1.0, 1.0, 0.0]] * 4)
+    theirs = cells([[0.0, 0.0, 0.0]] * 4)
+    found, back = crossed_difference(ours, theirs), crossed_difference(theirs, ours)
+    assert (found.high, back.low) == (1.0, -1.0)
+    tokens = crossed_difference(cells([[9.0, 9.0, 0.0]] * 4), theirs)
+    assert tokens.high > 9
+
+
 @given(TABLES)
 def test_a_difference_to_itself_is_nothing_and_has_a_sign(table: list[list[float]]) -> None:
     own, other = cells(table), cells([[value + 1 for value in row] for row in table])

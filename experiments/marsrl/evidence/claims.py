@@ -17,6 +17,7 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         *_lengths(arenas.get("trained-parts", {})),
         *_orders(arenas.get("trained-parts", {})),
         *(_system(sparse, ", ten empty") if sparse is not None else ()),
+        *(pipeline_claims(arenas["pipeline"]) if "pipeline" in arenas else ()),
     ]
 
 
@@ -91,6 +92,23 @@ def _orders(parts: Results) -> Iterator[Claim]:
             "lower end ≤ 0",
             lambda _, low, __: low <= 0,
         )
+
+
+def pipeline_claims(results: Results) -> Iterator[Claim]:
+    """M9: what segments, POIS and masking each do to accuracy."""
+    for what, without in (("segments", "unsegmented"), ("POIS", "sampler")):
+        yield _harmless(what, against_reference(results, without, "accuracy").negated)
+    yield _harmless("masking", against_reference(results, "masked", "accuracy"))
+
+
+def _harmless(what: str, difference: Measured) -> Claim:
+    return Claim(
+        f"M9 ({what})",
+        f"accuracy is no lower: with {what} − without",
+        difference,
+        "upper end < −0.02",
+        lambda _, __, high: high < -0.02,
+    )
 
 
 def error_ratio(results: Results, method: str) -> Measured:
