@@ -12,6 +12,7 @@ import pytest
 
 from experiments.marsrl.evidence import trained_parts as parts
 from experiments.marsrl.evidence.claims import error_ratio, pipeline_claims
+from experiments.marsrl.evidence.pipeline_steps import pipeline_steps
 from experiments.marsrl.evidence.results import EVIDENCE as MARSRL
 from experiments.marsrl.evidence.trained_parts import STREAMS, VERIFIERS, trained_parts
 from experiments.paramanager.evidence.claims import TARGETS
@@ -258,6 +259,19 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
     evidence.write()
     assert seen[-2]["routing"] == seen[-1]["routing"] == {"reference": "paramanager"}
     assert (home / "pool" / "routing.json").is_file() and not (home / "first" / "routing.json").exists()
+
+
+def test_steps_of_the_pipeline_are_read_off_the_runs(tmp_path: Path) -> None:
+    """Two steps: one of 30 trained tokens and 10 masked ones, an empty one."""
+    arena = replace(arena_of(MARSRL, "pipeline"), seeds=(0,))
+    seconds = {"rollout": 3.0, "train": 1.0}
+    for name in arena.preparations:
+        with RunFolder.create(folder_of(tmp_path, arena, name, 0), "train", {}).journal() as journal:
+            journal.log(age=1.5, age_max=3, masked_tokens=10, trained_tokens=30, wait=8.0, seconds=seconds)
+            journal.log(age=None, age_max=None, masked_tokens=0, trained_tokens=0, wait=None, seconds=seconds)
+    found = pipeline_steps(tmp_path, arena)
+    means = {"age": 1.5, "age_max": 3, "masked": 0.25, "rollout": 3.0, "train": 1.0, "wait": 8.0}
+    assert found == {name: [means] for name in arena.preparations if name != "pipeline-start"}
 
 
 def test_verifiers_lengths_and_seconds_are_read_off_the_runs_of_marsrl(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from experiments.marsrl.evidence.claims import claims
+from experiments.marsrl.evidence.pipeline_steps import pipeline_steps
 from experiments.marsrl.evidence.trained_parts import trained_parts
 from experiments.shared.evidence import Evidence
 
@@ -13,7 +14,7 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("sudoku", "ablations", "sparse", "pipeline"),
     claims,
-    {"trained-parts": ("ablations", trained_parts)},
+    {"trained-parts": ("ablations", trained_parts), "pipeline-steps": ("pipeline", pipeline_steps)},
 )
 """The arenas and claims of MarsRL."""
 
