@@ -51,6 +51,15 @@ async def run_all(
     return [results[i] for i in sorted(results)]
 
 
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """RuntimeError for a SystemExit of the work within: an event loop takes it for its own end."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"the work raised SystemExit: {error_text(error)}") from error
+
+
 class Threads:
     """Threads beside each event loop, for one kind of work that may take long.
 

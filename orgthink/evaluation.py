@@ -376,12 +376,18 @@ def up_to(name: str, split: Split, seed: int, n: int) -> tuple[Problem, ...]:
 
 
 def grade(episode: Episode, task: Task) -> Episode:
-    """The episode with its grade: 0 without an answer. An episode that an engine failed stays ungraded."""
+    """The episode with its grade: 0 without an answer. An episode that an engine failed stays ungraded.
+
+    TypeError for a grader that returns something else, such as None where it forgets to.
+    """
     if engine_failed(episode):
         return episode
     if episode.answer is None:
         return replace(episode, grade=Grade(0, episode.problem.required))
-    return replace(episode, grade=task.grade(episode.problem, episode.answer))
+    found = task.grade(episode.problem, episode.answer)
+    if not isinstance(found, Grade):
+        raise TypeError(f"the grader returned {found!r}: it must return a Grade")
+    return replace(episode, grade=found)
 
 
 def grade_or_keep(episode: Episode, task: Task) -> Episode:

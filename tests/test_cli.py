@@ -975,16 +975,47 @@ class Mine:
     roles = ()
     async def run(self, problem, session):
         return Result("7")
+
+class Sometimes(Mine):
+    seen = []
+    async def run(self, problem, session):
+        self.seen.append(problem.id)
+        return Result("7") if len(self.seen) == 2 else "7"
+
+class Leaving(Mine):
+    async def run(self, problem, session):
+        raise SystemExit(3)
+
+def forgets(problem, answer):
+    pass
 """
+
+
+def test_a_grader_that_forgets_to_return_is_a_bug_of_each_episode(toy, capsys: pytest.CaptureFixture[str]):
+    """As a wrong answer that is left out it would count for nothing: 100 % of the others would be right."""
+    Path("mine.py").write_text(RETURNS)
+    asked = ["--task", "countdown-small#mine.py:forgets", "--organizations", "sequential", "--n", "2"]
+    assert main(["eval", *asked]) == 1
+    said = capsys.readouterr()
+    assert "2 of 2 episodes failed (TypeError" in said.err and "returned None: it must return a Grade" in said.err
+
+
+def test_an_organization_that_exits_ends_its_episode_and_nothing_else(toy, capsys: pytest.CaptureFixture[str]):
+    Path("mine.py").write_text(RETURNS)
+    asked = ["--organizations", "mine.py:Leaving", "sequential", "--task", "countdown-small", "--n", "2"]
+    assert main(["eval", *asked, "--out", "runs/both"]) == 1
+    assert "2 of 4 episodes failed (RuntimeError" in (err := capsys.readouterr().err) and "SystemExit: 3" in err
+    assert len(list(RunFolder.open(Path("runs/both")).episodes())) == 4
 
 
 def test_an_organization_that_returns_no_text_is_one_line(toy, capsys: pytest.CaptureFixture[str]):
     Path("mine.py").write_text(RETURNS)
-    for argv in (["run", "--organization", "mine.py:Mine"], ["eval", "--organizations", "mine.py:Mine", "--n", "1"]):
-        assert main(argv) == 2
-        assert complaint(capsys).endswith(
-            "run() returned a Result, whose text is its .text: it must return the text of the answer, or None"
-        )
+    said = "run() returned a Result, whose text is its .text: it must return the text of the answer, or None"
+    assert main(["run", "--organization", "mine.py:Mine"]) == 2
+    assert complaint(capsys).endswith(said)
+    assert main(["eval", "--organizations", "mine.py:Sometimes", "--n", "4", "--out", "runs/some"]) == 1
+    assert "1 of 4 episodes failed (WrongReturn in attempt.py" in (err := capsys.readouterr().err) and said in err
+    assert len(list(RunFolder.open(Path("runs/some")).episodes())) == 4, "the others are done"
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"])

@@ -9,6 +9,7 @@ import pytest
 
 from experiments.arena import results
 from experiments.arena.results import HERE, Options
+from orgthink.arena.beforehand import require_plans
 from orgthink.arena.config import read_arena
 from orgthink.arena.plans import UNCAPPED, Cap, development_work, evaluation, table_work
 from orgthink.arena.preparing import training
@@ -65,6 +66,7 @@ def test_every_evaluation_and_every_preparation_can_be_planned(config: Path, tmp
             place.symlink_to(model_folder("pocket-base"))
     (tmp_path / "experiments").symlink_to(HERE.parent)
     monkeypatch.chdir(tmp_path)
+    require_plans(arena, arena.methods)
     assert arena.split == "test" and arena.development is not None and arena.development.split == "train"
     for preparation in arena.preparations.values():
         seeds = [training(preparation, seed).job.settings.seed for seed in (2, 3)]

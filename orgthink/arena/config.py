@@ -225,6 +225,8 @@ class Arena:
             number = place in NUMBERS and place in method.grid
             if place != MODEL and not place.startswith(f"{ROLES}.") and not number:
                 pick(f"setting of {name}", place.partition(".")[0], known)
+        for place in method.grid.keys() & method.prepared.keys():
+            raise ValueError(f"{name} has {place} in grid and in prepared: leave it out of one of them")
         for preparation in method.preparations:
             pick("preparation", preparation, self.preparations)
         for member in method.pool or ():

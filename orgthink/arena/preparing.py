@@ -13,7 +13,8 @@ from orgthink.arena.config import MODEL, Arena, Method, Preparation
 from orgthink.baselines import spent as ledger
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
-from orgthink.store import RunFolder
+from orgthink.registry import absolute
+from orgthink.store import RunFolder, plain
 from orgthink.tabular import json_object
 from orgthink.terminal import reason, show
 
@@ -50,10 +51,10 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     from orgthink.recipes.registry import start, training_of
 
     path, preparation = folder_of(out, arena, name, seed), arena.preparations[name]
-    before = None if preparation.after is None else prepare(out, arena, preparation.after, seed).result
+    before = None if preparation.after is None else prepare(out, arena, preparation.after, seed).result.resolve()
     wanted = training(preparation, seed, before)
     folder = RunFolder.open(path) if (path / "config.json").is_file() else start(wanted, path)
-    if training_of(folder) != wanted:
+    if _anywhere(training_of(folder)) != _anywhere(wanted):
         raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
     if not (path / DONE).is_file():
         show(f"{path.name}: {wanted.recipe} …")
@@ -62,6 +63,15 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
         made = model if model.is_dir() else result
         folder.write_json(DONE, {"result": str(made.resolve().relative_to(path.resolve()))})
     return done(path)
+
+
+def _anywhere(wanted: Any) -> Any:
+    """A training's values with absolute paths: they are the same wherever the command is called."""
+    settings = absolute(plain(wanted))
+    model = settings["job"].get("model")
+    if isinstance(model, str) and Path(model).is_dir():
+        settings["job"]["model"] = str(Path(model).resolve())
+    return settings
 
 
 def prepare_or_reason(out: Path, arena: Arena, name: str, seed: int) -> Prepared | str:

@@ -99,9 +99,11 @@ def conduct(
 
 
 def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str | None, side_by_side: int) -> int:
+    from orgthink.arena.beforehand import require_plans
     from orgthink.arena.side_by_side import prepare_all
 
     methods = [name for name in arena.methods if not only or name in {*only, arena.reference}]
+    require_plans(arena, methods)
     try:
         prepared = prepare_all(folder.path, arena, methods, side_by_side)
     except KeyboardInterrupt:

@@ -30,7 +30,7 @@ from orgthink.people.terminal import ask_at_terminal
 from orgthink.registry import default
 from orgthink.runtime import Approve
 from orgthink.runtime.agent import Backing
-from orgthink.runtime.attempt import Organization, attempt
+from orgthink.runtime.attempt import Organization, WrongReturn, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.runner import run_main
 from orgthink.store import dump
@@ -81,7 +81,10 @@ class RunCommand(Options):
                 note(unlike_its_style(await engines.named(spec), [organization]))
             roles = {name: Backing(await engines.get(role.engine), role.sampling) for name, role in others.items()}
             note(unpriced([backing.engine.model for backing in (own, *roles.values())], prices))
-            episode = await watched(organization, problem, own, roles, limits, silent=self.json, approve=hook)
+            try:
+                episode = await watched(organization, problem, own, roles, limits, silent=self.json, approve=hook)
+            except WrongReturn as error:
+                raise UserError(str(error)) from error
             code = tell_json(episode, prices) if self.json else tell(episode, prices)
             note(*never_returned([episode]))
             return code

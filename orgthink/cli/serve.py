@@ -99,7 +99,10 @@ class Serve(Traced, Options):
         found: dict[str, Served] = {}
         for organization in self.organizations:
             one = await _served(organization, self, engines)
-            found[f"{one.organization.name}-{one.base}"] = one
+            name = f"{one.organization.name}-{one.base}"
+            if name in found:
+                raise UserError(f"--organizations has {name} twice: a file for --more gives each a name of its own")
+            found[name] = one
         for name, options in more.items():
             if name in found:
                 raise UserError(f"{self.more}: {name} is served already")

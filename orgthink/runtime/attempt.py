@@ -8,7 +8,7 @@ from typing import Protocol
 
 from orgthink.concurrency import first_error
 from orgthink.episode import CancelSource, Episode, Problem, StopReason, episode_id
-from orgthink.errors import ErrorKind, Failure, UserError
+from orgthink.errors import ErrorKind, Failure
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
 from orgthink.runtime.budget import BudgetExhausted, Limits
@@ -77,6 +77,10 @@ def _is_ended() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+class WrongReturn(TypeError):
+    """An organization returns something else than a text: a bug of it, which ends one episode."""
+
+
 class _End:
     """How an episode ended, filled in on the way."""
 
@@ -93,7 +97,7 @@ async def _run(organization: Organization, session: Session, end: _End) -> None:
             answer = await session.run(lambda: organization.run(session.problem, session))
         if not isinstance(answer, str | None):
             what = f"a {type(answer).__name__}" + (", whose text is its .text" if isinstance(answer, Result) else "")
-            raise UserError(
+            raise WrongReturn(
                 f"{organization.name}: run() returned {what}: it must return the text of the answer, or None"
             )
         end.answer = answer

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, TypeVar
 
-from orgthink.concurrency import Stopwatch, chain, elapsed, standing_still, tell_waits
+from orgthink.concurrency import Stopwatch, chain, elapsed, standing_still, tell_waits, without_exit
 from orgthink.engines.engine import EngineUnavailable, Tools
 from orgthink.episode import (
     CONTROLLER,
@@ -332,7 +332,8 @@ class Session:
 
     async def _lead(self, work: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await work()
+            with without_exit():
+                return await work()
         finally:
             for root in self.agents[:1]:
                 await root.rest()
@@ -425,6 +426,7 @@ class Session:
 
 async def _bounded(work: Work, child: Agent) -> Result | str | None:
     try:
-        return await work(child)
+        with without_exit():
+            return await work(child)
     finally:
         await child.rest()

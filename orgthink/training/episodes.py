@@ -30,6 +30,7 @@ from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
+from orgthink.tasks.endless import endless
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
@@ -78,7 +79,7 @@ class RlSettings(Optimization):
         self.rollout.require()
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
-        next(task_named(self.rollout.task).problems("train", self.seed))
+        next(endless(task_named(self.rollout.task), self.seed))
 
     @property
     def temperature(self) -> float:

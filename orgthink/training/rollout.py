@@ -18,6 +18,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
+from orgthink.tasks.endless import endless
 from orgthink.training.frozen import require_models
 
 
@@ -63,7 +64,12 @@ class Rollout:
         return self.organization.named(self.organization.label)
 
     def require(self) -> None:
-        """UserError if the organization is not valid, lacks one of the roles, or a model is missing."""
+        """UserError if the organization is not valid, lacks one of the roles, a model is missing, or the task's stream
+        is empty."""
+        own = {"capacity": "rollout.limits.capacity", "engine": "model"}
+        for name, place in own.items():
+            if getattr(self.organization, name) is not None:
+                raise UserError(f"rollout.organization.{name} is of evaluations: a training takes {place}")
         require_roles([self.made], [*self.roles, *self.models])
         require_models(self.models)
 
@@ -78,7 +84,7 @@ class ProblemStream:
     def __init__(self, plan: Rollout, seed: int, drawn: int = 0) -> None:
         """Skip the first `drawn` problems of the stream."""
         self._plan = plan
-        self._stream = islice(task_named(plan.task).problems("train", seed), drawn, None)
+        self._stream = islice(endless(task_named(plan.task), seed), drawn, None)
         self.drawn = drawn
         """Number of problems taken from the stream so far."""
 

@@ -24,6 +24,9 @@ from orgthink.errors import UserError
 from orgthink.files import locked
 from orgthink.store import RunFolder
 
+LEARNED = {"organization": f"{HERE}:Asking", "prepared": {"memory": "guess/memory.json"}}
+"""A method that needs a file of a preparation."""
+
 DOCS = Path(HERE).parents[2] / "docs"
 
 
@@ -261,6 +264,10 @@ def test_a_reference_that_fails_leaves_no_cap(tmp_path: Path, capsys: pytest.Cap
         ({"methods": {"asking": {"organization": "sequential", "grid": {"model": []}}}}, "no values"),
         ({"methods": {"asking": {"organization": "sequential", "grid": {"temperature": ["hot"]}}}}, "must be a number"),
         ({"methods": {"asking": {"organization": "sequential", "settings": {"temperature": 1}}}}, "'temperature'"),
+        (
+            {"methods": {"asking": {**LEARNED, "grid": {"memory": ["a", "b"]}}}},
+            "asking has memory in grid and in prepared",
+        ),
         ({"methods": {"../x": {"organization": "sequential"}}}, "names a folder"),
         ({"mehtods": {}}, "did you mean methods?"),
     ],
@@ -269,6 +276,28 @@ def test_what_is_wrong_with_a_file_is_said_in_a_line(tmp_path: Path, changes: di
     with pytest.raises(UserError, match=complaint.replace("?", r"\?")) as error:
         read_arena(arena_file(tmp_path, **changes))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"methods": {"one": {"organization": "sequential", "model": "poro"}}}, "the method one: "),
+        ({"methods": {"one": {"organization": "sequential", "temperature": -1}}}, "the method one: "),
+        ({"methods": {"one": {"organization": "sequential", "roles": {"thinkr": "poor"}}}}, "role 'thinkr'"),
+        ({"methods": {"one": {"organization": "majority-vote", "settings": {"samples": "three"}}}}, "samples"),
+        ({"methods": {"one": LEARNED}, "preparations": {"guess": {"recipe": "gess"}}}, "the preparation guess: "),
+    ],
+)
+def test_a_method_that_cannot_run_is_named_before_anything_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: dict[str, Any], complaint: str
+) -> None:
+    """Else hours of preparations come first, and the file cannot be mended without doing them again."""
+    wrong["methods"] = {"asking": LEARNED, **wrong["methods"]}
+    config, out = arena_file(tmp_path, **wrong), tmp_path / "out"
+    assert main(["arena", str(config), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said and said.count("\n") == 1
+    assert not (out / "preparations").exists()
 
 
 def test_settings_come_from_the_pool_the_shared_ones_the_method_and_the_grid(tmp_path: Path) -> None:

@@ -49,6 +49,19 @@ def test_arenas_beside_each_other_share_what_was_prepared(tmp_path: Path) -> Non
             replace(arena, prepared_in=outside)
 
 
+def test_one_is_done_wherever_the_command_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With names of files and folders as they are typed, relative ones, and then with whole paths."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("from contestants import GUESS")
+    first = Preparation("mine.py:GUESS", {"steps": 1})
+    arena = replace(guesses(tmp_path), preparations={"first": first, "guess": replace(first, after="first")})
+    made = prepare(Path("out"), arena, "guess", 0)
+    written = (made.folder / "memory.json").stat().st_mtime_ns
+    assert prepare(Path("out"), arena, "guess", 0) == made
+    assert prepare(tmp_path / "out", arena, "guess", 0).folder.samefile(made.folder)
+    assert (made.folder / "memory.json").stat().st_mtime_ns == written
+
+
 def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path, guesses(tmp_path, steps=1), "guess", 0)
     with pytest.raises(UserError, match="other settings"):

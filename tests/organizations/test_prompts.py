@@ -10,7 +10,7 @@ from terse import TERSE
 from orgthink.episode import Problem
 from orgthink.errors import UserError
 from orgthink.grammar.verdict import MARKDOWN, VerdictForm
-from orgthink.organizations.prompts import STYLES, prompt, style_named
+from orgthink.organizations.prompts import STYLES, prompt, style_named, style_of_file
 
 MINE = """
 organizer = "{capacity} for {question}"
@@ -99,6 +99,17 @@ def test_a_file_that_holds_no_style_gets_one_clear_line(tmp_path: Path, text: st
     with pytest.raises(UserError, match=r"prompt style .*mine\.toml cannot be read: ") as caught:
         style_named(file)
     assert "\n" not in str(caught.value)
+
+
+def test_a_misspelled_placeholder_of_a_shipped_role_is_named(tmp_path: Path):
+    """Left empty, the model would be asked without the question, and score nothing."""
+    file = tmp_path / "mine.toml"
+    file.write_text('sequential = "Solve {qestion}."')
+    said = r"mine.toml, template sequential: unknown placeholder \{qestion\}: did you mean \{question\}\?"
+    with pytest.raises(UserError, match=said):
+        style_named(str(file))
+    file.write_text('sequential = "{capacity} {workers} {question}"\nown = "a workflow fills in {qestion}"')
+    assert "own" in style_of_file(file).templates
 
 
 @pytest.mark.parametrize("template", ["{question", "{question.x}", "{0}", '{"a": 1}', "a } b"])

@@ -145,12 +145,18 @@ def test_settings_of_the_organization_that_was_just_named_can_be_set():
 
 
 def test_fields_of_what_is_not_there_yet_can_be_set(capsys):
-    given = ("mastered.entropy=0.2", "mastered.probability=0.9", f"rollout.organization.engine.model={TINY}")
-    settings = looked_at(RECIPE, *given, capsys=capsys)
+    settings = looked_at(RECIPE, "mastered.entropy=0.2", "mastered.probability=0.9", capsys=capsys)
     assert settings["mastered"] == {"entropy": 0.2, "probability": 0.9, "of": "sample"}
-    assert settings["rollout"]["organization"]["engine"]["model"] == str(TINY)
+    deeper = adjusted(MINE, {}, [f"rollout.organization.engine.model={TINY}"])
+    assert deeper.settings.rollout.organization.engine.model == str(TINY)
     assert adjusted(MINE, {}, ["lora.rank=4"]).lora == LoraSettings(4)
     assert adjusted(MINE, {"lora": LoraSettings(4)}, ["lora.alpha=8"]).lora == LoraSettings(4, 8.0)
+
+
+@pytest.mark.parametrize(("name", "place"), [("capacity=1", "rollout.limits.capacity"), ("engine.model=x", "model")])
+def test_what_only_evaluations_take_from_an_organization_is_refused(name, place, capsys):
+    said = complaint([RECIPE, *MODEL, "--set", f"rollout.organization.{name}"], capsys)
+    assert said.endswith(f"is of evaluations: a training takes {place}\n")
 
 
 def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):

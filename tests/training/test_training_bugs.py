@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from orgthink.tasks.task import Solution, Split
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.rl import train_policy
-from orgthink.training.rollout import Rollout
+from orgthink.training.rollout import ProblemStream, Rollout
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
 
@@ -52,6 +53,29 @@ class Clumsy:
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         return ECHO.solutions(problem, answer)
+
+
+@dataclass
+class Finite(Clumsy):
+    """A task with an end, and one without a beginning."""
+
+    count: int = 3
+
+    def problems(self, split: Split, seed: int) -> Iterator[Problem]:
+        return islice(super().problems(split, seed), self.count)
+
+
+@pytest.mark.parametrize(("count", "words"), [(3, "ends after 3 train problems"), (0, "ends after 0 train problems")])
+def test_a_task_whose_problems_end_is_one_line(count: int, words: str, monkeypatch: pytest.MonkeyPatch):
+    register(monkeypatch, TASKS, finite=Finite(count=count))
+    plan = Rollout("finite", OrganizationSpec("sequential"), problems=2, group=2)
+    stream = ProblemStream(plan, seed=0)
+    with pytest.raises(UserError, match=words):
+        for _ in range(2):
+            assert len(stream.batch()) == 2
+    if count == 0:
+        with pytest.raises(UserError, match=words):
+            RlSettings(plan, steps=1, learning_rate=1e-4).require(None)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,13 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from orgthink.episode import Message, Problem
@@ -79,11 +82,31 @@ def style_of_file(file: Path) -> Style:
         text = read_whole(file).decode()
         form: dict[str, Any] = tomllib.loads(text).get("verdicts", {})
         verdicts = VerdictForm(form["field"], tuple(form["correct"]), tuple(form["wrong"])) if form else MARKDOWN
-        return Style(str(file), read_templates(text), verdicts)
+        style = Style(str(file), read_templates(text), verdicts)
+        _require_placeholders(style)
+        return style
     except UserError:
         raise
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"prompt style {file} cannot be read: {error}") from error
+
+
+def _require_placeholders(style: Style) -> None:
+    """UserError for a placeholder of a shipped role that nothing fills in: its model would be asked without it."""
+    known = {name for template in PAPER.templates.values() for name in _placeholders(template)}
+    for role in style.templates.keys() & PAPER.templates.keys():
+        for name in _placeholders(style.templates[role]) - known - set(COUNTS):
+            near = get_close_matches(name, sorted(known), 1)
+            hint = f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(sorted(known))}"
+            raise UserError(f"prompt style {style.name}, template {role}: unknown placeholder {{{name}}}: {hint}")
+
+
+def _placeholders(template: Template) -> set[str]:
+    """Names between braces; none if the braces do not match, which is said where the template is filled in."""
+    texts = [template] if isinstance(template, str) else [message.content for message in template]
+    with suppress(ValueError):
+        return {name for text in texts for _, name, _, _ in Formatter().parse(text) if name and name.isidentifier()}
+    return set()
 
 
 def _shipped(name: str, base: Mapping[str, Template] | None = None) -> Style:

@@ -28,6 +28,7 @@ from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
+from orgthink.tasks.endless import endless
 from orgthink.training.marsrl.chain import (
     FinishedGroup,
     GroupInput,
@@ -117,7 +118,7 @@ class Chains:
         self._rules = Rules(plan, task_named(plan.task), settings.reward, seed)
         self._sampling = Sampling(plan.segment_tokens, plan.temperature)
         self._limits = Limits(capacity=max(plan.widths) * plan.group, agent_tokens=plan.max_tokens)
-        self._problems: Iterator[Problem] = self._rules.task.problems("train", seed)
+        self._problems: Iterator[Problem] = endless(self._rules.task, seed)
         self._begun = 0
         self._chains: list[Chain] = []
         self._waiting: tuple[Episode, ...] = ()
@@ -227,7 +228,7 @@ class Chains:
         now = time.monotonic()
         self._begun, self._waiting = underway.begun, underway.waiting
         self._chains = [Chain(one.sample, one.problem, now - one.seconds, one) for one in underway.chains]
-        self._problems = islice(self._rules.task.problems("train", self._seed), underway.begun, None)
+        self._problems = islice(endless(self._rules.task, self._seed), underway.begun, None)
 
 
 def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int) -> list[PolicyRow]:

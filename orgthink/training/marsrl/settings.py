@@ -13,6 +13,7 @@ from orgthink.organizations.prompts import STYLES, prompt, style_named
 from orgthink.rewards import ROLE_REWARDS, RoleReward
 from orgthink.rewards.marsrl import MarsReward
 from orgthink.tasks import task_named
+from orgthink.tasks.endless import endless
 from orgthink.training.marsrl.chain import Rules, finished_in_step
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
@@ -42,7 +43,7 @@ class MarsSettings(Optimization):
                 f"inputs of {plan.max_input} and outputs of {plan.max_tokens} tokens do not fit the model's context of "
                 f"{context}: lower rollout.max_input or rollout.max_tokens"
             )
-        problem = next(task_named(plan.task).problems("train", self.seed))
+        problem = next(endless(task_named(plan.task), self.seed))
         with user_input():
             for role in ROLES:
                 prompt(plan.prompts, role, problem)
