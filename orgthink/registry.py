@@ -40,6 +40,9 @@ _REFERENCE = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):(?P
 _FAMILY = re.compile(r"[a-z][a-z-]*:(?=(?:.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):[A-Za-z_])")
 """What stands before a reference in the name of a task of a kind, such as `bench:`."""
 
+_PROBLEMS = re.compile(r"(?P<kind>[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?)(?P<file>[^:?@]+)(?P<which>[?@].*)?")
+"""A task with a file of problems, such as `math:FILE`, `bench:aime25:FILE` or `math:FILE@1/2`."""
+
 _CODE = re.compile(r"\.[A-Za-z_]\w*:[A-Za-z_]")
 """What every reference holds, wherever it is cut out of a text: `.py:N`, `.module:N`."""
 
@@ -74,15 +77,22 @@ def references(value: Any) -> Iterator[str]:
 
 
 def absolute(value: Any) -> Any:
-    """JSON values with absolute paths for Python and prompt files, so that they are valid in any folder."""
+    """JSON values with absolute paths for Python files, prompt files and files of problems, so that they are valid in
+    any folder."""
     match value:
         case str():
             return _PARTS.sub(lambda part: _absolute(part[0]), value)
         case Mapping():
-            return {key: each if is_foreign(key, value) else absolute(each) for key, each in value.items()}
+            return {key: _absolute_at(key, each, value) for key, each in value.items()}
         case list() | tuple():
             return [absolute(each) for each in value]
     return value
+
+
+def _absolute_at(key: str, each: Any, settings: Mapping[str, Any]) -> Any:
+    if key == "corpus" and isinstance(each, str) and os.sep in each and os.path.isdir(each):
+        return str(Path(each).resolve())
+    return each if is_foreign(key, settings) else absolute(each)
 
 
 def is_foreign(name: str, settings: Mapping[str, Any]) -> bool:
@@ -97,6 +107,9 @@ def _absolute(name: str) -> str:
     file = found["module"] if found is not None else name
     if file.endswith((".py", ".toml")) and os.path.isfile(file):  # False for an impossible path
         return f"{Path(file).resolve()}{name[len(file) :]}"
+    problems = _PROBLEMS.fullmatch(name)
+    if problems is not None and os.path.exists(problems["file"]):
+        return f"{problems['kind']}{Path(problems['file']).resolve()}{problems['which'] or ''}"
     return name
 
 

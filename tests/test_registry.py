@@ -164,7 +164,20 @@ def test_files_of_references_get_their_full_path(tmp_path: Path, monkeypatch: py
     assert absolute(value) == {
         "task": f"sudoku+{x}:T#{x}:g", "kind": f"{x}:C", "styles": [str(tmp_path / "style.toml"), "paper"], "n": 3
     }  # fmt: skip
-    same = ["none.py:C", "a.b:C", "x.py", "math:notes.txt", "words with x.py:C", "style.toml" * 99, "\0.py:C"]
+    notes = tmp_path / "notes.txt"
+    tasks = [
+        "math:notes.txt",
+        "sudoku+math:notes.txt@1/2",
+        "bench:aime25:notes.txt",
+        "bench:live-v6:notes.txt?from=2025",
+    ]
+    assert absolute(tasks) == [
+        f"math:{notes}", f"sudoku+math:{notes}@1/2", f"bench:aime25:{notes}", f"bench:v6:{notes}?from=2025"
+    ]  # fmt: skip
+    (tmp_path / "ledger").mkdir()
+    assert absolute({"suite": {"corpus": "./ledger"}}) == {"suite": {"corpus": str(tmp_path / "ledger")}}
+    assert absolute({"corpus": "ledger"}) == {"corpus": "ledger"}, "the name of one that is shipped"
+    same = ["none.py:C", "a.b:C", "x.py", "math:none.txt", "words with x.py:C", "style.toml" * 99, "\0.py:C"]
     assert absolute(same[:2] + same[3:]) == same[:2] + same[3:]
 
 
