@@ -169,7 +169,7 @@ def test_files_of_references_get_their_full_path(tmp_path: Path, monkeypatch: py
         "math:notes.txt",
         "sudoku+math:notes.txt@1/2",
         "bench:aime25:notes.txt",
-        "bench:live-v6:notes.txt?from=2025",
+        "bench:v6:notes.txt?from=2025",
     ]
     assert absolute(tasks) == [
         f"math:{notes}", f"sudoku+math:{notes}@1/2", f"bench:aime25:{notes}", f"bench:v6:{notes}?from=2025"
