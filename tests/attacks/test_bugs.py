@@ -20,6 +20,7 @@ from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
 from orgthink.errors import ToolError
 from orgthink.evaluation import engine_failed, evaluate, resolve
 from orgthink.organizations.sequential import Sequential
+from orgthink.runtime.session import Session
 from orgthink.store import RunFolder
 
 BUG = "An exception in an episode is its `stop=error`; the others go on, and its traceback is in `crashes.log`."
@@ -157,6 +158,49 @@ async def test_a_grader_that_raises_no_ordinary_error(
 
 def throws(error: BaseException) -> Grade:
     raise error
+
+
+@each(
+    Attack("an organization of a plug-in returns a number", BUG, WHERE, (lambda: 7, "WrongReturn in attempt.py")),
+    Attack("an organization of a plug-in returns bytes", BUG, WHERE, (lambda: b"3", "WrongReturn in attempt.py")),
+    Attack(
+        "an organization of a plug-in leaves by `sys.exit`",
+        BUG,
+        WHERE,
+        (lambda: throws(SystemExit(3)), "RuntimeError in concurrency.py"),
+    ),
+)
+async def test_a_bug_in_an_organization(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bug, message), honest, what = attack.given, Sequential.run, planned()
+
+    async def run(self: Sequential, problem: Problem, session: Session) -> str | None:
+        return await honest(self, problem, session) if problem.text != ATTACKED else bug()
+
+    monkeypatch.setattr(Sequential, "run", run)
+    resolved, folder = resolve(what), RunFolder.create(tmp_path / "run", "eval", what)
+    engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
+    assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
+    assert attacked.problem.text == ATTACKED and str(attacked.error).startswith(message)
+    assert report(resolved, folder, episodes) == 1
+
+
+@each(Attack("a grader of a plug-in forgets to return its grade", BUG, WHERE))
+async def test_a_grader_without_a_grade(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left out as if it had failed, a wrong answer would count for nothing."""
+    what = planned()
+    resolved = resolve(what)
+    grades = resolved.task.grade
+    monkeypatch.setattr(
+        resolved.task, "grade", lambda problem, answer: None if problem.text == ATTACKED else grades(problem, answer)
+    )
+    folder = RunFolder.create(tmp_path / "run", "eval", what)
+    engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
+    assert "the grader returned None: it must return a Grade" in str(attacked.error)
+    assert report(resolved, folder, episodes) == 1
 
 
 @each(Attack("a grader of a plug-in fails on one answer", BUG, WHERE))
