@@ -24,6 +24,7 @@ from orgthink.evaluation import (
     OrganizationSpec,
     RoleSpec,
     grade_or_keep,
+    require_roles,
     require_sampling,
     require_sampling_noise,
     resolve,
@@ -121,6 +122,7 @@ async def asolve(
         specs, organization = {named.label: named}, named.named(named.label)
     else:
         specs = {}
+    require_roles([organization], roles or ())
     found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
     sampling = Sampling(found.max_tokens, temperature, seed=seed)
     with user_input():

@@ -81,6 +81,10 @@ async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
         ),
         (lambda: orgthink.solve("q", "sequential", model=engine("a"), max_tokens=0), "the budget is 0 tokens"),
         (lambda: orgthink.solve("q", "sequential", model=engine("a"), temperature=-1.0), "temperature is -1"),
+        (
+            lambda: orgthink.solve("q", "sequential", model=engine("a"), roles={"thinkr": "nowhere"}),
+            "no organization here has a role 'thinkr'",
+        ),
         (lambda: orgthink.train("asyncthink-qwen3-moth"), "did you mean asyncthink-qwen3-math"),
         (lambda: orgthink.train("asyncthink-qwen3-math", settings={"rollout.grop": 3}), "rollout has no 'grop'"),
     ],

@@ -50,6 +50,8 @@ class ArenaCommand:
             raise UserError(f"an arena needs {error.name}: pip install 'orgthink[local]'") from error
         if self.side_by_side < 1:
             raise UserError(f"--side-by-side is {self.side_by_side}: it must be at least 1")
+        if self.config is None and self.n is not None:
+            raise UserError("--n replaces a value of CONFIG, and a folder knows its own: leave it out")
         given = None if self.config is None else read_arena(self.config, {} if self.n is None else {"n": self.n})
         if self.resume is None:
             if given is None or self.config is None:

@@ -200,6 +200,8 @@ def test_a_method_that_fails_costs_only_its_own_row(
 
 def test_a_folder_of_another_arena_is_refused(whole: tuple[Path, dict[str, Any]], tmp_path: Path, capsys) -> None:
     out, before = whole[0], (whole[0] / "results.json").read_bytes()
+    assert main(["arena", "--resume", str(out), "--n", "5"]) == 2
+    assert "--n replaces a value of CONFIG" in capsys.readouterr().err
     other = arena_file(tmp_path, n=5)
     assert main(["arena", str(other), "--resume", str(out)]) == 2
     assert "other settings" in capsys.readouterr().err
