@@ -62,6 +62,16 @@ def test_one_is_done_wherever_the_command_is_called(tmp_path: Path, monkeypatch:
     assert (made.folder / "memory.json").stat().st_mtime_ns == written
 
 
+def test_one_that_comes_after_another_is_done_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = Preparation(f"{HERE}:GUESS", {"steps": 1})
+    arena = replace(guesses(tmp_path), preparations={"first": first, "guess": replace(first, after="first")})
+    made = prepare(Path("out"), arena, "guess", 0)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert prepare(tmp_path / "out", arena, "guess", 0).folder == tmp_path / made.folder
+
+
 def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path, guesses(tmp_path, steps=1), "guess", 0)
     with pytest.raises(UserError, match="other settings"):
