@@ -60,9 +60,8 @@ def test_they_run_at_once_and_make_what_they_make_in_turn(tmp_path: Path) -> Non
 @pytest.fixture
 def slow(tmp_path: Path) -> tuple[subprocess.Popen[str], Path]:
     """A command that has begun two searches, and its folder."""
-    config = arena_file(
-        tmp_path, seeds=SEEDS, preparations={"guess": {"recipe": GUESS, "settings": {"steps": STEPS, "pause": PAUSE}}}
-    )
+    settings = {"steps": STEPS, "pause": PAUSE, "alone": False}  # none is through before the other has begun
+    config = arena_file(tmp_path, seeds=SEEDS, preparations={"guess": {"recipe": GUESS, "settings": settings}})
     out = tmp_path / "out"
     command = [sys.executable, "-m", "orgthink", "arena", str(config), "--out", str(out), "--side-by-side", "2"]
     process = subprocess.Popen(
