@@ -19,8 +19,10 @@ from experiments.shared.readme import fill
 from experiments.shared.script import run_script
 from orgthink.arena.config import Arena, read_arena
 from orgthink.cli.resuming import INTERRUPTED
+from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.tabular import json_object
+from orgthink.terminal import show
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,11 @@ class Evidence:
         """
         worst = 0
         for name in options.only or self.arenas:
-            code = run_arena(ArenaOptions(self.home / name / "arena.toml"))
+            try:
+                code = run_arena(ArenaOptions(self.home / name / "arena.toml"))
+            except UserError as error:  # such as a model that has to be made first: the other arenas do not need it
+                show(f"orgthink: {name}: {error}", error=True)
+                code = 2
             self.write()
             worst = max(worst, code)
             if code >= INTERRUPTED:

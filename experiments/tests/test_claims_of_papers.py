@@ -25,6 +25,7 @@ from experiments.shared.evidence import Evidence, Options
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.preparing import folder_of, training
 from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
+from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec
 from orgthink.organizations.prompts import style_named
 from orgthink.store import RunFolder
@@ -229,6 +230,24 @@ def test_an_extra_arena_counts_where_it_has_results_and_runs_where_it_is_named(
     shutil.copytree(PARAMANAGER.home / "pool", home / "large")
     assert evidence.make(Options(only=("large",))) == 0
     assert (ran, seen) == (["first", "large"], [{"first"}, {"first", "large"}])
+
+
+def test_an_arena_whose_model_has_to_be_made_first_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def run(options: Any) -> int:
+        ran.append(options.config.parent.name)
+        if ran[-1] == "first":
+            raise UserError("unknown model 'runs/missing'")
+        return 0
+
+    monkeypatch.setattr(module, "run_arena", run)
+    (tmp_path / "paper" / "evidence").mkdir(parents=True)
+    evidence = Evidence(tmp_path / "paper" / "evidence", ("first", "second"), lambda found: [])
+    assert evidence.make(Options()) == 2 and ran == ["first", "second"]
+    assert capsys.readouterr().err == "orgthink: first: unknown model 'runs/missing'\n"
 
 
 def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone(
