@@ -66,7 +66,8 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
 
 
 def _anywhere(wanted: Any) -> Any:
-    """A training's values with absolute paths: they are the same wherever the command is called."""
+    """A training's values with absolute paths: they are the same wherever the command is called, and a folder that was
+    begun under a relative path is gone on with under its whole one."""
     settings = absolute(plain(wanted))
     model = settings["job"].get("model")
     if isinstance(model, str) and Path(model).is_dir():

@@ -33,6 +33,7 @@ from orgthink.runtime.runner import run_main
 from orgthink.runtime.session import Session
 from orgthink.store import RunFolder, typed
 from orgthink.tasks import task_named
+from orgthink.tasks.endless import endless
 from orgthink.terminal import show
 from orgthink.training import checkpoint
 from orgthink.training.frozen import frozen
@@ -84,7 +85,7 @@ class PuppeteerTraining:
             raise UserError(f"rollout.models has no model for {', '.join(missing)}: the policy itself writes no text")
         for model in plan.models.values():
             require_sampling_noise(plan.made, model.sampling, plan.limits.capacity, plan.models)
-        next(task_named(plan.task).problems("train", self.settings.seed))
+        next(endless(task_named(plan.task), self.settings.seed))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         """Train from the newest checkpoint to the last step, or to an early end. Returns the file of the policy."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from orgthink.cli.options import Options
 from orgthink.cli.tracing import Around, Traced
 from orgthink.engines.opening import Engines
 from orgthink.errors import UserError, pick
+from orgthink.evaluation import OrganizationSpec
 from orgthink.redaction import conceal
 from orgthink.runtime import Backing
 from orgthink.runtime.runner import run_main
@@ -97,12 +99,12 @@ class Serve(Traced, Options):
     async def _models(self, more: Mapping[str, Configured], engines: Engines) -> dict[str, Served]:
         """What is served, by the names of the models."""
         found: dict[str, Served] = {}
+        for label, times in Counter(OrganizationSpec(each).label for each in self.organizations).items():
+            if times > 1:
+                raise UserError(f"--organizations has {label} twice: a file for --more gives each a name of its own")
         for organization in self.organizations:
             one = await _served(organization, self, engines)
-            name = f"{one.organization.name}-{one.base}"
-            if name in found:
-                raise UserError(f"--organizations has {name} twice: a file for --more gives each a name of its own")
-            found[name] = one
+            found[f"{one.organization.name}-{one.base}"] = one
         for name, options in more.items():
             if name in found:
                 raise UserError(f"{self.more}: {name} is served already")

@@ -178,7 +178,7 @@ def test_a_method_that_fails_costs_only_its_own_row(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     methods = {
-        "asking": {"organization": f"{HERE}:Asking", "prepared": {"memory": "guess/memory.json"}},
+        "asking": LEARNED,
         "faulty": {"organization": f"{HERE}:Faulty"},
         "lost": {"organization": f"{HERE}:Asking", "prepared": {"memory": "hopeless"}},
         "base": {"organization": "sequential", "group": "one", "grid": {"model": ["poor", "good"]}},

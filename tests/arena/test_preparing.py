@@ -72,6 +72,15 @@ def test_one_that_comes_after_another_is_done_from_any_folder(tmp_path: Path, mo
     assert prepare(tmp_path / "out", arena, "guess", 0).folder == tmp_path / made.folder
 
 
+def test_a_model_may_be_named_by_any_path_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    arena = guesses(tmp_path, steps=1)
+    for model in ("model", "./model", str(tmp_path / "model")):
+        named = {"guess": replace(arena.preparations["guess"], model=model)}
+        assert prepare(tmp_path / "out", replace(arena, preparations=named), "guess", 0).spent.sampled_tokens == 100
+
+
 def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path, guesses(tmp_path, steps=1), "guess", 0)
     with pytest.raises(UserError, match="other settings"):

@@ -186,39 +186,39 @@ async def test_a_bug_in_an_organization(attack: Attack, tmp_path: Path, monkeypa
     assert report(resolved, folder, episodes) == 1
 
 
-@each(Attack("a grader of a plug-in forgets to return its grade", BUG, WHERE))
-async def test_a_grader_without_a_grade(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left out as if it had failed, a wrong answer would count for nothing."""
-    what = planned()
-    resolved = resolve(what)
-    grades = resolved.task.grade
-    monkeypatch.setattr(
-        resolved.task, "grade", lambda problem, answer: None if problem.text == ATTACKED else grades(problem, answer)
-    )
-    folder = RunFolder.create(tmp_path / "run", "eval", what)
-    engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
-    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
-    (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
-    assert "the grader returned None: it must return a Grade" in str(attacked.error)
-    assert report(resolved, folder, episodes) == 1
-
-
-@each(Attack("a grader of a plug-in fails on one answer", BUG, WHERE))
+@each(
+    Attack(
+        "a grader of a plug-in fails on one answer",
+        BUG,
+        WHERE,
+        (
+            lambda answer: {}[answer],
+            "KeyError in test_bugs.py, line {line}: '3' (a bug: its traceback is in crashes.log)",
+        ),
+    ),
+    Attack(  # left out as if it had failed, a wrong answer would count for nothing
+        "a grader of a plug-in forgets to return its grade",
+        BUG,
+        WHERE,
+        (lambda answer: None, "TypeError in evaluation.py, line "),
+    ),
+)
 async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    what = planned()
+    what, (bug, message) = planned(), attack.given
     resolved = resolve(what)
     grades = resolved.task.grade
 
     def graded(problem: Problem, answer: str) -> Grade:
-        return grades(problem, answer) if problem.text != ATTACKED else {}[answer]
+        return grades(problem, answer) if problem.text != ATTACKED else bug(answer)
 
     monkeypatch.setattr(resolved.task, "grade", graded)
     engine = Fragile(lambda: Chunk(("hm",)))
     folder = RunFolder.create(tmp_path / "run", "eval", what)
     episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
-    line = graded.__code__.co_firstlineno + 1
-    assert attacked.error == f"KeyError in test_bugs.py, line {line}: '3' (a bug: its traceback is in crashes.log)"
+    assert str(attacked.error).startswith(message.format(line=bug.__code__.co_firstlineno))
+    assert str(attacked.error).endswith(" (a bug: its traceback is in crashes.log)")
+    assert report(resolved, folder, episodes) == 1
 
 
 @each(

@@ -385,6 +385,7 @@ def test_any_body_is_a_request_or_one_line(interface: Any, body: bytes) -> None:
         (["--concurrency", "0"], "at least one"),
         (["--port", "99999"], "nothing can listen"),
         (["--more", "missing.toml"], "cannot be read"),
+        (["--organizations", "sequential", "sequential"], "--organizations has sequential twice"),
     ],
 )
 def test_bad_options(
