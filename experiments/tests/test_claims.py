@@ -16,7 +16,7 @@ from benchmarks import replay
 from benchmarks.models import CONFIG, random_model
 from experiments.arena.results import Options
 from experiments.asyncthink.evidence import memory_bound as replays
-from experiments.asyncthink.evidence.claims import claims
+from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.results import EVIDENCE
 from experiments.shared.claims import UNKNOWN, Claim, Measured, best
@@ -54,7 +54,7 @@ def decided() -> dict[str, dict[str, Any]]:
     """The claims of such arenas by their number."""
     arenas = {name: arena_results(name) for name in NAMES}
     arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
-    arenas["memory-bound"] = {"ratios": dict.fromkeys(ARENAS["six"].methods, LOW)}
+    arenas |= {f"memory-bound-{name}": {"ratios": dict.fromkeys(ARENAS[name].methods, LOW)} for name in ONCE_MORE}
     return {claim.id: claim.row() for claim in claims(arenas)}
 
 

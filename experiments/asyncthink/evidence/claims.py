@@ -9,6 +9,8 @@ from experiments.shared.claims import Claim, Results, against_reference, best, e
 
 FAMILIES = {"sudoku": "sudoku", "sums": "long sums", "parts": "independent values", "several": "several countdowns"}
 """Arena → the problems of another family on which the policy is tried."""
+ONCE_MORE = {"six": "six", "whole": "six again"}
+"""Arena → the task on which A1 to A4 are decided once more."""
 PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
 
 
@@ -25,11 +27,12 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         found.append(_chains(arenas["chains"]))
     if "trees" in arenas:
         found += _trees(arenas["trees"])
-    if "six" in arenas:
-        found += [
-            *_at_its_best(arenas["six"], ", six", "c = 8"),
-            *_memory_bound(arenas["six"], arenas.get("memory-bound", {})),
-        ]
+    for name, title in ONCE_MORE.items():
+        if name in arenas:
+            found += [
+                *_at_its_best(arenas[name], f", {title}", "c = 8"),
+                *_memory_bound(arenas[name], arenas.get(f"memory-bound-{name}", {}), title),
+            ]
     if "stages" in arenas:
         found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
@@ -70,12 +73,12 @@ def _at_its_best(arena: Results, where: str = "", places: str = "c = 4") -> Iter
     )
 
 
-def _memory_bound(six: Results, replays: Results) -> Iterator[Claim]:
+def _memory_bound(arena: Results, replays: Results, title: str) -> Iterator[Claim]:
     """A3 where steps are bound by memory."""
-    rival = best(six, "baseline")
+    rival = best(arena, "baseline")
     if replays:
         yield Claim(
-            "A3 (bound by memory, six)",
+            f"A3 (bound by memory, {title})",
             f"in less time than {rival}, where steps are bound by memory: ratio",
             estimate(replays["ratios"].get(rival)),
             "mean > 0.67 or upper end > 0.75",

@@ -12,10 +12,14 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees"),
+    ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees", "whole"),
     claims,
     extra=("stages", "six"),
-    measures={"efficiency": ("stages", efficiency), "memory-bound": ("six", memory_bound)},
+    measures={
+        "efficiency": ("stages", efficiency),
+        "memory-bound-six": ("six", memory_bound),
+        "memory-bound-whole": ("whole", memory_bound),
+    },
 )
 """The arenas and claims of AsyncThink."""
 
