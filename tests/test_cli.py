@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from terse import STYLE, TERSE
 import orgthink.api
 import orgthink.engines.opening
 from orgthink import engines, registry
-from orgthink.cli import main
+from orgthink.cli import main, resuming
 from orgthink.cli.eval import Eval
 from orgthink.cli.progress import Pace, heartbeat
 from orgthink.engines import EngineSpec, engine_spec
@@ -478,6 +479,29 @@ def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):
     assert engine.live == 0
     assert engine.closed
     assert "stopped after 0 of 90 episodes" in _ends(capsys)[1]
+    toy(countdown)
+    assert main(["eval", "--resume", "run"]) == 0
+
+
+def test_ctrl_c_twice_stops_a_loop_that_never_waits(toy, monkeypatch, capsys, caplog):
+    """Nothing can be cancelled there: it is interrupted where it is, and nothing more is said than how to go on."""
+    monkeypatch.setattr(resuming, "BLOCKED_SECONDS", 0.05)
+
+    def blocking(text: str) -> str:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        while True:
+            pass
+
+    toy(blocking)
+    assert main(["eval", "--organizations", "sequential", "--n", "3", "--concurrency", "1", "--out", "run"]) == 130
+    gc.collect()
+    assert capsys.readouterr().err.splitlines()[-3:] == [
+        "orgthink: finishing what is under way; Ctrl-C again stops now",
+        "orgthink: stopped after 0 of 3 episodes; go on with: orgthink eval --resume run",
+        "orgthink: stopped",
+    ]
+    assert not caplog.records
     toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
 
@@ -1083,7 +1107,7 @@ def test_which_engine_the_words_mean(toy, tmp_path: Path, monkeypatch: pytest.Mo
 CHILD = """
 import resource, sys
 import orgthink.engines.opening
-from orgthink.cli import main
+from orgthink.cli import main, resuming
 from registered import register
 from rule_engine import RuleEngine, countdown
 
@@ -1151,7 +1175,7 @@ import sys, orgthink
 assert not {{*{heavy}, "pydantic", "tyro", "rich"}} & set(sys.modules), "orgthink"
 import orgthink.evaluation, orgthink.store
 assert not {{*{heavy}, "pydantic", "tyro"}} & set(sys.modules), "evaluate"
-from orgthink.cli import main
+from orgthink.cli import main, resuming
 assert main(["nonsense"]) == 2
 assert not {{*{heavy}}} & set(sys.modules), "cli"
 """

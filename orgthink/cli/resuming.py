@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -24,6 +26,9 @@ T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+
+BLOCKED_SECONDS = 2.0
+"""An event loop that does not run for so long after the second Ctrl-C is blocked."""
 
 SPENT = 3
 """Exit code of a run that a bound on its spending stopped."""
@@ -95,16 +100,35 @@ def exit_code(
 
 
 async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
-    """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result."""
+    """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result.
+
+    KeyboardInterrupt where the loop is blocked, such as by an organization that never waits, and cannot cancel it.
+    """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
-    answered = False
+    answered = blocked = False
+
+    def give_up() -> None:
+        nonlocal blocked
+        blocked = True
+        _thread.interrupt_main()
+
+    timer = threading.Timer(BLOCKED_SECONDS, give_up)
+    timer.daemon = True
+
+    def cancel() -> None:
+        timer.cancel()
+        task.cancel()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         """Runs at once, also while the loop is busy."""
         nonlocal answered
+        if blocked:
+            raise KeyboardInterrupt
         if answered:
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(cancel)
+            with suppress(RuntimeError):  # it runs already
+                timer.start()
             return
         answered = True  # before the answer: the next Ctrl-C may follow it at once
         loop.call_soon_threadsafe(stop.set)
@@ -118,6 +142,7 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             raise
         return None
     finally:
+        timer.cancel()
         signal.signal(signal.SIGINT, before)
 
 

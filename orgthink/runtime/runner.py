@@ -26,10 +26,17 @@ def run_main(main: Coroutine[Any, Any, T]) -> T:
 def runner(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Iterator[asyncio.Runner]:
     """As asyncio's, which waits for ever for a task that swallows its cancellation."""
     with asyncio.Runner(loop_factory=loop_factory) as running:
+        running.get_loop().set_exception_handler(_report)
         try:
             yield running
         finally:
             _end(running.get_loop())
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """As asyncio reports what nobody has looked at, but for a Ctrl-C in a task: the loop has raised it, too."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt):
+        loop.default_exception_handler(context)
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:
