@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.organizations.prompts import STYLES
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, plain
 from orgthink.tabular import json_object
 from orgthink.terminal import show
 from orgthink.training.embedded import embedded
@@ -91,6 +92,15 @@ class FromModel:
         resolve_device(self.device)
 
 
+def _require_unchanged(folder: RunFolder, name: str, content: Mapping[str, Any], source: object) -> None:
+    """Remember what a training learns from. UserError if it began with something else."""
+    former = folder.path / name
+    with folder.journal(redo=None):  # no other process may train there, nor have begun another run
+        if former.is_file() and json_object(former) != plain(content):
+            raise UserError(f"{source} has changed since {folder.path} was started: start a new training")
+        folder.write_json(name, content)
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs(FromModel):
     """Supervised fine-tuning on the query–response pairs of `orgthink synth` (section 3.1 of AsyncThink)."""
@@ -111,6 +121,9 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
+        with open(self.pairs, "rb") as file:
+            content = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        _require_unchanged(folder, "pairs.json", content, self.pairs)
         course, made_for = sft_course(model_folder(self.model), Path(self.pairs), **self.how), self._made_for
 
         def write_folder(model: Path) -> None:
@@ -159,11 +172,8 @@ class Trajectories(FromModel):
         from orgthink.coldstart.pair_course import row_course
 
         rows, selection = self._rows()
-        former = folder.path / "trajectories.json"
-        with folder.journal(redo=None):  # no other process may train there, nor have begun another run
-            if former.is_file() and json_object(former).get("ids") != list(selection.ids):
-                raise UserError(f"{self.episodes} has changed since {folder.path} was started: start a new training")
-            folder.write_json("trajectories.json", {"ids": selection.ids, "left_out": selection.left_out})
+        content = {"ids": list(selection.ids), "left_out": selection.left_out}
+        _require_unchanged(folder, "trajectories.json", content, self.episodes)
         show(selection.summary)
         return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 

@@ -52,6 +52,15 @@ def test_a_run_is_a_folder_whose_model_everybody_opens(tmp_path, pairs, capsys):
     assert len((run / "metrics.jsonl").read_text().splitlines()) == 2
 
 
+def test_a_run_does_not_go_on_with_other_pairs(tmp_path, pairs, capsys):
+    run = tmp_path / "run"
+    assert main(["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]) == 0
+    write(pairs, [Pair("sequential 3 of 5", " <ANSWER> 4 </ANSWER>")])
+    capsys.readouterr()
+    refused = f"{pairs} has changed since {run} was started: start a new training"
+    assert complaint(["--resume", run], capsys) == f"orgthink: {refused}\n"
+
+
 def test_bad_input_is_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("something else")
     for arguments in (
