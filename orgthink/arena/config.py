@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -275,8 +275,36 @@ def known_settings(organization: str) -> list[str]:
 
 
 def read_arena(file: Path, changes: Mapping[str, Any] | None = None) -> Arena:
-    """The arena of a TOML file; `changes` replace its values. UserError for what is wrong with it."""
+    """The arena of a TOML file; `changes` replace its values. Folders of models get their whole paths, so that it can be
+    gone on with from anywhere. UserError for what is wrong with it.
+    """
     data = toml_tables(file) | dict(changes or {})
     with user_input():
         require_known(Arena, data)
-        return typed(Arena, data, file)
+        return _with_whole_paths(typed(Arena, data, file))
+
+
+def _with_whole_paths(arena: Arena) -> Arena:
+    def whole(name: Any) -> Any:
+        known = name in arena.pool or name in MODELS
+        return name if known or not (Path(name) / "config.json").is_file() else str(Path(name).resolve())
+
+    def member(each: Member) -> Member:
+        return each if each.model is None or each.url is not None else replace(each, model=whole(each.model))
+
+    def preparation(each: Preparation) -> Preparation:
+        return each if each.model is None else replace(each, model=whole(each.model))
+
+    def method(each: Method) -> Method:
+        model = None if each.model is None else whole(each.model)
+        roles = {role: whole(name) for role, name in each.roles.items()}
+        models = {place for place in each.grid if place == MODEL or place.startswith(f"{ROLES}.")}
+        grid = {place: tuple(map(whole, values)) if place in models else values for place, values in each.grid.items()}
+        return replace(each, model=model, roles=roles, grid=grid)
+
+    return replace(
+        arena,
+        pool={name: member(each) for name, each in arena.pool.items()},
+        preparations={name: preparation(each) for name, each in arena.preparations.items()},
+        methods={name: method(each) for name, each in arena.methods.items()},
+    )

@@ -381,6 +381,27 @@ def test_a_value_at_a_path_leaves_its_neighbours() -> None:
     assert settings == {"suite": {"corpus": "x", "topk": 2}, "n": 1} and before == {"corpus": "x"}
 
 
+def test_folders_of_models_are_whole_paths_wherever_a_model_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an arena could be gone on with in one folder only. Members, engines and what a server has stay names."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "good"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
+    pool = {"good": {"model": "mine"}, "far": {"model": "mine", "url": "http://localhost:1/v1"}}
+    base = {"organization": "sequential", "model": "mine", "roles": {"worker": "mine", "solver": "good"}}
+    grid = {"organization": "sequential", "grid": {"model": ["mine", "good", f"{HERE}:adder:1"]}}
+    preparations = {"guess": {"recipe": f"{HERE}:GUESS", "model": "mine"}}
+    methods = {"base": base, "grid": grid}
+    arena = read_arena(arena_file(tmp_path, pool=pool, methods=methods, preparations=preparations, reference="base"))
+    mine = str(tmp_path / "mine")
+    assert {name: member.model for name, member in arena.pool.items()} == {"good": mine, "far": "mine"}
+    assert arena.preparations["guess"].model == arena.methods["base"].model == mine
+    assert arena.methods["base"].roles == {"worker": mine, "solver": "good"}
+    assert arena.methods["grid"].grid == {"model": (mine, "good", f"{HERE}:adder:1")}
+
+
 def test_a_second_arena_in_one_folder_is_refused_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
