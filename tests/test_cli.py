@@ -606,7 +606,11 @@ def test_organizations_may_have_models_of_their_own(
     monkeypatch.setattr(orgthink.engines.opening, "open_engine", open_engine)
     two = ["--organizations", "before=asyncthink", "after=asyncthink"]
     assert main(["eval", "--n", "2", *two, "--models", "after=toy-async", "--out", "run"]) == 0
-    assert "after's model toy-async" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "after's model toy-async" in out and "; model toy;" in out
+    both = ["--models", "before=toy-async", "after=toy-async"]
+    assert main(["eval", "--n", "2", *two, *both, "--out", "both"]) == 0
+    assert "; model toy;" not in capsys.readouterr().out, "nobody asks the default one"
     models = {episode.organization: episode.root.model for episode in RunFolder.open(Path("run")).episodes()}
     assert models == {"before": "toy", "after": "toy-async"}
     assert main(["eval", *two, "--models", "afer=toy-async", "--out", "other"]) == 2

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.cli import main
-from orgthink.engines import EngineSpec, engine_spec
+from orgthink.coldstart.teachers import PROGRAMS
+from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.evaluation import Evaluation, OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
@@ -28,6 +31,8 @@ from orgthink.registry import (
 from orgthink.rewards import REWARDS
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.store import RunFolder
+from orgthink.tasks import FILE_TASKS, GRADERS, TASK_FAMILIES
+from orgthink.tasks.judge import JUDGES
 from orgthink.tools.toolbox import other_tool, toolbox
 
 GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
@@ -315,3 +320,21 @@ def test_everything_that_has_a_name_is_listed(monkeypatch: pytest.MonkeyPatch, c
 )
 def test_a_run_is_called_after_its_task_and_not_after_files(task: str, short: str):
     assert without_files(task) == short
+
+
+@pytest.mark.parametrize(
+    ("names", "form"),
+    [
+        (ENGINES, "an async function that opens an engine"),
+        (FILE_TASKS, "a function from a path to a task"),
+        (TASK_FAMILIES, "an object that is called with a name, and has lines"),
+        (GRADERS, "a function of a problem and an answer"),
+        (PROGRAMS, "an orgthink.coldstart.teachers.Program"),
+        (JUDGES, "a function of a name and limits"),
+    ],
+    ids=lambda each: each.group if isinstance(each, Registry) else "",
+)
+def test_what_is_called_must_be_callable(names: Registry[Any], form: str):
+    """Else it would be a traceback, hours later for some."""
+    with pytest.raises(UserError, match=re.escape(f"{names.kind} os.path:curdir is none: it must be {form}")):
+        names.named("os.path:curdir")

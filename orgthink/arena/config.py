@@ -275,8 +275,9 @@ def known_settings(organization: str) -> list[str]:
 
 
 def read_arena(file: Path, changes: Mapping[str, Any] | None = None) -> Arena:
-    """The arena of a TOML file; `changes` replace its values. Folders of models get their whole paths, so that it can be
-    gone on with from anywhere. UserError for what is wrong with it.
+    """The arena of a TOML file; `changes` replace its values. UserError for what is wrong with it.
+
+    Folders of models get their whole paths, so that it can be gone on with from anywhere.
     """
     data = toml_tables(file) | dict(changes or {})
     with user_input():

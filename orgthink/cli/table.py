@@ -102,7 +102,7 @@ def conditions(folder: RunFolder) -> dict[str, str]:
         "problems": f"{plan.n} {plan.split} problems of {plan.task}{every}",
         "seed": str(plan.seed),
         "samples": str(plan.samples),
-        "model": str(plan.engine.model),
+        **({"model": str(plan.engine.model)} if any(not spec.engine for spec in plan.organizations.values()) else {}),
         "temperature": f"{plan.sampling.temperature:g}" if plan.sampling.temperature else "0 (greedy)",
         "budget": f"{plan.sampling.max_tokens} tokens {budget}",
         "capacity": ", ".join(dict.fromkeys(str(plan.limits_of(label).capacity) for label in plan.organizations)),

@@ -35,7 +35,13 @@ class Program:
     """(problem, capacity, rng) → the traces of an organizer and its workers."""
 
 
-PROGRAMS: Registry[Program] = Registry("task with a program that teaches it", "orgthink.programs", {})
+PROGRAMS: Registry[Program] = Registry(
+    "task with a program that teaches it",
+    "orgthink.programs",
+    {},
+    "an orgthink.coldstart.teachers.Program",
+    lambda program: isinstance(program, Program),
+)
 """Programs by the name of their task."""
 
 

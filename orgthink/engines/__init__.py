@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from difflib import get_close_matches
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
     "engine",
     "orgthink.engines",
     {name: f"orgthink.engines:open_{name}" for name in ("local", "vllm", "person")},
+    "an async function that opens an engine",
+    iscoroutinefunction,
 )
 """Engines of this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
 UserError if it cannot open it. An engine that samples for training is `Updatable`; it gets the model's folder and the

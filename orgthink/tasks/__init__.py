@@ -50,6 +50,8 @@ FILE_TASKS: Registry[Callable[[Path], Task]] = Registry(
         "sudoku": "orgthink.tasks.sudoku:Sudoku",
         "verl": "orgthink.interchange.verl_data:VerlData",
     },
+    "a function from a path to a task",
+    callable,
 )
 """Tasks with problems from the rows of a file, such as `math:FILE`."""
 
@@ -57,6 +59,8 @@ TASK_FAMILIES: Registry[TaskFamily] = Registry(
     "family of tasks",
     "orgthink.task_families",
     {"gym": "orgthink.tasks.gym:GYM", "bench": "orgthink.tasks.bench:BENCH", "parts": "orgthink.tasks.parts:PARTS"},
+    "an object that is called with a name, and has lines",
+    lambda family: callable(family) and not isinstance(family, type) and hasattr(family, "lines"),
 )
 """Tasks that others name, such as `gym:NAME`."""
 
@@ -68,6 +72,8 @@ GRADERS: Registry[Grader] = Registry(
         "math": "orgthink.tasks.math:grade",
         "strict": "orgthink.tasks.countdown:strict",
     },
+    "a function of a problem and an answer",
+    lambda grader: callable(grader) and not isinstance(grader, type),
 )
 """Functions that replace the grader of a task: `TASK#GRADER`."""
 

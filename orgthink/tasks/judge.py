@@ -63,6 +63,8 @@ JUDGES: Registry[Callable[[str, JudgeLimits], Judge]] = Registry(
         "http": "orgthink.tools.server_judge:at_server",
         "https": "orgthink.tools.server_judge:at_server",
     },
+    "a function of a name and limits",
+    callable,
 )
 """Makers of judges by the name of a sandbox up to its first colon. UserError if it cannot work here."""
 
