@@ -7,21 +7,15 @@ more. That time says nothing about the work, so no deadline counts it: see `plac
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar, copy_context
-from functools import partial
-from typing import ParamSpec, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
 
 from orgthink.terminal import error_text
 
 J = TypeVar("J")
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -58,65 +52,6 @@ def without_exit() -> Iterator[None]:
         yield
     except SystemExit as error:
         raise RuntimeError(f"the work raised SystemExit: {error_text(error)}") from error
-
-
-class Threads:
-    """Threads beside each event loop, for one kind of work that may take long.
-
-    The loop's own threads look up the names of servers: whoever keeps them all cuts every agent off.
-    """
-
-    def __init__(self, most: int) -> None:
-        """At most so many at once; further work waits."""
-        self._most = most
-        self._pools = WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor]()
-
-    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What the work returns. It sees the context variables of its caller."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._pools:
-            self._pools[loop] = ThreadPoolExecutor(self._most)
-        seen = partial(copy_context().run, _ordinary, work, *arguments, **named)
-        return await loop.run_in_executor(self._pools[loop], seen)
-
-
-def _ordinary(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What the work returns. RuntimeError for what it raises that is no ordinary error: no future can hold a
-    StopIteration, so whoever waits would wait without end, and the loop takes a SystemExit for its own end.
-    """
-    try:
-        return work(*arguments, **named)
-    except BaseException as error:  # a library in Rust that panics raises no Exception
-        if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            raise
-        raise RuntimeError(f"the work raised {type(error).__name__}: {error_text(error)}") from error
-
-
-_working = Threads(min(32, (os.cpu_count() or 1) + 4))
-"""For graders and votes, which may run programs for minutes."""
-
-_given_up: ContextVar[threading.Event | None] = ContextVar("given up", default=None)
-"""Of the work of this thread."""
-
-
-async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What blocking work returns, in a thread beside the event loop.
-
-    Once nobody waits for it any more, `given_up` tells the work: the end of the program waits for its thread.
-    """
-    over = threading.Event()
-    token = _given_up.set(over)
-    try:
-        return await _working.run(work, *arguments, **named)
-    finally:
-        over.set()
-        _given_up.reset(token)
-
-
-def given_up() -> bool:
-    """Whether nobody waits any more for the work of this thread."""
-    over = _given_up.get()
-    return over is not None and over.is_set()
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from orgthink.concurrency import in_thread, run_all
+from orgthink.beside import in_thread
+from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id

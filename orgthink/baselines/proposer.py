@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from orgthink.baselines.search import ArchiveEntry, Design, Searching
-from orgthink.concurrency import in_thread
+from orgthink.beside import in_thread
 from orgthink.episode import Episode, Message, Problem
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec, distinct, engine_failed, failure_message

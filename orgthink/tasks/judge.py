@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from orgthink.concurrency import given_up
+from orgthink.beside import given_up
 from orgthink.errors import ToolError
 from orgthink.registry import Registry
 

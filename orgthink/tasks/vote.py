@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from weakref import finalize
 
-from orgthink.concurrency import given_up, in_thread
+from orgthink.beside import given_up, in_thread
 from orgthink.episode import Problem
 from orgthink.tasks import task_of
 from orgthink.tasks.math_answer import canonical, final

@@ -30,7 +30,8 @@ from weakref import WeakKeyDictionary
 import httpx2
 from pydantic import ValidationError
 
-from orgthink.concurrency import Threads, innermost
+from orgthink.beside import Threads
+from orgthink.concurrency import innermost
 from orgthink.episode import Status
 from orgthink.errors import ToolError, UserError, require_at_least
 from orgthink.grammar.toolcall import cut_middle

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import docstring_parser.google
 
-from orgthink.concurrency import Threads
+from orgthink.beside import Threads
 from orgthink.errors import UserError, nearest
 from orgthink.redaction import redact
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attacks.catalogue import Attack, each
 
-from orgthink.concurrency import Threads, in_thread
+from orgthink.beside import Threads, in_thread
 from orgthink.grammar.toolcall import CallStatus, ToolCall
 from orgthink.organizations.rounds import Rounds
 from orgthink.tasks.bench.outputs import printed, returned

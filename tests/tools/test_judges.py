@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from orgthink.concurrency import in_thread
+from orgthink.beside import in_thread
 from orgthink.errors import ToolError, UserError
 from orgthink.tasks.judge import JudgedOutput, JudgeLimits, Submission, judge_named
 from orgthink.tools import bubblewrap, bubblewrap_judge, cgroup, processes
