@@ -1,4 +1,4 @@
-"""Blocking work beside an event loop: as many threads as allowed, and the end of the program waits for no hanging one."""
+"""Blocking work beside an event loop: as many threads as allowed, and the program ends without those that hang."""
 
 from __future__ import annotations
 
