@@ -1,7 +1,5 @@
 """`python -m orgthink`."""
 
-import sys
+from orgthink.cli import program
 
-from orgthink.cli import main
-
-sys.exit(main())
+program()

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
@@ -45,8 +46,8 @@ class _Daemons(Executor):
         self._orders.put((future, partial(fn, *args, **kwargs)))
         if not self._free.acquire(blocking=False) and len(self._threads) < self._most:
             thread = threading.Thread(target=_work, args=(self._orders, self._free), daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
         return future
 
 
@@ -70,6 +71,7 @@ def _carry_out(future: Future[Any], work: Callable[[], Any]) -> None:
         future.set_result(result)
     finally:
         _under_way.discard(future)
+        del future  # its error holds this frame
 
 
 def _dismiss(orders: SimpleQueue[_Order | None], threads: list[threading.Thread]) -> None:
@@ -78,8 +80,11 @@ def _dismiss(orders: SimpleQueue[_Order | None], threads: list[threading.Thread]
 
 
 @atexit.register
-def _wait_for_the_last() -> None:
-    wait(list(_under_way), LAST_SECONDS)
+def have_ended() -> bool:
+    """Whether nothing is under way any more; what is gets the last seconds, unless a Ctrl-C takes them."""
+    with suppress(KeyboardInterrupt):
+        wait(list(_under_way), LAST_SECONDS)
+    return not _under_way
 
 
 class Threads:

@@ -7,6 +7,8 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -79,6 +81,40 @@ async def test_an_error_is_raised_where_the_work_is_waited_for_and_the_thread_go
             await threads.run(fails)
     first, second = await threads.run(threading.get_ident), await threads.run(threading.get_ident)
     assert first == second
+
+
+async def test_what_has_failed_is_forgotten_at_once() -> None:
+    """A full collection of garbage is rare, and a grader's arguments may be large."""
+    threads, left = Threads(1), []
+
+    class Large:
+        pass
+
+    def fails(large: Large) -> None:
+        left.append(weakref.ref(large))
+        raise ValueError("no")
+
+    gc.disable()
+    try:
+        for _ in range(3):
+            with suppress(ValueError):
+                await threads.run(fails, Large())
+        await threads.run(int)  # the thread has let the last one go
+        assert [reference() for reference in left] == [None] * 3
+    finally:
+        gc.enable()
+
+
+async def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads(1)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
+        patch.setattr(threading.Thread, "start", fails_to_start)
+        await threads.run(int)
+    assert await asyncio.wait_for(threads.run(int), 30) == 0
+
+
+def fails_to_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 async def test_work_learns_that_nobody_waits_any_more() -> None:

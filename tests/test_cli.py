@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ from terse import STYLE, TERSE
 
 import orgthink.api
 import orgthink.engines.opening
-from orgthink import engines, registry
+from orgthink import cli, engines, registry
 from orgthink.cli import main, resuming
 from orgthink.cli.eval import Eval
 from orgthink.cli.progress import Pace, heartbeat
@@ -40,6 +42,7 @@ from orgthink.grammar.asyncthink import DIALECT
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.prompts import STYLES
+from orgthink.runtime import runner
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, load
 from orgthink.tasks import TASKS
@@ -470,8 +473,11 @@ def test_a_heartbeat_says_that_a_long_step_goes_on(capsys: pytest.CaptureFixture
 
 
 def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):
+    times = iter(range(2))
+
     def endless(text: str) -> str:
-        signal.raise_signal(signal.SIGINT)
+        if next(times, None) is not None:
+            signal.raise_signal(signal.SIGINT)
         return " word" * 20_000
 
     engine = toy(endless)
@@ -483,15 +489,21 @@ def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):
     assert main(["eval", "--resume", "run"]) == 0
 
 
-def test_ctrl_c_twice_stops_a_loop_that_never_waits(toy, monkeypatch, capsys, caplog):
+def _spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("block", [_spin, partial(time.sleep, 300)], ids=["spins", "sleeps"])
+def test_ctrl_c_twice_stops_a_loop_that_is_blocked(toy, monkeypatch, capsys, caplog, block: Callable[[], None]):
     """Nothing can be cancelled there: it is interrupted where it is, and nothing more is said than how to go on."""
     monkeypatch.setattr(resuming, "BLOCKED_SECONDS", 0.05)
 
     def blocking(text: str) -> str:
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
-        while True:
-            pass
+        block()
+        raise AssertionError("it went on")
 
     toy(blocking)
     assert main(["eval", "--organizations", "sequential", "--n", "3", "--concurrency", "1", "--out", "run"]) == 130
@@ -504,6 +516,34 @@ def test_ctrl_c_twice_stops_a_loop_that_never_waits(toy, monkeypatch, capsys, ca
     assert not caplog.records
     toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
+
+
+def test_a_third_ctrl_c_stops_what_swallows_the_second(capsys: pytest.CaptureFixture[str], monkeypatch):
+    monkeypatch.setattr(runner, "LAST_SECONDS", 0.05)
+
+    async def swallowing(stop: asyncio.Event) -> None:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+                continue
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_main(resuming.interruptible(swallowing))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_the_command_ends_also_where_a_thread_does_not(monkeypatch, over: bool):
+    monkeypatch.setattr(sys, "argv", ["orgthink", "--version"])
+    monkeypatch.setattr(cli, "have_ended", lambda: over)
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    with pytest.raises(SystemExit) as end:
+        cli.program()
+    assert end.value.code == 0 and ended == ([] if over else [0])
 
 
 def test_run_tells_the_story_of_forks_and_joins(toy, capsys: pytest.CaptureFixture[str]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, product
@@ -282,30 +283,40 @@ def read_arena(file: Path, changes: Mapping[str, Any] | None = None) -> Arena:
     data = toml_tables(file) | dict(changes or {})
     with user_input():
         require_known(Arena, data)
-        return _with_whole_paths(typed(Arena, data, file))
+        return with_whole_paths(typed(Arena, data, file))
 
 
-def _with_whole_paths(arena: Arena) -> Arena:
-    def whole(name: Any) -> Any:
-        known = name in arena.pool or name in MODELS
-        return name if known or not (Path(name) / "config.json").is_file() else str(Path(name).resolve())
+def with_whole_paths(arena: Arena) -> Arena:
+    """The arena with the whole paths of folders of models, and of files that a preparation learns from."""
 
-    def member(each: Member) -> Member:
-        return each if each.model is None or each.url is not None else replace(each, model=whole(each.model))
+    def named(name: Any) -> Any:
+        return name if isinstance(name, str) and name in arena.pool else _whole(name)
+
+    def member(name: str, each: Member) -> Member:
+        model = name if each.model is None else each.model
+        return each if each.url is not None or _whole(model) == model else replace(each, model=_whole(model))
 
     def preparation(each: Preparation) -> Preparation:
-        return each if each.model is None else replace(each, model=whole(each.model))
+        files = {place: each.settings[place] for place in ("pairs", "episodes") if place in each.settings}
+        given = {place: str(Path(path).resolve()) for place, path in files.items() if os.path.exists(str(path))}
+        return replace(each, model=_whole(each.model), settings={**each.settings, **given})
 
     def method(each: Method) -> Method:
-        model = None if each.model is None else whole(each.model)
-        roles = {role: whole(name) for role, name in each.roles.items()}
+        roles = {role: named(name) for role, name in each.roles.items()}
         models = {place for place in each.grid if place == MODEL or place.startswith(f"{ROLES}.")}
-        grid = {place: tuple(map(whole, values)) if place in models else values for place, values in each.grid.items()}
-        return replace(each, model=model, roles=roles, grid=grid)
+        grid = {place: tuple(map(named, values)) if place in models else values for place, values in each.grid.items()}
+        return replace(each, model=named(each.model), roles=roles, grid=grid)
 
     return replace(
         arena,
-        pool={name: member(each) for name, each in arena.pool.items()},
+        pool={name: member(name, each) for name, each in arena.pool.items()},
         preparations={name: preparation(each) for name, each in arena.preparations.items()},
         methods={name: method(each) for name, each in arena.methods.items()},
     )
+
+
+def _whole(name: Any) -> Any:
+    """The path of a folder of a model; anything else as it is."""
+    if not isinstance(name, str) or name in MODELS or not (Path(name) / "config.json").is_file():
+        return name
+    return str(Path(name).resolve())

@@ -78,9 +78,11 @@ class ArenaCommand:
 
 def require_same(folder: RunFolder, given: Any) -> None:
     """UserError if a folder holds an arena of other settings."""
+    from orgthink.arena.config import Arena, with_whole_paths
     from orgthink.registry import absolute
 
-    if folder.config["settings"] != absolute(plain(given)):
+    stored = with_whole_paths(settings_of(folder, "arena", Arena))
+    if absolute(plain(stored)) != absolute(plain(given)):
         raise UserError(f"{folder.path} holds an arena of other settings: choose another folder")
 
 
@@ -111,7 +113,10 @@ def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str
     except KeyboardInterrupt:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED
-    found = run_main(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
+    try:
+        found = run_main(interruptible(lambda stop: _contest(folder, arena, prepared, only, stop, command)))
+    except KeyboardInterrupt:  # where the second Ctrl-C found a loop that is blocked
+        found = None
     if found is None:
         show(f"orgthink: stopped; {again(folder)}", error=True)
         return INTERRUPTED

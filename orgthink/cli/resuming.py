@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -102,37 +102,31 @@ def exit_code(
 async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object, T]]) -> T | None:
     """Do the work. Ctrl-C sets the event it is given, a second one cancels it: then there is no result.
 
-    KeyboardInterrupt where the loop is blocked, such as by an organization that never waits, and cannot cancel it.
+    KeyboardInterrupt at a third one, and where the loop does not take the second one: an organization that never waits
+    blocks it.
     """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     task = loop.create_task(work(stop))
-    answered = blocked = False
-
-    def give_up() -> None:
-        nonlocal blocked
-        blocked = True
-        _thread.interrupt_main()
-
-    timer = threading.Timer(BLOCKED_SECONDS, give_up)
-    timer.daemon = True
+    times, taken = 0, threading.Event()
+    second: SimpleQueue[None] = SimpleQueue()  # a handler may interrupt its own put
+    threading.Thread(target=_insist, args=(second, taken), daemon=True).start()
 
     def cancel() -> None:
-        timer.cancel()
+        taken.set()
         task.cancel()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         """Runs at once, also while the loop is busy."""
-        nonlocal answered
-        if blocked:
-            raise KeyboardInterrupt
-        if answered:
+        nonlocal times
+        times += 1  # before the answer: the next Ctrl-C may follow it at once
+        if times == 1:
+            loop.call_soon_threadsafe(stop.set)
+            answer("orgthink: finishing what is under way; Ctrl-C again stops now")
+        elif times == 2:
             loop.call_soon_threadsafe(cancel)
-            with suppress(RuntimeError):  # it runs already
-                timer.start()
-            return
-        answered = True  # before the answer: the next Ctrl-C may follow it at once
-        loop.call_soon_threadsafe(stop.set)
-        answer("orgthink: finishing what is under way; Ctrl-C again stops now")
+            second.put(None)
+        else:
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -142,8 +136,16 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             raise
         return None
     finally:
-        timer.cancel()
         signal.signal(signal.SIGINT, before)
+        taken.set()
+        second.put(None)
+
+
+def _insist(second: SimpleQueue[None], taken: threading.Event) -> None:
+    """In a thread: a third Ctrl-C for the main one unless its loop takes the second one."""
+    second.get()
+    if not taken.wait(BLOCKED_SECONDS):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it also ends a sleep
 
 
 @contextmanager

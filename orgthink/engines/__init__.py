@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from difflib import get_close_matches
-from inspect import iscoroutinefunction
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ ENGINES: Registry[Callable[..., Coroutine[Any, Any, Engine]]] = Registry(
     "orgthink.engines",
     {name: f"orgthink.engines:open_{name}" for name in ("local", "vllm", "person")},
     "an async function that opens an engine",
-    iscoroutinefunction,
+    lambda function: callable(function) and not isinstance(function, type),
 )
 """Engines of this process: `await open(rest, threaded=…)` gets the text after the engine's name and colon, and raises
 UserError if it cannot open it. An engine that samples for training is `Updatable`; it gets the model's folder and the
@@ -164,7 +164,10 @@ async def open_engine(spec: EngineSpec, *, threaded: bool = True, slots: int = 1
                 return await _open_server(spec)
             name = str(spec.folder) if engine in OF_FOLDERS else rest
             own = {"slots": slots} if engine == "local" else {}
-            return await ENGINES.named(engine)(expand(name), threaded=threaded, **own)
+            opened = ENGINES.named(engine)(expand(name), threaded=threaded, **own)
+            if not isawaitable(opened):
+                raise UserError(f"engine {engine} is none: it must be an async function that opens an engine")
+            return await opened
     except ModuleNotFoundError as error:
         what = f"model {spec.model}" if spec.url is None else f"the tokenizer of {spec.tokenizer}"
         raise EngineUnavailable(f"{what} needs {error.name}: pip install 'orgthink[local]'") from error

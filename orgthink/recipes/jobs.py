@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.organizations.prompts import STYLES
-from orgthink.store import RunFolder, plain
+from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import show
 from orgthink.training.embedded import embedded
@@ -92,13 +92,15 @@ class FromModel:
         resolve_device(self.device)
 
 
-def _require_unchanged(folder: RunFolder, name: str, content: Mapping[str, Any], source: object) -> None:
-    """Remember what a training learns from. UserError if it began with something else."""
+def _require_unchanged(
+    folder: RunFolder, name: str, source: object, content: Mapping[str, Any], told: Mapping[str, Any] | None = None
+) -> None:
+    """Remember the content that a training learns from, and what else is told. UserError if it began with another."""
     former = folder.path / name
     with folder.journal(redo=None):  # no other process may train there, nor have begun another run
-        if former.is_file() and json_object(former) != plain(content):
+        if former.is_file() and not content.items() <= json_object(former).items():
             raise UserError(f"{source} has changed since {folder.path} was started: start a new training")
-        folder.write_json(name, content)
+        folder.write_json(name, {**content, **(told or {})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +123,10 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
+        course, made_for = sft_course(model_folder(self.model), Path(self.pairs), **self.how), self._made_for
         with open(self.pairs, "rb") as file:
             content = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-        _require_unchanged(folder, "pairs.json", content, self.pairs)
-        course, made_for = sft_course(model_folder(self.model), Path(self.pairs), **self.how), self._made_for
+        _require_unchanged(folder, "pairs.json", self.pairs, content)
 
         def write_folder(model: Path) -> None:
             course.write_folder(model)
@@ -172,8 +174,8 @@ class Trajectories(FromModel):
         from orgthink.coldstart.pair_course import row_course
 
         rows, selection = self._rows()
-        content = {"ids": list(selection.ids), "left_out": selection.left_out}
-        _require_unchanged(folder, "trajectories.json", content, self.episodes)
+        left_out = {"left_out": selection.left_out}
+        _require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
         show(selection.summary)
         return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 

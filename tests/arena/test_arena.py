@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from orgthink import tasks
 from orgthink.arena.config import read_arena
 from orgthink.arena.plans import UNCAPPED, Cap, evaluation, put, table_work
 from orgthink.cli import main
+from orgthink.cli.arena import require_same
 from orgthink.errors import UserError
 from orgthink.files import locked
 from orgthink.store import RunFolder
@@ -386,20 +388,40 @@ def test_folders_of_models_are_whole_paths_wherever_a_model_is_named(
 ) -> None:
     """Else an arena could be gone on with in one folder only. Members, engines and what a server has stay names."""
     monkeypatch.chdir(tmp_path)
-    for name in ("mine", "good"):
+    for name in ("mine", "good", "member"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").touch()
     pool = {"good": {"model": "mine"}, "far": {"model": "mine", "url": "http://localhost:1/v1"}}
     base = {"organization": "sequential", "model": "mine", "roles": {"worker": "mine", "solver": "good"}}
-    grid = {"organization": "sequential", "grid": {"model": ["mine", "good", f"{HERE}:adder:1"]}}
-    preparations = {"guess": {"recipe": f"{HERE}:GUESS", "model": "mine"}}
+    grid = {"organization": "sequential", "grid": {"model": ["mine", "good", f"{HERE}:adder:1", 1]}}
+    pool["member"] = {}
+    (tmp_path / "rows.jsonl").touch()
+    settings = {"pairs": "rows.jsonl", "episodes": "none", "other": "mine"}
+    preparations = {"guess": {"recipe": f"{HERE}:GUESS", "model": "good", "settings": settings}}
     methods = {"base": base, "grid": grid}
     arena = read_arena(arena_file(tmp_path, pool=pool, methods=methods, preparations=preparations, reference="base"))
     mine = str(tmp_path / "mine")
-    assert {name: member.model for name, member in arena.pool.items()} == {"good": mine, "far": "mine"}
-    assert arena.preparations["guess"].model == arena.methods["base"].model == mine
+    models = {name: member.model for name, member in arena.pool.items()}
+    assert models == {"good": mine, "far": "mine", "member": str(tmp_path / "member")}
+    guess = arena.preparations["guess"]
+    assert guess.model == str(tmp_path / "good"), "no member of the pool"
+    assert guess.settings == {"pairs": str(tmp_path / "rows.jsonl"), "episodes": "none", "other": "mine"}
+    assert arena.methods["base"].model == mine
     assert arena.methods["base"].roles == {"worker": mine, "solver": "good"}
-    assert arena.methods["grid"].grid == {"model": (mine, "good", f"{HERE}:adder:1")}
+    assert arena.methods["grid"].grid == {"model": (mine, "good", f"{HERE}:adder:1", 1)}
+
+
+def test_an_arena_that_was_begun_with_parts_of_paths_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").touch()
+    given = read_arena(arena_file(tmp_path, pool={"good": {"model": "mine"}, "poor": {}}))
+    older = replace(given, pool={**given.pool, "good": replace(given.pool["good"], model="mine")})
+    require_same(RunFolder.create(tmp_path / "run", "arena", older), given)
+    with pytest.raises(UserError, match="an arena of other settings"):
+        require_same(RunFolder.open(tmp_path / "run"), replace(given, n=5))
 
 
 def test_a_second_arena_in_one_folder_is_refused_and_writes_nothing(

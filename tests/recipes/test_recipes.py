@@ -61,6 +61,14 @@ def test_a_run_does_not_go_on_with_other_pairs(tmp_path, pairs, capsys):
     assert complaint(["--resume", run], capsys) == f"orgthink: {refused}\n"
 
 
+def test_a_file_of_pairs_that_never_trained_may_be_mended(tmp_path, pairs, capsys):
+    whole, run = pairs.read_text(), tmp_path / "run"
+    pairs.write_text(whole + '{"query": "broken')
+    assert main(["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]) == 2
+    pairs.write_text(whole)
+    assert main(["train", "--resume", str(run)]) == 0
+
+
 def test_bad_input_is_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("something else")
     for arguments in (
