@@ -160,7 +160,8 @@ class Chains:
         broken = [f"{r.id} ({group.broken})" for r, groups in complete for group in groups if group.broken is not None]
         broken += [f"{record.id} ({record.error})" for record in self._crashed]
         self._crashed.clear()
-        finished = [one for r, gs in complete for one in self._rules.judged(r, [g for g in gs if g.broken is None])]
+        finished, unjudged = self._judged(complete)
+        broken += unjudged
         if len(broken) > len(finished):
             raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}: check the sampler")
         trained = [one for one in finished if role_of(one.group.stream) in self._plan.roles]
@@ -178,6 +179,20 @@ class Chains:
         }
         entropy = sampled_entropy(trace for one in finished for trace in one.group.outputs)
         return Batch(rows, metrics, entropy, records)
+
+    def _judged(
+        self, complete: Sequence[tuple[Episode, Sequence[OutputGroup]]]
+    ) -> tuple[list[FinishedGroup], list[str]]:
+        """The groups with their outcomes, and those that the grader stumbled over, each with why. UserError as such."""
+        finished, unjudged = list[FinishedGroup](), list[str]()
+        for record, group in ((r, group) for r, groups in complete for group in groups if group.broken is None):
+            try:
+                finished += self._rules.judged(record, [group])
+            except UserError:
+                raise
+            except Exception as bug:
+                unjudged.append(f"{record.id} ({self._crash(record.id, bug)})")
+        return finished, unjudged
 
     def _new(self, sampler: Engine) -> list[Chain]:
         """Chains of new problems, as many as `live` allows."""

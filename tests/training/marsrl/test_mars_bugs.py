@@ -10,20 +10,38 @@ from terse import TERSE
 from test_queue import Paced
 
 from orgthink.episode import Grade, Problem
-from orgthink.errors import UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.runtime.clock import run_virtual
 from orgthink.training.marsrl.chain import Rules
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
+from orgthink.training.marsrl.streams import ROLES
 from orgthink.training.rl import Batch, Clock
 
 
-def collected(folder: Path, schedule: str, bad: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Batch, list[str]]:
-    """A step of three problems, and the crashes: the grader has a bug at the answers to the first ones."""
+BUG = ZeroDivisionError("a bug of the grader")
+
+
+def collected(
+    folder: Path,
+    schedule: str,
+    bad: int,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception = BUG,
+    roles: tuple[str, ...] = ROLES,
+) -> tuple[Batch, list[str]]:
+    """A step of three problems, and the crashes: the grader raises an error at the answers to the first ones."""
     plan = MarsRollout(
-        problems_file(folder, *range(7, 60)), TERSE, max_tokens=60, problems=3, group=2, live=6, schedule=schedule
+        problems_file(folder, *range(7, 60)),
+        TERSE,
+        max_tokens=60,
+        problems=3,
+        group=2,
+        live=6,
+        schedule=schedule,
+        roles=roles,
     )
     settings = MarsSettings(plan, steps=1, learning_rate=1e-3)
     source, crashes = (Queue if schedule == "queue" else Chains)(settings), list[str]()
@@ -32,7 +50,7 @@ def collected(folder: Path, schedule: str, bad: int, monkeypatch: pytest.MonkeyP
 
     def clumsy(self: Rules, problem: Problem, answer: str) -> Grade:
         if problem.id in first:
-            raise ZeroDivisionError("a bug of the grader")
+            raise error
         return right(self, problem, answer)
 
     monkeypatch.setattr(Rules, "_right", clumsy)
@@ -46,6 +64,19 @@ def collected(folder: Path, schedule: str, bad: int, monkeypatch: pytest.MonkeyP
             return await source.collect(Paced(lambda asked, luck: " w <ANSWER> 7 </ANSWER>"), 0, Clock())
 
     return run_virtual(step()), crashes
+
+
+@pytest.mark.parametrize("error", [BUG, ToolError("the sandbox is gone")], ids=["bug", "failure"])
+@pytest.mark.parametrize("roles", [ROLES, ("solver",)], ids=["all roles", "the solver"])
+@pytest.mark.parametrize("schedule", ["pipeline", "queue", "whole"])
+def test_a_grader_that_stumbles_breaks_its_groups_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, roles: tuple[str, ...], error: Exception
+) -> None:
+    """Also where nothing comes after the outputs, so that they are first graded when they are to be trained on."""
+    batch, crashes = collected(tmp_path, schedule, 1, monkeypatch, error, roles)
+    assert crashes and batch.metrics["broken_groups"] >= 1
+    assert batch.rows or batch.episodes
+    assert not {row.episode.partition("#")[0] for row in batch.rows} & {name.partition("#")[0] for name in crashes}
 
 
 @pytest.mark.parametrize("schedule", ["pipeline", "queue", "whole"])
