@@ -290,7 +290,8 @@ class Resolved:
     def summary(self, episodes: Iterable[Episode]) -> dict[str, dict[str, Any]]:
         """The summary of its episodes, with the organizations' own measures."""
         own = {label: measures_of(one) for label, one in self.organizations.items()}
-        return summarise(episodes, own, self.plan.prices)
+        tags = {label: tags_of(one) for label, one in self.organizations.items()}
+        return summarise(episodes, own, self.plan.prices, tags)
 
     def spending(self, folder: RunFolder, episodes: Iterable[Episode]) -> Spending:
         """What is left of the plan's bounds after these episodes of a folder, and those that failed before."""

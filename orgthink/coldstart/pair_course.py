@@ -17,7 +17,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
 from orgthink.tabular import json_object
 from orgthink.training.batches import POOL
-from orgthink.training.companions import copy_companions
+from orgthink.training.companions import Companions
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course
@@ -59,7 +59,7 @@ def row_course(
 ) -> Course:
     """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(model, partial(shuffled, rows), partial(copy_companions, model_folder), pad_id=0)
+    return Course(model, partial(shuffled, rows), Companions(model_folder).write, pad_id=0)
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:

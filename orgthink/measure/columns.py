@@ -105,7 +105,7 @@ def _quantities(rows: Sequence[Row]) -> Iterator[Column]:
     yield _quantity("replies", "replies", "of models", 1, "Replies of models; an agent that goes on gives another one.")
     meaning = "Time of an episode from its start to its end, while other episodes of the run were under way."
     yield _quantity("seconds", "seconds", "wall clock", 2, meaning, Better.LOWER)
-    meaning = "Agents that decode at once: tokens of all agents divided by the critical path."
+    meaning = "Agents that decode at once: tokens of all agents by the end of the critical path, divided by its length."
     yield _quantity("concurrency_pool", "η", "agents", 2, meaning)
     if any("people_seconds" in row for row in rows):
         meaning = "Seconds in which an episode did nothing but wait for people; they are no part of its seconds."

@@ -6,12 +6,13 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from math import isfinite
 from typing import Any
 
 from orgthink.episode import Episode, FormatError, StopReason
 from orgthink.errors import ErrorKind
-from orgthink.grammar.toolcall import CallStatus
+from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags
 from orgthink.measure.accuracy import all_correct, at_least, pass_at_k
 from orgthink.measure.billing import Prices, dollars, spent
 from orgthink.measure.concurrency import concurrency
@@ -50,13 +51,13 @@ QUANTITIES: dict[str, Measure] = {
 }
 """Measures of every organization."""
 
-OF_MANAGERS: dict[str, Measure] = {
-    "rounds": lambda episode: len(rounds(episode)),
+OF_MANAGERS: dict[str, Callable[[Episode, CallTags], float | None]] = {
+    "rounds": lambda episode, tags: len(rounds(episode, tags)),
     "calls_per_round": calls_per_round,
-    "calls": lambda episode: len(calls(episode)),
-    "manager_tokens": trajectory_tokens,
+    "calls": lambda episode, tags: len(calls(episode, tags)),
+    "manager_tokens": lambda episode, tags: trajectory_tokens(episode),
 }
-"""Measures of organizations whose manager calls tools in rounds."""
+"""Measures of organizations whose manager calls tools in rounds, by the tags of its calls."""
 
 
 def surviving(name: str, measure: Measure) -> Measure:
@@ -84,6 +85,7 @@ def summarise(
     episodes: Iterable[Episode],
     own: Mapping[str, Mapping[str, Measure]] | None = None,
     prices: Prices | None = None,
+    tags: Mapping[str, CallTags] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Organization → measure → `{mean, low, high, n}`, as JSON values; organizations in order of their first episodes.
 
@@ -97,7 +99,8 @@ def summarise(
     - `forked` is the share of episodes in which a model forked. With several tasks: `by_task` has accuracy, critical
       path and forks of each, by its name.
     - With people: `people_seconds`, which `seconds` leaves out.
-    - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status.
+    - With a manager: `OF_MANAGERS`, and the share of calls by tool, by model and by status. `tags` has the tags of its
+      calls by the label of the organization, where they are not the default.
     - `own` has further measures by the label of the organization; their means are in `measures`.
     - With `prices`: `dollars` of an episode, their sum `dollars_total`, and the part of that which our own counts
       estimate, `dollars_estimated`.
@@ -105,7 +108,10 @@ def summarise(
     by_organization: defaultdict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
         by_organization[episode.organization].append(episode)
-    return {name: _summary(attempts, (own or {}).get(name, {}), prices) for name, attempts in by_organization.items()}
+    return {
+        name: _summary(attempts, (own or {}).get(name, {}), prices, (tags or {}).get(name, TAGS))
+        for name, attempts in by_organization.items()
+    }
 
 
 def compare(
@@ -137,7 +143,9 @@ def solver_correct(episode: Episode) -> bool | None:
     return None if grade is None else grade.all_correct
 
 
-def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Prices | None) -> dict[str, Any]:
+def _summary(
+    episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Prices | None, tags: CallTags
+) -> dict[str, Any]:
     def share(measure: Measure) -> dict[str, Any]:
         return asdict(proportion(_values(episodes, measure)))
 
@@ -155,7 +163,7 @@ def _summary(episodes: Sequence[Episode], own: Mapping[str, Measure], prices: Pr
         **({"cost_units": _mean(episodes, cost)} if any(cost(episode) is not None for episode in episodes) else {}),
         **(_paid(episodes, prices) if prices else {}),
         **({"people_seconds": _mean(episodes, people_seconds)} if any(map(with_people, episodes)) else {}),
-        **(_orchestration(episodes) if any(map(managed, episodes)) else {}),
+        **(_orchestration(episodes, tags) if any(map(managed, episodes)) else {}),
         **({"measures": {name: _mean(episodes, measure) for name, measure in own.items()}} if own else {}),
         "forked": share(forked),
         **_by_task(episodes),
@@ -211,14 +219,14 @@ def _paid(episodes: Sequence[Episode], prices: Prices) -> dict[str, Any]:
     }
 
 
-def _orchestration(episodes: Sequence[Episode]) -> dict[str, Any]:
+def _orchestration(episodes: Sequence[Episode], tags: CallTags) -> dict[str, Any]:
     """Measures of managers. A share is computed over the calls of each problem, and all problems have equal weight."""
     led = [episode for episode in episodes if managed(episode)]
     return {
-        **{name: _mean(led, measure) for name, measure in OF_MANAGERS.items()},
+        **{name: _mean(led, lambda one, m=measure: m(one, tags)) for name, measure in OF_MANAGERS.items()},
         "tool_shares": _shares(led, tools),
         "model_shares": _shares(led, models),
-        "call_statuses": _shares(led, statuses, CallStatus),
+        "call_statuses": _shares(led, partial(statuses, tags=tags), CallStatus),
     }
 
 

@@ -211,6 +211,8 @@ class Reinforced(FromModel, ABC):
 
     def require(self) -> None:
         FromModel.require(self)
+        if self.lora is not None and self.lora.dropout:
+            raise UserError("reinforcement learning needs lora.dropout=0: the sampler has no dropout")
         ENGINES.named(self.sampler)
         if self.sampler == "vllm" and find_spec("vllm") is None:
             raise UserError(

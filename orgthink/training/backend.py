@@ -18,7 +18,7 @@ from torch import Tensor
 from orgthink.engines.engine import Engine, Updatable
 from orgthink.errors import UserError
 from orgthink.training import checkpoint
-from orgthink.training.companions import copy_companions
+from orgthink.training.companions import Companions
 from orgthink.training.logprobs import token_logprobs
 from orgthink.training.losses import gradient_norm
 from orgthink.training.models import Trainable
@@ -185,7 +185,8 @@ class EmbeddedBackend:
         `mixed_precision` computes in bfloat16; weights, gradients and optimizer stay as they are. `workers` threads
         compute packs side by side.
         """
-        self._model, self._sampler, self._base, self._pack_tokens = model, sampler, base, pack_tokens
+        self._model, self._sampler, self._pack_tokens = model, sampler, pack_tokens
+        self._companions = Companions(base)
         self._reference, self._mixed_precision, self._workers = reference, mixed_precision, workers
         self._parameters = list(model.parameters())
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
@@ -233,8 +234,6 @@ class EmbeddedBackend:
 
     def optim_step(self, learning_rate: float, clip: float) -> float:
         norm = gradient_norm(self._parameters, clip)
-        if norm != norm or norm == float("inf"):
-            raise UserError(f"the gradient norm is {norm}: lower the learning rate, or check the rewards")
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self._optimizer.step()
@@ -245,7 +244,7 @@ class EmbeddedBackend:
         await self._sampler.update_weights(self._model.to_hf(), version)
 
     def save(self, folder: Path) -> None:
-        copy_companions(self._base, folder / "model")
+        self._companions.write(folder / "model")
         checkpoint.store(folder, self._model, self._optimizer)
 
     def load(self, folder: Path) -> None:

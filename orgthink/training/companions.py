@@ -6,7 +6,6 @@ The folder may come from somebody else. What it calls by other names stays behin
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +59,14 @@ def _is_own(file: Path) -> bool:
     return in_cache or target.is_relative_to(folder)
 
 
-def copy_companions(source: Path, folder: Path) -> None:
-    """Copy all that a model folder has beside its weights. UserError where that cannot be done."""
-    for file in companions(source):
-        shutil.copy(file, folder / file.name)
+class Companions:
+    """All that a model folder has beside its weights, as it is now: it may be gone when a trained model is saved."""
+
+    def __init__(self, source: Path) -> None:
+        """UserError where it cannot be read."""
+        self._contents = {file.name: file.read_bytes() for file in companions(source)}
+
+    def write(self, folder: Path) -> None:
+        """Write it to another model folder."""
+        for name, content in self._contents.items():
+            (folder / name).write_bytes(content)

@@ -102,8 +102,11 @@ class RlSettings(Optimization):
             **({"organizations": {name: {"rounds": rounds}}} if rounds and name in tuple(ORGANIZATIONS) else {}),
         }
 
-    def measure(self, episodes: Sequence[Episode]) -> dict[str, Any]:
-        rewards, organization = {episode.id: self.reward(episode) for episode in episodes}, self.rollout.made
+    def measure(self, episodes: Sequence[Episode], rewards: Mapping[str, Score] | None = None) -> dict[str, Any]:
+        """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
+        organization = self.rollout.made
+        if rewards is None:
+            rewards = {episode.id: self.reward(episode) for episode in episodes}
         found = rollout_metrics(episodes, rewards, tags_of(organization))
         return found | means(episodes, measures_of(organization))
 
@@ -187,8 +190,9 @@ class Episodes:
         attempted = self._first_finished if settings.ahead else self._all
         count, episodes, began = await attempted(sampler, step, seed, clock)
         episodes = [episode.of_step(step + 1) for episode in episodes]
+        rewards = self._rewards(episodes)
+        episodes = [episode for episode in episodes if episode.id in rewards]
         selected, dropped = self._selected(episodes)
-        rewards = {episode.id: settings.reward(episode) for episode in episodes}
         groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
@@ -196,7 +200,7 @@ class Episodes:
             rewarded = [episode for episode in selected if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
-            **settings.measure(episodes),
+            **settings.measure(episodes, rewards),
             "drawn_groups": count,
             "mixed_groups": len(mixed(episodes)),
             "groups": count - dropped,
@@ -206,6 +210,25 @@ class Episodes:
         }
         sampled = (trace for episode in episodes for trace in episode.traces if self._plan.trains(trace))
         return Batch(rows, metrics, sampled_entropy(sampled), episodes)
+
+    def _rewards(self, episodes: Sequence[Episode]) -> dict[str, Score]:
+        """The rewards of the groups in which the reward has no bug, by the episodes' ids; a grader may be part of it.
+
+        UserError if it has one in more than half of the groups.
+        """
+        found: dict[str, Score] = {}
+        bugs: dict[str, str] = {}
+        for episode in episodes:
+            try:
+                found[episode.id] = self._settings.reward(episode)
+            except UserError:
+                raise
+            except Exception as bug:
+                bugs[episode.problem.id] = f"{episode.id} ({self._crash(episode.id, bug)})"
+        groups = {episode.problem.id for episode in episodes}
+        if 2 * len(bugs) > len(groups):
+            raise UserError(f"{len(bugs)} groups have no reward, such as that of {next(iter(bugs.values()))}")
+        return {episode.id: found[episode.id] for episode in episodes if episode.problem.id not in bugs}
 
     async def _all(self, sampler: Engine, step: int, seed: int, clock: Clock) -> _Attempted:
         """The groups of a step's problems, including those of `redraw`."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from orgthink.errors import UserError
 from orgthink.training.models import Trainable
+
+UNSOUND = "lower the learning rate, or check what the model learns from and its rewards; checkpoints are as they were"
+"""What to do about a gradient that is not finite: nothing of it may reach the weights."""
 
 # Shapes: B rows, T tokens.
 
@@ -25,5 +30,8 @@ def cross_entropy_sum(model: Trainable, ids_BT: Tensor, trained_BT: Tensor) -> T
 
 
 def gradient_norm(parameters: Sequence[Tensor], limit: float) -> float:
-    """Clip the global gradient norm to `limit`. Returns the norm before clipping."""
-    return float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+    """Clip the global gradient norm to `limit`. Returns the norm before clipping. UserError if it is not finite."""
+    norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+    if not isfinite(norm):
+        raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
+    return norm

@@ -6,8 +6,10 @@ threads takes five sixths.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -23,8 +25,8 @@ def add_gradients(
     """Add the gradient of all parts' losses to each parameter's. Returns what `loss` gives beside each loss.
 
     The parts are added in their order, so the result is the same for any number of `workers` from 2 on, and up to
-    rounding for one. `loss` must draw no random numbers if there are several. Each worker needs memory for the
-    gradients of all parameters.
+    rounding for one. `loss` must draw no random numbers if there are several. At most two parts a worker are begun and
+    not added, each with memory for the gradients of all parameters.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
 
@@ -40,7 +42,11 @@ def add_gradients(
             results.append(beside)
         return results
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for beside, gradients in pool.map(computed, parts):
+        left = iter(parts)
+        begun = deque(pool.submit(computed, part) for part in islice(left, 2 * workers))
+        while begun:
+            beside, gradients = begun.popleft().result()
+            begun.extend(pool.submit(computed, part) for part in islice(left, 1))
             results.append(beside)
             for parameter, gradient in zip(trained, gradients, strict=True):
                 if gradient is not None:

@@ -3,7 +3,7 @@
 A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaManager), all traces of an episode share
 one reward. In `orgthink.training.marsrl` (MarsRL), each agent of a chain has its own.
 
-A step takes `minibatches` optimizer steps, regardless of the number of rows. Its episodes are stored in the run folder
+A step takes `minibatches` optimizer steps, fewer where it has fewer groups. Its episodes are stored in the run folder
 when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, and resumes exactly. Two things differ after a
 resume: episodes in progress start again, and records newer than the checkpoint are removed.
 """
@@ -113,7 +113,7 @@ class Optimization(ABC):
     decay: bool = True
     """Whether the learning rate then decays linearly to 0; else it stays constant."""
     minibatches: int = 1
-    """Number of optimizer steps per step. The rows are split between groups."""
+    """Most optimizer steps per step. The rows are split between groups, so there are no more than groups."""
     credit: AnyCredit = field(default_factory=SharedCredit)
     """Function from the rewards of a group to advantages."""
     loss: PolicyLoss = field(default_factory=PolicyLoss)

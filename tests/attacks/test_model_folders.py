@@ -23,7 +23,7 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.errors import UserError
 from orgthink.organizations.puppet_policy import load
-from orgthink.training.companions import NAMES, copy_companions
+from orgthink.training.companions import NAMES, Companions
 from orgthink.training.models import open_trainable
 
 MODEL = "A model folder that cannot be opened gets one line that names it, before anything is written."
@@ -285,7 +285,7 @@ def test_what_does_not_belong_to_a_model(attack: Attack, model: Path) -> None:
     attack.given(model)
     open_trainable(model)
     Path("trained").mkdir()
-    within(30.0, lambda: copy_companions(model, Path("trained")))
+    within(30.0, lambda: Companions(model).write(Path("trained")))
     copied = {file.name for file in Path("trained").iterdir()}
     assert {"config.json", "tokenizer.json"} <= copied <= set(NAMES)
 
@@ -320,6 +320,6 @@ def test_a_model_of_the_cache(attack: Attack, model: Path) -> None:
     Path("models--a/tokenizer").rename("models--a/blobs/c")
     (folder / "tokenizer.json").symlink_to("../../blobs/c")
     Path("trained").mkdir()
-    copy_companions(folder, Path("trained"))
+    Companions(folder).write(Path("trained"))
     copied = Path("trained/tokenizer.json")
     assert not copied.is_symlink() and copied.read_bytes() == (model / "tokenizer.json").read_bytes()

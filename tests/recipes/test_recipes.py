@@ -288,6 +288,7 @@ def test_a_recipe_of_pairs_asks_for_them(tmp_path, capsys):
         (["zzz"], "one of asyncthink-"),
         ([RECIPE, "--model", "nowhere"], "unknown model 'nowhere'"),
         ([RECIPE, "--lora", "0"], "rank"),
+        ([RECIPE, *MODEL, "--set", "lora.rank=4", "lora.dropout=0.1"], "lora.dropout=0: the sampler has no dropout"),
         ([RECIPE, *MODEL, "--steps", "none"], "steps"),
         ([RECIPE, *MODEL, "--device", "nowhere"], "device nowhere cannot be used"),
         ([RECIPE, *MODEL, "--set", "rollout.task=mth"], "did you mean math?"),

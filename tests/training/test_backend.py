@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -534,6 +535,19 @@ def test_a_gradient_that_is_no_number_moves_nothing(value, tmp_path):
     with pytest.raises(UserError, match="gradient"):
         backend.optim_step(1e-3, 1.0)
     assert all(map(torch.equal, model.parameters(), policy().parameters()))
+
+
+def test_a_model_is_saved_whole_though_its_base_is_gone(tmp_path):
+    """Such as a checkpoint of another training, which keeps only its last ones."""
+    (base := tmp_path / "base").mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (base / name).write_text(f'{{"of": "{name}"}}')
+    backend = backend_of(policy(), base)
+    shutil.rmtree(base)
+    (tmp_path / "saved" / "model").mkdir(parents=True)
+    backend.save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "model" / "tokenizer.json").read_text() == '{"of": "tokenizer.json"}'
+    assert (tmp_path / "saved" / "model" / "config.json").is_file()
 
 
 def learn(backend: EmbeddedBackend, rate: float, seed: int = 0) -> None:

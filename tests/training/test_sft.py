@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.errors import UserError
 from orgthink.store import RunFolder
-from orgthink.training import checkpoint
+from orgthink.training import checkpoint, sft
 from orgthink.training.batches import Cursor, batches, collate, in_one_go
 from orgthink.training.losses import cross_entropy_sum
 from orgthink.training.parts import add_gradients
@@ -67,6 +68,22 @@ def test_it_learns(tmp_path):
     train(course(), replace(SETTINGS, steps=60), folder(tmp_path), lambda line: None)
     losses = [line["loss"] for line in metrics(tmp_path)]
     assert losses[-1] < 0.3 * losses[0]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_gradient_that_is_no_number_ends_the_run_and_spares_its_checkpoints(tmp_path, monkeypatch, value):
+    """A step with it would make all weights NaN, and the next checkpoints would replace the good ones."""
+    done = []
+
+    def spoilt(model, ids, trained):
+        return cross_entropy_sum(model, ids, trained) * (value if len(done) == 6 else 1)
+
+    monkeypatch.setattr(sft, "cross_entropy_sum", spoilt)
+    with pytest.raises(UserError, match=r"the gradient norm is .*: lower the learning rate"):
+        train(course(), SETTINGS, folder(tmp_path), done.append)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-000004"]
+    weights = Qwen3.load(tmp_path / "checkpoints" / "step-000004" / "model").parameters()
+    assert all(bool(weight.isfinite().all()) for weight in weights) and len(metrics(tmp_path)) == 6
 
 
 @pytest.mark.parametrize(("step", "error"), [(6, Stop()), (4, Stop())])
@@ -197,3 +214,23 @@ def test_an_error_in_a_part_is_raised():
 
     with pytest.raises(ValueError, match="part 0"):
         add_gradients(loss, [0, 1, 2], [], 2)
+
+
+def test_few_gradients_wait_for_one_that_is_slow():
+    """Each has the size of the model."""
+    slow, begun = threading.Event(), []
+
+    def loss(part):
+        begun.append(part)
+        if part == 0:
+            slow.wait(30)
+        return (weight * weight).sum() * part, part
+
+    weight = torch.ones(2, requires_grad=True)
+    threading.Timer(0.3, slow.set).start()
+    early = []
+    thread = threading.Timer(0.2, lambda: early.extend(begun))
+    thread.start()
+    assert add_gradients(loss, range(30), [weight], 2) == list(range(30))
+    thread.join()
+    assert len(early) <= 4 and weight.grad.tolist() == [2.0 * sum(range(30))] * 2

@@ -17,9 +17,10 @@ from orgthink.engines.engine import Chunk, Context
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.episode import Episode, Grade, Message, Problem, Sampling
-from orgthink.errors import UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.organizations import ORGANIZATIONS
+from orgthink.rewards import Score
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
 from orgthink.store import RunFolder
@@ -129,6 +130,28 @@ def test_a_bug_of_the_grader_leaves_out_a_group(tmp_path: Path, task: Clumsy) ->
     assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
     assert metrics["drawn_groups"] == 3 and metrics["broken_groups"] == 1
     assert crashes.count("a bug of the grader") >= 2, "of each of its attempts"
+
+
+@dataclass(frozen=True)
+class Picky:
+    """A reward with a bug, such as that of a grader that it asks, in the second attempt at each of the first problems."""
+
+    bad: int
+
+    def __call__(self, episode: Episode) -> Score:
+        if episode.sample == 1 and int(episode.problem.id.partition("/")[2]) < self.bad:
+            raise ToolError("the sandbox is gone")
+        return Score(float(len(episode.answer or "") % 2))
+
+
+def test_a_bug_of_a_reward_leaves_out_a_group(tmp_path: Path, task: Clumsy) -> None:
+    own = replace(ROLLOUT, organization=OrganizationSpec("stumbling", {"at": ""}))
+    stored, metrics, crashes = trained(tmp_path / "run", replace(SETTINGS, rollout=own, reward=Picky(1)))
+    assert {episode.problem.id for episode in stored} == {"clumsy/1", "clumsy/2"}
+    assert metrics["drawn_groups"] == 3 and metrics["broken_groups"] == 1
+    assert crashes.startswith("clumsy/0|stumbling|1|1\n") and crashes.count("ToolError: the sandbox is gone") == 1
+    with pytest.raises(UserError, match="2 groups have no reward, such as that of clumsy/0"):
+        trained(tmp_path / "worse", replace(SETTINGS, rollout=own, reward=Picky(2)))
 
 
 def test_a_number_of_an_engine_that_is_none_leaves_out_a_group(

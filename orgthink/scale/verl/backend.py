@@ -28,7 +28,8 @@ from orgthink.scale.verl.loss import row_loss
 from orgthink.scale.verl.rows import fields, padding
 from orgthink.training.backend import Signals
 from orgthink.training.checkpoint import OtherSetup
-from orgthink.training.companions import companions, copy_companions
+from orgthink.training.companions import Companions
+from orgthink.training.losses import UNSOUND
 from orgthink.training.policy_loss import PolicyLoss
 from orgthink.training.rows import PolicyRow
 
@@ -57,8 +58,7 @@ class VerlBackend:
 
         UserError if that cannot be done.
         """
-        companions(base)
-        self._trainer, self._sampler, self._base = trainer, sampler, base
+        self._trainer, self._sampler, self._companions = trainer, sampler, Companions(base)
         self._workers = trainer.actor_rollout_wg
         self._parts = max(self._workers._query_dispatch_info("actor")) + 1
         self._numbers = count()
@@ -90,7 +90,7 @@ class VerlBackend:
         results = self._workers.optimizer_step({"lr": learning_rate})
         norm = float(next(result["grad_norm"] for result in results if result))
         if norm != norm or norm == float("inf"):
-            raise UserError(f"the gradient norm is {norm}: lower the learning rate, or check the rewards")
+            raise UserError(f"the gradient norm is {norm}: {UNSOUND}")
         return norm
 
     async def sync_sampler(self, version: str) -> None:
@@ -103,7 +103,7 @@ class VerlBackend:
         self._workers.save_checkpoint(str(folder / "verl"), None, 0, None)
         shutil.rmtree(folder / "model")
         (folder / "verl" / "huggingface").rename(folder / "model")
-        copy_companions(self._base, folder / "model")
+        self._companions.write(folder / "model")
 
     def load(self, folder: Path) -> None:
         if not (folder / "verl").is_dir():

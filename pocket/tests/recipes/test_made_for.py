@@ -18,7 +18,7 @@ from orgthink.presets import preset_of
 from orgthink.recipes import registry as recipes
 from orgthink.recipes.jobs import Policy
 from orgthink.tasks import task_named
-from orgthink.training.companions import copy_companions
+from orgthink.training.companions import Companions
 
 TASK = "arithmetic-mini+countdown-mini-single+countdown-mini-four+ledger-mini"
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_and_its_copies_say_the_same(lessons: Literal["tools", "man
     base, copy = tmp_path / "base", tmp_path / "copy"
     pocket_tools.write_folder(base, lessons)
     copy.mkdir()
-    copy_companions(base, copy)
+    Companions(base).write(copy)
     said = json.loads((copy / "orgthink.json").read_text())
     assert said == {"prompts": "pocket", **pocket_tools.MADE_FOR[lessons]}
 

@@ -20,7 +20,6 @@ from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import ROLES
 from orgthink.training.rl import Batch, Clock
 
-
 BUG = ZeroDivisionError("a bug of the grader")
 
 
