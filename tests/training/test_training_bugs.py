@@ -134,7 +134,7 @@ def test_a_bug_of_the_grader_leaves_out_a_group(tmp_path: Path, task: Clumsy) ->
 
 @dataclass(frozen=True)
 class Picky:
-    """A reward with a bug, such as that of a grader that it asks, in the second attempt at each of the first problems."""
+    """A reward with a bug, such as of a grader that it asks, in the second attempt at each of the first problems."""
 
     bad: int
 
