@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
@@ -82,9 +81,10 @@ def _dismiss(orders: SimpleQueue[_Order | None], threads: list[threading.Thread]
 @atexit.register
 def have_ended() -> bool:
     """Whether nothing is under way any more; what is gets the last seconds, unless a Ctrl-C takes them."""
-    with suppress(KeyboardInterrupt):
-        wait(list(_under_way), LAST_SECONDS)
-    return not _under_way
+    try:
+        return not wait(list(_under_way), LAST_SECONDS).not_done
+    except KeyboardInterrupt:
+        return False
 
 
 class Threads:
