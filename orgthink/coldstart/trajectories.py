@@ -7,12 +7,12 @@ preferred. No tool may dominate the calls.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from orgthink.episode import Episode
-from orgthink.grammar.toolcall import BadCall
+from orgthink.grammar.toolcall import TAGS, BadCall, CallTags
 from orgthink.measure import orchestration
 
 
@@ -73,10 +73,12 @@ def select(
     *,
     most: float = 0.5,
     unfit: Callable[[Episode], Exclusion | None] = lambda episode: None,
+    tags: Mapping[str, CallTags] | None = None,
 ) -> Selection:
     """Select at most one correct episode per problem. The result does not depend on the order of the episodes.
 
-    `unfit` returns a further reason to exclude an episode, or `None`. No tool makes more than the share `most` of all
+    `unfit` returns a further reason to exclude an episode, or `None`. `tags` has the tags of the calls by the label of
+    the organization, where they are not the default. No tool makes more than the share `most` of all
     selected calls; episodes with the largest share of the dominating tool are removed until that holds. A share that
     cannot hold (such as 0.5 with one tool) leaves only episodes without calls. ValueError unless `most` is in (0, 1].
     """
@@ -85,9 +87,10 @@ def select(
     left_out: Counter[Exclusion] = Counter()
     of_problem: defaultdict[str, list[_Candidate]] = defaultdict(list)
     for episode in episodes:
-        reason = _fault(episode) or unfit(episode)
+        own = (tags or {}).get(episode.organization, TAGS)
+        reason = _fault(episode, own) or unfit(episode)
         if reason is None:
-            candidate = _candidate(episode)
+            candidate = _candidate(episode, own)
             of_problem[candidate.problem].append(candidate)
         else:
             left_out[reason] += 1
@@ -98,7 +101,7 @@ def select(
     return Selection(tuple(sorted(candidate.id for candidate in selected)), +left_out)
 
 
-def _fault(episode: Episode) -> Exclusion | None:
+def _fault(episode: Episode, tags: CallTags) -> Exclusion | None:
     """The reason to exclude an episode regardless of all others; `None` if there is none."""
     if not orchestration.managed(episode):
         return Exclusion.UNMANAGED
@@ -106,17 +109,17 @@ def _fault(episode: Episode) -> Exclusion | None:
         return Exclusion.UNGRADED
     if not episode.grade.all_correct:
         return Exclusion.WRONG
-    rounds = orchestration.rounds(episode)
+    rounds = orchestration.rounds(episode, tags)
     if not rounds or not rounds[-1].ends:
         return Exclusion.UNENDED
     return Exclusion.MALFORMED if any(isinstance(call, BadCall) for call in rounds[-1].reply.calls) else None
 
 
-def _candidate(episode: Episode) -> _Candidate:
+def _candidate(episode: Episode, tags: CallTags) -> _Candidate:
     return _Candidate(
         episode.id,
         episode.problem.id,
-        orchestration.recovered(episode),
+        orchestration.recovered(episode, tags),
         len(episode.format_faults),
         orchestration.tools(episode),
     )

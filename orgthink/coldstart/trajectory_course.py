@@ -18,9 +18,10 @@ from orgthink.engines.engine import Context
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Message, Origin, Problem, Span, Trace
 from orgthink.errors import UserError, user_input
-from orgthink.grammar.toolcall import TAGS
+from orgthink.evaluation import OrganizationSpec
+from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.organizations.prompts import STYLES, prompt
-from orgthink.store import RunFolder
+from orgthink.store import RunFolder, typed
 from orgthink.training.rows import Row, row_of
 
 
@@ -34,17 +35,32 @@ def trajectory_rows(
     """
     with user_input():
         tokenizer = Tokenizer(model_folder)
-    spelled = partial(manager_row, tokenizer=tokenizer, end=end_of_text(tokenizer, model_folder))
+    end, tags = end_of_text(tokenizer, model_folder), tags_in(run)
+
+    def spelled(episode: Episode) -> Row | None:
+        return manager_row(episode.root, tokenizer, end, tags.get(episode.organization, TAGS))
+
     with user_input():
-        selection = select(run.episodes(), most=most, unfit=partial(_unfit, spelled=spelled, longest=longest))
+        unfit = partial(_unfit, spelled=spelled, longest=longest)
+        selection = select(run.episodes(), most=most, unfit=unfit, tags=tags)
     if not selection.ids:
         raise UserError(f"{run.path} holds nothing to learn from: {selection.summary}")
     selected = frozenset(selection.ids)
-    rows = {episode.id: spelled(episode.root) for episode in run.episodes() if episode.id in selected}
+    rows = {episode.id: spelled(episode) for episode in run.episodes() if episode.id in selected}
     return [row for i in selection.ids if (row := rows[i]) is not None], selection
 
 
-def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
+def tags_in(run: RunFolder) -> dict[str, CallTags]:
+    """The tags of the calls by the label of the organization, where its settings name some. Nothing is imported."""
+    match run.config["settings"]:
+        case {"organizations": dict(organizations)}:
+            specs = {label: typed(OrganizationSpec, spec, run.path) for label, spec in organizations.items()}
+            own = {label: spec.settings["tags"] for label, spec in specs.items() if "tags" in spec.settings}
+            return {label: typed(CallTags, tags, run.path) for label, tags in own.items()}
+    return {}
+
+
+def manager_row(trace: Trace, tokenizer: Tokenizer, end: int, tags: CallTags = TAGS) -> Row | None:
     """The training row of a manager's trace for the model with this tokenizer. The token `end` ends a reply.
 
     Token ids of this tokenizer are used unchanged. A trace of another model is encoded again from its text: the prompt
@@ -53,13 +69,13 @@ def manager_row(trace: Trace, tokenizer: Tokenizer, end: int) -> Row | None:
     """
     if all(_own(span, tokenizer) for span in trace.spans):
         return row_of(trace)
-    return row_of(_respelled(trace, tokenizer, end)) if _bare(trace) else None
+    return row_of(_respelled(trace, tokenizer, end)) if _bare(trace, tags) else None
 
 
-def _unfit(episode: Episode, spelled: Callable[[Trace], Row | None], longest: int | None) -> Exclusion | None:
+def _unfit(episode: Episode, spelled: Callable[[Episode], Row | None], longest: int | None) -> Exclusion | None:
     if _unlisted(episode.root):
         return Exclusion.UNLISTED
-    row = spelled(episode.root)
+    row = spelled(episode)
     if row is None:
         return Exclusion.TEMPLATE
     return Exclusion.LONG if longest is not None and len(row) > longest else None
@@ -92,10 +108,10 @@ def _own(span: Span, tokenizer: Tokenizer) -> bool:
     return tokenizer.encode(span.text) == ids or "".join(map(tokenizer.pieces().piece, ids)) == span.text
 
 
-def _bare(trace: Trace) -> bool:
+def _bare(trace: Trace, tags: CallTags) -> bool:
     """Whether the first injected text begins with the tag of a response, not with a turn of a chat template."""
     response = next((span.text for span in trace.spans if span.origin is Origin.INJECTED), "")
-    return response.startswith(TAGS.response[0])
+    return response.startswith(tags.response[0])
 
 
 def _respelled(trace: Trace, tokenizer: Tokenizer, end: int) -> Trace:

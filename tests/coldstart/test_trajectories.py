@@ -19,13 +19,13 @@ from terse import TERSE
 from orgthink.cli import main
 from orgthink.coldstart.pair_course import end_of_text
 from orgthink.coldstart.trajectories import Exclusion, select
-from orgthink.coldstart.trajectory_course import manager_row, trajectory_rows
+from orgthink.coldstart.trajectory_course import manager_row, tags_in, trajectory_rows
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, FormatError, FormatFault, Message, Origin, Sampling, Span
 from orgthink.errors import UserError
-from orgthink.grammar.toolcall import CallStatus, ToolCall, render_reply
+from orgthink.grammar.toolcall import TAGS, CallStatus, CallTags, ToolCall, render_reply
 from orgthink.measure import orchestration
 from orgthink.organizations.paramanager import ParaManager
 from orgthink.recipes.registry import RECIPES
@@ -307,6 +307,30 @@ def test_a_run_learns_from_a_run_and_goes_on_exactly(words, tmp_path, capsys, mo
     assert metrics(cut) == metrics(tmp_path / "whole") and len(metrics(cut)) == 2
     whole = tmp_path / "whole" / "checkpoints" / "step-000002" / "model" / "model.safetensors"
     assert (last / "model" / "model.safetensors").read_bytes() == whole.read_bytes()
+
+
+def test_calls_in_other_tags_are_read_in_the_tags_of_the_run(words, tmp_path):
+    tags = CallTags(call=("<ask>", "</ask>"), response=("<heard>", "</heard>"))
+
+    def respelled(span: Span) -> Span:
+        text = span.text
+        for before, after in zip(TAGS.all, tags.all, strict=True):
+            text = text.replace(before, after)
+        return replace(span, text=text, token_ids=None)
+
+    made = managed(Tokenizer(words))
+    others = [
+        replace(one, traces=(replace(one.root, spans=tuple(map(respelled, one.root.spans))), *one.traces[1:]))
+        for one in made
+    ]
+    plain = select(made)
+    assert plain.ids and select(others).ids == () and select(others, tags={"paramanager": tags}) == plain
+    organizations = {
+        "paramanager": {"organization": "paramanager", "settings": {"tags": {"call": ["<ask>", "</ask>"]}}}
+    }
+    run = RunFolder.create(tmp_path / "run", "eval", {"organizations": organizations})
+    assert tags_in(run) == {"paramanager": CallTags(call=("<ask>", "</ask>"))}
+    assert tags_in(RunFolder.create(tmp_path / "other", "eval", None)) == {}
 
 
 def test_a_run_does_not_go_on_with_other_trajectories(words, tmp_path, capsys):
