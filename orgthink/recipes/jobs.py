@@ -93,14 +93,14 @@ class FromModel:
 
 
 def _require_unchanged(
-    folder: RunFolder, name: str, source: object, content: Mapping[str, Any], told: Mapping[str, Any] | None = None
+    folder: RunFolder, name: str, source: object, content: Mapping[str, Any], further: Mapping[str, Any] | None = None
 ) -> None:
-    """Remember the content that a training learns from, and what else is told. UserError if it began with another."""
+    """Remember the content that a training learns from, with `further` facts. UserError if it began with another."""
     former = folder.path / name
     with folder.journal(redo=None):  # no other process may train there, nor have begun another run
         if former.is_file() and not content.items() <= json_object(former).items():
             raise UserError(f"{source} has changed since {folder.path} was started: start a new training")
-        folder.write_json(name, {**content, **(told or {})})
+        folder.write_json(name, {**content, **(further or {})})
 
 
 @dataclass(frozen=True, slots=True)

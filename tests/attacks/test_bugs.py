@@ -152,7 +152,7 @@ async def test_a_grader_that_raises_no_ordinary_error(
         episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
     (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
     assert [episode.answer for episode in episodes if episode is not attacked] == ["3"] * 2
-    assert str(attacked.error).startswith("RuntimeError in concurrency.py, line ")
+    assert str(attacked.error).startswith("RuntimeError in beside.py, line ")
     assert "Traceback (most recent call last)" in (folder.path / "crashes.log").read_text()
 
 
