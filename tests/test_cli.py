@@ -630,6 +630,13 @@ def test_what_fails_on_the_way_is_one_line(toy, monkeypatch, capsys: pytest.Capt
     assert complaint(capsys) == "orgthink: the server answered 500"
 
 
+def test_an_engine_that_cannot_be_awaited_is_one_line(tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "mine.py").write_text("def opened(rest, **settings): return 3\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["eval", "--model", "mine.py:opened", "--task", "sudoku", "--n", "1", "--out", "run"]) == 2
+    assert "mine.py:opened is none: it must be an async function that opens an engine" in capsys.readouterr().err
+
+
 def test_run_reports_a_failed_engine(toy, capsys: pytest.CaptureFixture[str]):
     toy(failing)
     assert main(["run"]) == 1

@@ -318,12 +318,15 @@ def test_calls_in_other_tags_are_read_in_the_tags_of_the_run(words, tmp_path):
             text = text.replace(before, after)
         return replace(span, text=text, token_ids=None)
 
-    made = managed(Tokenizer(words))
+    plainly, recovering = [[PYTHON, SEARCH]], [[BROKEN], [PYTHON]]
+    recovering = [of("p", 0, plainly), of("p", 1, recovering), of("q", 0, recovering), of("q", 1, plainly)]
+    made = [*managed(Tokenizer(words)), *recovering]
     others = [
         replace(one, traces=(replace(one.root, spans=tuple(map(respelled, one.root.spans))), *one.traces[1:]))
         for one in made
     ]
     plain = select(made)
+    assert {"p|paramanager|1", "q|paramanager|0"} <= {*plain.ids}, "these recovered"
     assert plain.ids and select(others).ids == () and select(others, tags={"paramanager": tags}) == plain
     organizations = {
         "paramanager": {"organization": "paramanager", "settings": {"tags": {"call": ["<ask>", "</ask>"]}}}
