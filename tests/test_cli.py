@@ -505,6 +505,7 @@ def test_ctrl_c_twice_stops_a_loop_that_is_blocked(toy, monkeypatch, capsys, cap
         block()
         raise AssertionError("it went on")
 
+    before = signal.getsignal(signal.SIGINT)
     toy(blocking)
     assert main(["eval", "--organizations", "sequential", "--n", "3", "--concurrency", "1", "--out", "run"]) == 130
     gc.collect()
@@ -514,6 +515,7 @@ def test_ctrl_c_twice_stops_a_loop_that_is_blocked(toy, monkeypatch, capsys, cap
         "orgthink: stopped",
     ]
     assert not caplog.records
+    assert signal.getsignal(signal.SIGINT) is before
     toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
 
@@ -530,10 +532,9 @@ def test_a_third_ctrl_c_stops_what_swallows_the_second(monkeypatch: pytest.Monke
                 continue
             asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
 
-    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         runner.run_main(resuming.interruptible(swallowing))
-    signal.signal(signal.SIGINT, before)  # what never ends puts nothing back
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("over", [True, False])

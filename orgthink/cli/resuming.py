@@ -136,7 +136,8 @@ async def interruptible(work: Callable[[asyncio.Event], Coroutine[object, object
             raise
         return None
     finally:
-        signal.signal(signal.SIGINT, before)
+        if signal.getsignal(signal.SIGINT) is interrupt:  # not where the program has gone on without what never ends
+            signal.signal(signal.SIGINT, before)
         taken.set()
         second.put(None)
 

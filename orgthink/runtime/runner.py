@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -25,12 +27,23 @@ def run_main(main: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def runner(loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> Iterator[asyncio.Runner]:
     """As asyncio's, which waits for ever for a task that swallows its cancellation."""
-    with asyncio.Runner(loop_factory=loop_factory) as running:
+    with asyncio.Runner(loop_factory=loop_factory) as running, _own_interrupts():
         running.get_loop().set_exception_handler(_report)
         try:
             yield running
         finally:
             _end(running.get_loop())
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Put back who gets Ctrl-C: asyncio does not where somebody else has it when the loop is interrupted."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
