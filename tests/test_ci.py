@@ -23,8 +23,6 @@ done
 exit 0
 """
 
-pytestmark = pytest.mark.skipif(not RUN.is_file(), reason="an sdist has no .ci")
-
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

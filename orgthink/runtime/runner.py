@@ -42,7 +42,7 @@ def _own_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if before is not None and threading.current_thread() is threading.main_thread():  # None: not of Python
             signal.signal(signal.SIGINT, before)
 
 

@@ -14,17 +14,13 @@ from pathlib import Path
 from statistics import fmean
 
 from orgthink.arena.tables import table
-from orgthink.episode import EdgeKind, Episode
+from orgthink.episode import Episode
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import has_format_error
+from orgthink.measure.usage import forks
 from orgthink.recipes.registry import training_of
 from orgthink.rewards.asyncthink import AsyncThinkReward, concurrency_reward
 from orgthink.store import RunFolder
-
-
-def forks(episode: Episode) -> int:
-    """Forks of the organizer."""
-    return sum(edge.kind is EdgeKind.FORK for edge in episode.root.edges)
 
 
 def compared(episodes: Iterable[Episode], reward: AsyncThinkReward) -> str:
