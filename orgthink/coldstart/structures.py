@@ -22,7 +22,27 @@ class Step:
     """Parts of the problem that the organizer thinks about or forks; empty for `join`."""
 
 
-def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, largest_fork: int = 2) -> list[Step]:
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """How likely an action is beside the others that are possible."""
+
+    think: int = 1
+    """Of thinking."""
+    fork: int = 2
+    """Of a fork."""
+    join: int = 1
+    """Of a join."""
+
+
+EVEN = Chances()
+"""A fork is as likely as thinking and a join together."""
+VARIED = (1, 2, 4, 8, 16)
+"""What each chance is drawn from in a varied structure."""
+
+
+def random_structure(
+    rng: random.Random, parts: Sequence[str], capacity: int, largest_fork: int = 2, chances: Chances = EVEN
+) -> list[Step]:
     """Sample a valid sequence of actions. Each part is thought about or forked once, and every fork is joined.
 
     A fork takes up to `largest_fork` parts and the lowest free key. At most `capacity - 1` forks are active at a time.
@@ -31,9 +51,9 @@ def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, la
     active: list[str] = []
     steps: list[Step] = []
     while left or active:
-        choices = ["think"] * bool(left) + ["join"] * bool(active)
+        choices = ["think"] * (bool(left) * chances.think) + ["join"] * (bool(active) * chances.join)
         if left and len(active) < capacity - 1:
-            choices += ["fork", "fork"]
+            choices += ["fork"] * chances.fork
         match rng.choice(choices):
             case "think":
                 steps.append(Step("think", parts=(left.pop(0),)))
@@ -46,6 +66,15 @@ def random_structure(rng: random.Random, parts: Sequence[str], capacity: int, la
                 key = active.pop(rng.randrange(len(active)))
                 steps.append(Step("join", key))
     return steps
+
+
+def varied_structure(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:
+    """A random structure with chances of its own: some only fork before they join, others hardly fork at all.
+
+    With the same chances for all, a pool of eight is seldom full: six parts in six forks at once come once in 1,400.
+    """
+    chances = Chances(*(rng.choice(VARIED) for _ in range(3)))
+    return random_structure(rng, parts, capacity, largest_fork=rng.randint(1, 2), chances=chances)
 
 
 def fixed_structure(rng: random.Random, parts: Sequence[str], capacity: int) -> list[Step]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from orgthink.coldstart.structures import fixed_structure, random_structure
+from orgthink.coldstart.structures import fixed_structure, random_structure, varied_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import Report, model_folder
 from orgthink.store import RunFolder
@@ -17,7 +17,15 @@ from orgthink.training.rows import Row
 from orgthink.training.sft import Course, SftSettings, suited, train
 from orgthink_pocket.base import lessons
 from orgthink_pocket.base import model as base
+from orgthink_pocket.base.family import CAPACITIES, Structures
 from orgthink_pocket.model import PAD
+
+STRUCTURES: Mapping[str, Structures] = {
+    "random": random_structure,
+    "varied": varied_structure,
+    "fixed": fixed_structure,
+}
+"""Structures of organizers' lessons, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +42,12 @@ class Base:
     verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of grids that break
     their clues, `dividing` only thinkers, organizers and workers of several countdowns, `dividing-whole` the same with
     six countdowns each, `manager` only managers."""
-    organizers: Literal["random", "fixed", "none"] = "random"
-    """Structures of its organizers: `random`, as AsyncThink's cold start has them; `fixed`, the two topologies that a
-    teacher writes by itself; or `none`, no lessons of organizers and workers."""
+    organizers: Literal["random", "varied", "fixed", "none"] = "random"
+    """Structures of its organizers: `random`, as AsyncThink's cold start has them; `varied`, each with chances of its
+    own for thinking, forks and joins; `fixed`, the two topologies that a teacher writes by itself; or `none`, no
+    lessons of organizers and workers."""
+    capacity: int | None = None
+    """c of its organizers' lessons; `None`: 2, 3, 4 or 8."""
     ordered: bool = True
     """Whether the fresh embeddings of integers know their order."""
     device: str = "auto"
@@ -50,6 +61,8 @@ class Base:
 
     def __post_init__(self) -> None:
         base.sized(self.hidden, self.layers)
+        if self.capacity is not None and self.capacity < 1:
+            raise ValueError(f"capacity is {self.capacity}: an organizer needs at least 1, itself")
 
     @property
     def steps(self) -> int:
@@ -76,10 +89,11 @@ class Base:
         mixture = lessons.MIXTURES[self.mixture]
         if self.organizers == "none":
             mixture = replace(mixture, organizing={})
-        structures = fixed_structure if self.organizers == "fixed" else random_structure
+        structures = STRUCTURES.get(self.organizers, random_structure)  # of none there are no lessons
+        capacities = CAPACITIES if self.capacity is None else (self.capacity,)
 
         def rows(seed: int, pool: int) -> Iterator[Row]:
-            return lessons.rows(seed, pool, tokenizer, mixture, structures)
+            return lessons.rows(seed, pool, tokenizer, mixture, structures, capacities)
 
         device, write = resolve_device(self.device), partial(base.write_folder, config=config)
         return Course(model.to(device), rows, write, base.vocabulary().index(PAD), **suited(device))

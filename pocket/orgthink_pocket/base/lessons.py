@@ -6,7 +6,7 @@ Skills are taught as well as teachers can. How to organize is random: structures
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orgthink.coldstart.structures import random_structure
@@ -154,6 +154,7 @@ class Lessons:
         tokenizer: Tokenizer,
         mixture: Mixture = MIXTURE,
         structures: Structures = random_structure,
+        capacities: Sequence[int] = CAPACITIES,
     ) -> None:
         self._rng = rng
         self._problems = {task.name: task.problems("train", rng.getrandbits(30)) for task in STREAMS}
@@ -162,7 +163,7 @@ class Lessons:
         makers: dict[str, Callable[[str], list[Trace]]] = {
             "alone": lambda name: [sequential(FAMILIES[name], self.problem(name))],
             "organizing": lambda name: organizer(
-                FAMILIES[name], self.problem(name), rng.choice(CAPACITIES), rng, structures
+                FAMILIES[name], self.problem(name), rng.choice(capacities), rng, structures
             ),
             "verifying": lambda name: [review.verifier(REVIEWED[name], self.problem(name, solvable=True), rng)],
             "correcting": lambda name: [review.corrector(REVIEWED[name], self.problem(name, solvable=True), rng)],
@@ -205,10 +206,15 @@ class Lessons:
 
 
 def rows(
-    seed: int, pool: int, tokenizer: Tokenizer, mixture: Mixture = MIXTURE, structures: Structures = random_structure
+    seed: int,
+    pool: int,
+    tokenizer: Tokenizer,
+    mixture: Mixture = MIXTURE,
+    structures: Structures = random_structure,
+    capacities: Sequence[int] = CAPACITIES,
 ) -> Iterator[Row]:
     """An endless stream of rows; the same for the same pool."""
-    for traces in Lessons(random.Random(f"base {seed}/{pool}"), tokenizer, mixture, structures):
+    for traces in Lessons(random.Random(f"base {seed}/{pool}"), tokenizer, mixture, structures, capacities):
         yield from _fitting(traces, tokenizer)
 
 
