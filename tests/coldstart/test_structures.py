@@ -1,18 +1,24 @@
 """Random structures are valid, and varied."""
 
 import random
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orgthink.coldstart.structures import fixed_structure, random_plan, random_structure, render_plan
+from orgthink.coldstart.structures import (
+    fixed_structure,
+    random_plan,
+    random_structure,
+    render_plan,
+    varied_structure,
+)
 from orgthink.grammar.actions import Fork, Join
 from orgthink.grammar.asyncthink import Keys
 
 
-@pytest.mark.parametrize(("draw", "fewest"), [(random_structure, 1), (fixed_structure, 2)])
+@pytest.mark.parametrize(("draw", "fewest"), [(random_structure, 1), (varied_structure, 1), (fixed_structure, 2)])
 @given(data=st.data(), seed=st.integers(), parts=st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
 def test_every_structure_keeps_the_protocol_and_covers_every_part(draw, fewest, data, seed, parts):
     capacity = data.draw(st.integers(fewest, 5))
@@ -38,6 +44,21 @@ def test_many_shapes_occur():
     shapes = {tuple(step.action for step in random_structure(random.Random(seed), "abcd", 3)) for seed in range(300)}
     assert len(shapes) > 30
     assert ("think",) * 4 in shapes
+
+
+def test_varied_structures_also_fill_a_large_pool_or_leave_it_empty():
+    def most_at_once(draw) -> list[int]:
+        """Most forks that were at work at once, of each structure."""
+        found = []
+        for seed in range(2_000):
+            change = {"fork": 1, "join": -1, "think": 0}
+            found.append(max(accumulate(change[step.action] for step in draw(random.Random(seed), "abcdef", 8))))
+        return found
+
+    usual, varied = most_at_once(random_structure), most_at_once(varied_structure)
+    for found in (5, 6):
+        assert varied.count(found) > 2 * usual.count(found)
+    assert varied.count(0) > 100 > 20 > usual.count(0)
 
 
 @given(st.integers(), st.integers(2, 6))

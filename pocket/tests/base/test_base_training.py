@@ -49,6 +49,19 @@ def test_organizers_have_random_structures_two_topologies_or_no_lessons(tmp_path
     assert not all(re.fullmatch("(FJ)+F?|F+J+", written) for written in structures("random"))
 
 
+def test_organizers_lessons_are_for_the_pool_size_that_was_chosen(tmp_path: Path) -> None:
+    def sizes(capacity: int | None, kind: str) -> set[str]:
+        """The pool sizes in the questions of organizers."""
+        course, words = replace(SMALL, organizers=kind, capacity=capacity)._course(tmp_path / kind), vocabulary()
+        texts = [" ".join(words[i] for i in row.token_ids) for row in islice(course.rows(0, 0), 300)]
+        return {size for text in texts for size in re.findall(r"^organizer (\d+)", text)}
+
+    assert sizes(None, "random") == {"2", "3", "4", "8"}
+    assert sizes(8, "varied") == {"8"}
+    with pytest.raises(ValueError, match="capacity is 0"):
+        replace(SMALL, capacity=0)
+
+
 def test_it_learns_and_its_folder_says_what_it_is_for(trained):
     checkpoint, lines = trained
     assert lines[-1]["loss"] < lines[0]["loss"]
