@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_SIX
+from orgthink_pocket.tasks.parts import PARTS_MINI_CHAINED
 
-from experiments.asyncthink.evidence.structures import DIVISIONS, divided, taught
+from experiments.asyncthink.evidence.structures import DIVISIONS, chained, divided, taught
 from orgthink.measure.latency import critical_path
 
 
@@ -28,3 +31,13 @@ def test_smaller_forks_have_a_shorter_path_and_a_row() -> None:
     )
     assert sum(singles) < sum(pairs)
     assert divided(problems).count("\n") == 1 + len(DIVISIONS)
+
+
+def test_forks_on_a_chain_lengthen_its_path_and_only_r_l_sees_it() -> None:
+    rows = chained(list(islice(PARTS_MINI_CHAINED.problems("train", 1), 60))).splitlines()[2:]
+    (none, *_, many) = ([float(cell) for cell in row.strip("| ").split("|")] for row in rows)
+    assert none[0] == 0 < many[0]
+    assert none[3] == 1.0 < many[3], "one thinker's path is shorter"
+    assert none[4] == 0 < many[4], "Eq. 1 as printed pays for these forks"
+    assert none[5] == pytest.approx(many[5], abs=0.02)
+    assert none[6] > many[6]

@@ -1,4 +1,4 @@
-"""The reward of AsyncThink (section 3.2): R_FE on a format error, else R_A + λ R_η (Eq. 3)."""
+"""The reward of AsyncThink (section 3.2): R_FE on a format error, else R_A + λ R_η (Eq. 3); μ R_L is our own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from orgthink.episode import Episode, FormatError
 from orgthink.errors import require_at_least
 from orgthink.measure.concurrency import Count, concurrency
+from orgthink.measure.latency import critical_path
 from orgthink.rewards import EpisodeReward, Score
 
 
@@ -23,12 +24,15 @@ class AsyncThinkScore(Score):
     """R_η, 0 to 1."""
     format_error: bool
     """Whether R is R_FE."""
+    short_path: float = 0.0
+    """R_L, 0 to 1."""
 
     def parts(self) -> dict[str, float]:
         """By the names of the metrics."""
         return {
             "accuracy": self.accuracy,
             "concurrency_reward": self.concurrency,
+            "path_reward": self.short_path,
             "penalised": float(self.format_error),
         }
 
@@ -39,7 +43,10 @@ REACHED = 0.6
 
 @dataclass(frozen=True, slots=True)
 class AsyncThinkReward(EpisodeReward):
-    """AsyncThink's reward R (Eq. 3). The paper leaves R_FE, λ and τ open: these are ours."""
+    """AsyncThink's reward R (Eq. 3). The paper leaves R_FE, λ and τ open: these are ours.
+
+    R_L is ours too. R_η grows with whatever workers decode, needed or not. R_L grows as the critical path gets shorter.
+    """
 
     accuracy: Literal["fraction", "all"] = "fraction"
     """R_A: min(n_c, n_s) / n_s, or 1 if that is 1 and else 0."""
@@ -52,6 +59,10 @@ class AsyncThinkReward(EpisodeReward):
     where workers are counted, 0.6 where the organizer is too."""
     count: Count = "workers"
     """Who counts for η: `workers` is Eq. 1 as printed, so an organizer that never forks earns nothing."""
+    path_weight: float = 0.0
+    """μ, of R_L."""
+    longest_path: int = 1_000
+    """Decoding steps on the critical path from which R_L is 0."""
     malformed: bool = False
     """Whether text that has a tag but is no action is a format error. It is none of the paper's four."""
     nested: bool = False
@@ -62,7 +73,8 @@ class AsyncThinkReward(EpisodeReward):
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 < self.threshold <= 1:
             raise ValueError(f"threshold is {self.threshold}: it must lie in (0, 1]")
-        require_at_least(0, self, "weight")
+        require_at_least(0, self, "weight", "path_weight")
+        require_at_least(1, self, "longest_path")
         if not -math.inf < self.format_error <= 0:
             raise ValueError(f"format_error is {self.format_error}: it must be a number up to 0, or errors would pay")
 
@@ -72,11 +84,12 @@ class AsyncThinkReward(EpisodeReward):
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
         right = episode.grade.score if self.accuracy == "fraction" else float(episode.grade.all_correct)
         together = concurrency_reward(episode, self.threshold, self.count)
+        short = right * path_reward(episode, self.longest_path)
         faults = (fault for fault in episode.format_faults if self.nested or fault.agent == episode.root.agent)
         kinds = {fault.kind for fault in faults} - (set() if self.malformed else {FormatError.MALFORMED_TAG})
         wrong_form = episode.answer is None or bool(kinds)
-        total = self.format_error if wrong_form else right + self.weight * together
-        return AsyncThinkScore(total, right, together, wrong_form)
+        total = self.format_error if wrong_form else right + self.weight * together + self.path_weight * short
+        return AsyncThinkScore(total, right, together, wrong_form, short)
 
 
 def concurrency_reward(episode: Episode, threshold: float | None = None, count: Count = "workers") -> float:
@@ -89,3 +102,10 @@ def concurrency_reward(episode: Episode, threshold: float | None = None, count: 
         threshold = REACHED * ((episode.capacity - 1) / episode.capacity if count == "workers" else 1)
     eta = concurrency(episode, count) or 0.0
     return min(eta / episode.capacity, threshold) / threshold if threshold else 0.0
+
+
+def path_reward(episode: Episode, longest: int) -> float:
+    """1 - path / `longest`, at least 0: how short the critical path (Eq. 4) is. R_L is R_A times this, so giving up
+    earns nothing.
+    """
+    return max(0.0, 1 - critical_path(episode) / longest)

@@ -192,14 +192,18 @@ REWARDS = st.builds(
     st.floats(-2, 0),
     st.floats(0, DEFAULT.weight),
     st.floats(0.01, 1),
+    path_weight=st.sampled_from([0.0, 0.2]),
+    longest_path=st.sampled_from([10, 1_000]),
 )
-"""At any λ up to the default, any τ and any R_FE that is allowed."""
+"""At any λ up to the default, any τ and any R_FE that is allowed, with and without R_L."""
 
 
 @pytest.mark.parametrize(("cheat", "honest"), PAIRS.values(), ids=PAIRS)
 @given(reward=REWARDS)
 @settings(max_examples=30, deadline=None)
 def test_a_cheat_earns_no_more_than_what_it_imitates(cheat: Script, honest: Script, reward: AsyncThinkReward) -> None:
+    """Beside R_L, for which a right answer without useless work is better, not a cheat."""
+    reward = replace(reward, path_weight=0.0)
     assert reward(played(cheat)).total <= reward(played(honest)).total + 1e-12
 
 
@@ -216,7 +220,12 @@ def test_the_honest_earn_what_they_should() -> None:
 
 def test_parts_are_metrics() -> None:
     earned, broken = DEFAULT(played(LONE)), DEFAULT(played(ERRORS["no answer"][0]))
-    assert earned.parts() == {"accuracy": 0.5, "concurrency_reward": pytest.approx(0.5 / 0.6), "penalised": 0.0}
+    assert earned.parts() == {
+        "accuracy": 0.5,
+        "concurrency_reward": pytest.approx(0.5 / 0.6),
+        "path_reward": pytest.approx(0.5 * (1 - critical_path(played(LONE)) / 1_000)),
+        "penalised": 0.0,
+    }
     assert broken.parts()["penalised"] == 1.0
 
 
@@ -318,6 +327,8 @@ def test_an_episode_without_a_grade_has_no_reward() -> None:
     [
         *({"threshold": value} for value in (0.0, -0.1, 1.01, float("nan"), float("inf"))),
         *({"weight": value} for value in (-0.1, float("nan"), float("inf"))),
+        *({"path_weight": value} for value in (-0.1, float("nan"), float("inf"))),
+        {"longest_path": 0},
         *({"format_error": value} for value in (0.1, float("nan"), float("inf"), -float("inf"))),
     ],
 )
@@ -356,8 +367,9 @@ def test_rewards_are_bounded(episode: Episode, reward: AsyncThinkReward) -> None
     if earned.format_error:
         assert earned.total == reward.format_error
     else:
-        assert earned.total == pytest.approx(earned.accuracy + reward.weight * earned.concurrency)
-        assert reward.format_error <= 0 <= earned.total <= 1 + reward.weight
+        paid = earned.accuracy + reward.weight * earned.concurrency + reward.path_weight * earned.short_path
+        assert earned.total == pytest.approx(paid)
+        assert reward.format_error <= 0 <= earned.total <= 1 + reward.weight + reward.path_weight
 
 
 @given(graded(), graded(), st.floats(0, 0.999), REWARDS, st.data())
@@ -368,7 +380,7 @@ def test_a_solution_outweighs_any_concurrency(
     """While λ < 1 / n_s."""
     required = data.draw(st.integers(1, 20))
     correct = data.draw(st.integers(0, required - 1))
-    reward = replace(reward, accuracy="fraction", weight=share / required)
+    reward = replace(reward, accuracy="fraction", weight=share / required, path_weight=0.0)
     fewer = replace(fewer, answer="x", format_faults=(), grade=Grade(correct, required))
     more = replace(more, answer="x", format_faults=(), grade=Grade(correct + 1, required))
     assert reward(fewer).total < reward(more).total
@@ -401,6 +413,35 @@ def test_concurrency_by_hand(threshold: float) -> None:
         assert earned[-1] == pytest.approx(min((1 + k / 10) / 2, threshold) / threshold)
     assert all(less <= more for less, more in pairwise(earned))
     assert earned[-1] == 1
+
+
+def thinking(*steps: object) -> Episode:
+    """The graded episode of an organizer, all right, with c = 4."""
+    episode = episode_of(steps)  # type: ignore[arg-type]
+    traces = tuple(replace(trace, returned="r") for trace in episode.traces)
+    return replace(episode, traces=traces, capacity=4, answer="x", format_faults=(), grade=Grade(4, 4))
+
+
+def test_a_short_path_pays_where_concurrency_does_not_tell() -> None:
+    """Three parts of 20 steps, each of which needs the one before: alone, and by workers that are waited for. A Fork
+    takes 5 steps to write."""
+    alone = thinking(Think(20), Think(20), Think(20))
+    forked = thinking(*(step for key in "123" for step in (Think(5), Fork(key, (Think(20),)), Join(key))))
+    beside = thinking(Think(10), *(Fork(key, (Think(20),)) for key in "12"), Think(20), Join("1"), Join("2"))
+    eta = AsyncThinkReward(weight=0.2)
+    assert eta(alone).total == 1 < eta(forked).total, "Eq. 1 as printed pays for workers that nobody needs"
+    for count in ("joined", "pool"):
+        paid = replace(eta, count=count)
+        assert paid(alone).total == pytest.approx(paid(forked).total), "with the organizer counted it is all the same"
+    short = AsyncThinkReward(weight=0.0, path_weight=0.2, longest_path=100)
+    assert short(forked).total < short(alone).total < short(beside).total
+    assert short(alone).total == pytest.approx(1 + 0.2 * (1 - 60 / 100))
+    assert replace(short, longest_path=60)(alone).short_path == 0
+
+
+def test_giving_up_soon_earns_nothing() -> None:
+    soon = replace(thinking(Think(1)), grade=Grade(0, 4))
+    assert AsyncThinkReward(path_weight=0.2)(soon).total == 0
 
 
 def test_nothing_decoded_is_no_concurrency() -> None:

@@ -9,7 +9,7 @@ from experiments.shared.claims import Claim, Results, against_reference, best, e
 
 FAMILIES = {"sudoku": "sudoku", "sums": "long sums", "parts": "independent values", "several": "several countdowns"}
 """Arena → the problems of another family on which the policy is tried."""
-ONCE_MORE = {"six": "six", "whole": "six again"}
+ONCE_MORE = {"six": "six", "whole": "six again", "varied": "six a third time"}
 """Arena → the task on which A1 to A4 are decided once more."""
 PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
 
@@ -33,6 +33,8 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
                 *_at_its_best(arenas[name], f", {title}", "c = 8"),
                 *_memory_bound(arenas[name], arenas.get(f"memory-bound-{name}", {}), title),
             ]
+    if "mixed" in arenas and "dependent" in arenas:
+        found += _where_they_pay(arenas["mixed"], arenas["dependent"])
     if "stages" in arenas:
         found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
@@ -193,6 +195,46 @@ def _trees(arena: Results) -> Iterator[Claim]:
         "mean > 0.67",
         lambda mean, *_: mean > 0.67,
     )
+
+
+def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
+    """A14 to A17: forks of a policy that is paid for a short path, beside one that is paid for concurrency."""
+    yield Claim(
+        "A14",
+        "paid for a short path, no forks where parts depend on each other: share of episodes with a Fork",
+        value(dependent, "paid-for-path", "forked"),
+        "mean > 0.05",
+        lambda mean, *_: mean > 0.05,
+    )
+    yield Claim(
+        "A15 (forks)",
+        "the same policy forks six countdowns: share of episodes with a Fork",
+        value(mixed, "paid-for-path", "forked"),
+        "mean < 0.95",
+        lambda mean, *_: mean < 0.95,
+    )
+    yield Claim(
+        "A15 (path)",
+        "on a shorter critical path than one thinker: ratio",
+        against_reference(mixed, "alone", PATH).inverse,
+        "mean > 0.60",
+        lambda mean, *_: mean > 0.60,
+    )
+    yield Claim(
+        "A16",
+        "paid for concurrency, it forks where parts depend: critical path on chains, λ − μ",
+        against_reference(dependent, "paid-for-concurrency", "critical_path_steps"),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+    for arena, what in ((mixed, "six countdowns"), (dependent, "chains")):
+        yield Claim(
+            f"A17 ({what})",
+            f"the short path costs no accuracy, {what}: all correct, μ − λ",
+            against_reference(arena, "paid-for-concurrency", "accuracy").negated,
+            "upper end < 0",
+            lambda _, __, high: high < 0,
+        )
 
 
 def _chains(arena: Results) -> Claim:

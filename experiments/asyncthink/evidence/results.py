@@ -12,13 +12,14 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees", "whole"),
+    ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees", "whole", "varied", "mixed", "dependent"),
     claims,
     extra=("stages", "six"),
     measures={
         "efficiency": ("stages", efficiency),
         "memory-bound-six": ("six", memory_bound),
         "memory-bound-whole": ("whole", memory_bound),
+        "memory-bound-varied": ("varied", memory_bound),
     },
 )
 """The arenas and claims of AsyncThink."""
