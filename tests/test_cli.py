@@ -32,7 +32,7 @@ import orgthink.engines.opening
 from orgthink import cli, engines, registry
 from orgthink.cli import main, resuming
 from orgthink.cli.eval import Eval
-from orgthink.cli.progress import Pace, heartbeat
+from orgthink.cli.progress import heartbeat
 from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import EngineError
 from orgthink.episode import Sampling
@@ -42,6 +42,7 @@ from orgthink.grammar.asyncthink import DIALECT
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.prompts import STYLES
+from orgthink.pace import Pace
 from orgthink.runtime import runner
 from orgthink.runtime.budget import Limits
 from orgthink.store import RunFolder, load

@@ -13,6 +13,7 @@ from orgthink.arena.config import MODEL, Arena, Method, Preparation
 from orgthink.baselines import spent as ledger
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
+from orgthink.pace import Pace
 from orgthink.registry import absolute
 from orgthink.store import RunFolder, plain
 from orgthink.tabular import json_object
@@ -57,7 +58,7 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     if _anywhere(training_of(folder)) != _anywhere(wanted):
         raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
     if not (path / DONE).is_file():
-        show(f"{path.name}: {wanted.recipe} …")
+        show(f"{path.name}: {wanted.recipe}, {wanted.job.steps} steps …")
         result = wanted.job.run(folder, _reporter(path.name, wanted))
         model = result / "model"
         made = model if model.is_dir() else result
@@ -153,15 +154,17 @@ def _spent_in_step(line: Mapping[str, Any], group: int) -> Spent:
 
 
 def _reporter(name: str, wanted: Training) -> Callable[[dict[str, Any]], None]:
-    """Prints a line of progress now and then."""
+    """Prints a line of progress now and then, with the time that is left."""
     settings, steps = wanted.job.settings, wanted.job.steps
+    pace = Pace(steps)
 
     def report(line: dict[str, Any]) -> None:
         step = int(line["step"])
+        pace.advance(step)
         every = getattr(settings, "report_every", 1)
         if step % every == 0 or step == steps:
             text = settings.progress_text(line) if hasattr(settings, "progress_text") else ""
-            show(f"  {name}: {step}/{steps}  {text}".rstrip())
+            show(f"  {name}: {step}/{steps}  {text}".rstrip() + pace.left)
 
     return report
 

@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from typing import NoReturn
 from orgthink.arena.config import Arena
 from orgthink.arena.preparing import DONE, Prepared, folder_of, prepare_or_reason
 from orgthink.errors import UserError
+from orgthink.terminal import show
 from orgthink.threads import cores
 
 Run = tuple[str, int]
@@ -37,6 +39,7 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: i
     first = {folder_of(out, arena, *run): run for run in reversed(runs)}  # one that is not seeded is run once
     depths = {run: len(arena.stages(run[0])) for run in first.values()}
     made: dict[Run, Prepared | str] = {}
+    _announce([name for folder, (name, _) in first.items() if not (folder / DONE).is_file()])
     for depth in sorted(set(depths.values())):  # those that come after nothing, those after them, …
         now = [run for run in runs if depths.get(run) == depth]
         missing = [run for run in now if not (folder_of(out, arena, *run) / DONE).is_file()]
@@ -44,6 +47,13 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: i
             made |= _together(out, arena, missing, side_by_side)
         made |= {run: prepare_or_reason(out, arena, *run) for run in now if run not in made}
     return {run: made[first[folder_of(out, arena, *run)]] for run in runs}
+
+
+def _announce(missing: Sequence[str]) -> None:
+    """Print which searches and trainings are to run: they may take hours."""
+    if missing:
+        runs = ", ".join(f"{name} × {times}" if times > 1 else name for name, times in Counter(missing).items())
+        show(f"to prepare: {runs} (Ctrl-C stops, what is saved is gone on with)")
 
 
 def _together(out: Path, arena: Arena, runs: Iterable[Run], places: int) -> dict[Run, Prepared | str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orgthink.cli.progress import LINES, Pace, heartbeat
+from orgthink.cli.progress import LINES, heartbeat
 from orgthink.cli.resuming import exit_code, interruptible, resumed, settings_of, stoppable, written
 from orgthink.engines import engine_spec
 from orgthink.engines.engine import Engine
@@ -15,6 +15,7 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Sampling
 from orgthink.errors import UserError, user_input
 from orgthink.evaluation import failure_message, require_planned
+from orgthink.pace import Pace
 from orgthink.registry import default
 from orgthink.runtime.runner import run_main
 from orgthink.store import RunFolder, dated, require_vacant

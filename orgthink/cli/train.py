@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from orgthink.cli.progress import Pace, heartbeat
+from orgthink.cli.progress import heartbeat
 from orgthink.cli.resuming import resumed, settings_of, written
 from orgthink.cli.tracing import Traced
 from orgthink.errors import UserError, user_input
+from orgthink.pace import Pace
 from orgthink.registry import default
 from orgthink.store import RunFolder, require_vacant
 from orgthink.terminal import clean, show

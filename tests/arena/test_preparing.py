@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +94,18 @@ def test_one_that_draws_nothing_at_random_is_run_once_for_all_seeds(tmp_path: Pa
     found = prepare_all(tmp_path, arena, arena.methods)
     assert found["guess", 0] == found["guess", 1]
     assert [each.name for each in (tmp_path / "preparations").iterdir()] == ["guess"]
+
+
+def test_what_is_to_run_and_how_far_it_is_are_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arena = guesses(tmp_path, steps=3)
+    prepare_all(tmp_path, arena, arena.methods)
+    first, second, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("to prepare: guess × 2 (")
+    assert second == f"guess-seed0: {HERE}:GUESS, 3 steps …"
+    assert rest[0].startswith("  guess-seed0: 1/3  ") and re.search(r"  about \d+ s left$", rest[0])
+    assert rest[2].startswith("  guess-seed0: 3/3") and "left" not in rest[2]
+    prepare_all(tmp_path, arena, arena.methods)
+    assert capsys.readouterr().out == "", "nothing is left to run"
 
 
 def test_one_that_comes_after_another_starts_from_its_result_of_the_same_seed(tmp_path: Path) -> None:
