@@ -69,8 +69,8 @@ def crossed_average(cells: Cells) -> Estimate:
 def crossed_difference(first: Cells, second: Cells) -> Estimate:
     """Mean of first - second, paired by problem and by seed; n counts problems. With one seed it is `difference`.
 
-    What makes a problem hard for both cancels. Seeds are paired as they are numbered: trainings have nothing in common,
-    so any pairing is as good, and the spread of the gaps is that of both.
+    What makes a problem hard for both cancels. Seeds are paired as they are numbered: the same seed samples the same
+    where prompt, weights and temperature are the same, as of a part that both share, and that cancels too.
     """
     ours, theirs = list(first), list(second)
     a, b = _table(ours)[0], _table(theirs)[0]

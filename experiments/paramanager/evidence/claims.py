@@ -45,7 +45,13 @@ def _at_its_best(pool: Results, mark: str = "") -> Iterator[Claim]:
         lambda mean, *_: not 0.65 <= mean <= 0.85,
     )
     yield _better(pool, f"P2{mark}", "sft", "reinforcement learning adds to fine-tuning", least=0.05)
-    yield _better(pool, f"P3{mark}", rival, f"it beats the best of the others, which is {rival}", least=0.05)
+    yield _better(
+        pool,
+        f"P3{mark}",
+        rival,
+        f"it beats the best of four other baselines, which is {rival} (no workflow was searched)",
+        least=0.05,
+    )
     for name, what in ALONE.items():
         yield _better(pool, f"P4 ({name}){mark}", name, f"it beats {what}")
 
@@ -53,7 +59,7 @@ def _at_its_best(pool: Results, mark: str = "") -> Iterator[Claim]:
 def _faster(pool: Results) -> Claim:
     return Claim(
         "P5",
-        "parallel calls pay: seconds of the serial form ÷ its seconds",
+        "parallel calls pay: seconds of the serial form ÷ its seconds, of the first training of each",
         against_reference(pool, "serial", "seconds_ratio"),
         "mean < 1.25 or lower end ≤ 1.10",
         lambda mean, low, _: mean < 1.25 or low <= 1.10,
@@ -66,7 +72,7 @@ def _routes(routing: Results | None, mark: str = "") -> Iterator[Claim]:
     yield Claim(
         f"P7{mark}",
         "reinforcement learning finds out whom to ask: share of calls to the member that is best for the part, "
-        "after − before",
+        "after − before, all kinds of problems together",
         over_seeds([second["best"] - first["best"] for first, second in zip(before, after, strict=True)]),
         "lower end ≤ 0.10",
         lambda _, low, __: low <= 0.10,
@@ -74,7 +80,8 @@ def _routes(routing: Results | None, mark: str = "") -> Iterator[Claim]:
     farthest = [max(abs(share - 1 / len(one["members"])) for share in one["members"].values()) for one in before]
     yield Claim(
         f"P11{mark}",
-        "no route was taught: the member that is farthest from an equal share of the calls after fine-tuning",
+        "no route was taught: the member that is farthest from an equal share of the calls after fine-tuning, "
+        "all kinds of problems together",
         over_seeds(farthest),
         "mean > 0.05",
         lambda mean, *_: mean > 0.05,
@@ -82,7 +89,7 @@ def _routes(routing: Results | None, mark: str = "") -> Iterator[Claim]:
 
 
 def _cost(pool: Results) -> Claim:
-    """P6. The ends of the interval divide those of the two costs, so it is too wide rather than too narrow."""
+    """P6. The ends of the interval divide those of the two costs, of one training each: it covers problems alone."""
     costs = [value(pool, name, "cost_units") for name in TARGETS]
     means = [cost.mean for cost in costs if cost.mean is not None]
     rises = all(first <= second for first, second in pairwise(means))
@@ -114,7 +121,7 @@ def _start(starts: Results | None) -> Claim:
 
 
 def _unseen(seen: Results, unseen: Results) -> Claim:
-    """P9. As in P6, the interval is too wide rather than too narrow."""
+    """P9. The ends of the interval divide those of the two shares, so it is too wide rather than too narrow."""
     return Claim(
         "P9",
         "a pool that it never saw works: share right beside members in another order ÷ share right beside its own",
