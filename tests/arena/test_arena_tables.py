@@ -1,4 +1,4 @@
-"""The tables of an arena hold what others wrote, such as errors of servers, as text only."""
+"""The tables of an arena hold what others wrote, such as errors of servers, as text only, and say what intervals cover."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orgthink.arena.rows import failed_row
-from orgthink.arena.tables import blocks
+from orgthink.arena.tables import blocks, conditions
 
 HOSTILE = "a | b </td><script>alert(4)</script>\n# title\n![x](http://evil/x.png) <!-- /methods --> `"
 FACTS: dict[str, Any] = {
@@ -53,3 +53,11 @@ def test_what_others_wrote_is_no_markup(place: str) -> None:
         if not name.startswith("frontier"):
             assert not any("<" in part or "![" in part for part in spans), name
     assert any("alert(4)" in table for table in spoiled.values())
+
+
+def test_the_conditions_say_that_seconds_are_of_one_training() -> None:
+    end = "where a method has one for each seed"
+    assert conditions(CONDITIONS).endswith(f"{end}.")
+    assert conditions({**CONDITIONS, "timed": 24}).endswith(
+        f"{end}; those of seconds over problems alone, with the first seed."
+    )
