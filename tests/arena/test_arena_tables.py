@@ -1,4 +1,4 @@
-"""The tables of an arena hold what others wrote, such as errors of servers, as text only, and say what intervals cover."""
+"""Tables of an arena hold what others wrote, such as errors of servers, as text only, and say what intervals cover."""
 
 from __future__ import annotations
 
