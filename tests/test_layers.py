@@ -16,7 +16,7 @@ ROOT = Path(orgthink.__file__).parent
 
 FLOORS = {
     "version": 0, "errors": 0, "threads": 0, "garbage": 0, "provenance": 0, "registry": 0, "http": 0, "concurrency": 0,
-    "beside": 0, "tabular": 0, "terminal": 0, "redaction": 0, "secrets": 0, "files": 0, "people": 0,
+    "beside": 0, "pace": 0, "tabular": 0, "terminal": 0, "redaction": 0, "secrets": 0, "files": 0, "people": 0,
     "episode": 1, "grammar": 1, "engines": 1, "tasks": 1,
     "runtime": 2, "measure": 2, "kinds": 2, "store": 2, "settings": 2, "integrity": 2, "guard": 2,
     "tools": 3, "rewards": 3, "view": 3,

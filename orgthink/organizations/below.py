@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orgthink.kinds import class_by_kind
@@ -18,4 +18,12 @@ else:
 def identical_below(organizations: Iterable[Organization], capacity: int) -> dict[str, int]:
     """How many agents of organizations below get the same prompt, by role."""
     found = [one.identical_agents(capacity) for one in organizations if hasattr(one, "identical_agents")]
-    return {role: count for counts in found for role, count in counts.items()}
+    return most(found)
+
+
+def most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The largest count of each role: one that is alone in one place may vote with others in another."""
+    found: dict[str, int] = {}
+    for role, count in (item for each in counts for item in each.items()):
+        found[role] = max(count, found.get(role, 0))
+    return found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orgthink.episode import Problem
 from orgthink.errors import UserError, require_above_zero
 from orgthink.kinds import adapter
+from orgthink.organizations.below import most
 from orgthink.organizations.workflow import ALONE, AnyGraph, GraphSettings, samples_in
 from orgthink.organizations.workflow_json import MESSAGE, what_is_wrong
 from orgthink.runtime.session import Session
@@ -145,8 +146,7 @@ class EvoFlow(GraphSettings):
 
     def identical_agents(self, capacity: int) -> Mapping[str, int]:
         """Samples of the agents, by whose model they have."""
-        each = [samples_in(one.graph) for one in self.population.individuals]
-        return {name: max(found.get(name, 0) for found in each) for name in dict.fromkeys(n for f in each for n in f)}
+        return most(samples_in(one.graph) for one in self.population.individuals)
 
     async def run(self, problem: Problem, session: Session) -> str | None:
         return await self.run_graph(self.population.best_for(problem).graph, problem, session)

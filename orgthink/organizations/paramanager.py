@@ -28,7 +28,7 @@ from orgthink.grammar.toolcall import (
     read_reply,
     render_responses,
 )
-from orgthink.organizations.below import AnyOrganization, identical_below
+from orgthink.organizations.below import AnyOrganization, identical_below, most
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.reply import CALL
 from orgthink.organizations.rounds import Rounds
@@ -152,7 +152,7 @@ class ParaManager:
         """Thinkers of an ensemble, by the role whose model they have, and those below: they are asked the same and
         vote."""
         own = {next(iter(self.pool), REASONER): SAMPLES} if ENSEMBLE in self.tools else {}
-        return identical_below(self.organizations.values(), capacity) | own
+        return most([identical_below(self.organizations.values(), capacity), own])
 
     def toolbox(self, models: tuple[str, ...]) -> dict[str, Tool]:
         """The tools over models that the manager knows by these ids."""

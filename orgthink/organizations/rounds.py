@@ -57,6 +57,8 @@ class Rounds:
     """What comes back repeats the subtask."""
     others: tuple[str, ...] = (FINAL,)
     """What else it may call, which is not done here."""
+    author: Agent | None = None
+    """Who wrote the replies, and whose their errors are, if that is not the manager."""
     _sent: list[tuple[Order | Response, str | None]] = field(default_factory=list, init=False)
     """Calls of the round under way, or the responses to them, and what each asks."""
 
@@ -86,9 +88,10 @@ class Rounds:
 
     def _missing(self) -> str:
         """What is wrong with a reply in which there is no call."""
-        if not self.manager.truncated:
+        author = self.author or self.manager
+        if not author.truncated:
             return f"there is no call in the reply: call a tool, or {FINAL} to end"
-        self.desk.session.fault(self.manager, FormatError.TRUNCATED)
+        self.desk.session.fault(author, FormatError.TRUNCATED)
         return "the reply was cut off before a call was complete"
 
     async def _judged(self, key: str, place: int, call: ToolCall | BadCall) -> Order | Response:
@@ -102,7 +105,8 @@ class Rounds:
             tool = self._known(name)
             arguments = await tool.parameters.judge(call.arguments)
         except ValueError as error:
-            self.desk.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {error}")
+            author = self.author or self.manager
+            self.desk.session.fault(author, FormatError.MALFORMED_CALL, f"{key}: {error}")
             return Response(name, CallStatus.PARSE_ERR, str(error))
         fault = self.faults.of(f"{self.desk.problem.id}|{self.desk.session.sample}", key)
         if fault is CallStatus.PARSE_ERR:

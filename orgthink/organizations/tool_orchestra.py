@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from orgthink.episode import FormatError, Message, Problem, StopReason
+from orgthink.episode import FormatError, Message, Problem, Status, StopReason
 from orgthink.errors import require_above_zero, require_at_least
 from orgthink.grammar.solution import read_proposal
 from orgthink.grammar.toolcall import (
     FINAL,
     ManagerReply,
+    Response,
     ToolCall,
     cut_middle,
     read_reply,
@@ -31,15 +32,18 @@ from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.rebuilt_state import OrchestratorStep, rebuilt
 from orgthink.organizations.rounds import Rounds
 from orgthink.runtime.agent import Agent
+from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tasks.vote import all_prepared, vote
 from orgthink.tools.agents import REASONER, ROLES, SAMPLES, answers_of
 from orgthink.tools.faults import Faults
-from orgthink.tools.tool import Desk, Tool
+from orgthink.tools.tool import Desk, Tool, response_of
 from orgthink.tools.toolbox import ENSEMBLE, TOOLS, Suite, described, listed, pool_text, resources, toolbox
 
 ORCHESTRATOR = "orchestrator"
 """Role and template of who chooses the calls."""
+_REPLIED = (Status.OK, Status.TRUNCATED, Status.NO_RETURN)
+"""Of a step whose orchestrator decoded to its end or to a limit."""
 
 
 @dataclass(frozen=True)
@@ -120,42 +124,47 @@ class _Steps:
         with self.session.until_spent(self.root):
             for n in range(1, self.settings.rounds + 1):
                 offered = self._offered()
-                agent, text = await self._ask(f"step-{n}", ORCHESTRATOR, offered)
-                reply = read_reply(text)
+                agent, result = await self._ask(f"step-{n}", ORCHESTRATOR, offered)
+                reply = read_reply(result.text)
                 if any(isinstance(call, ToolCall) and call.name == FINAL for call in reply.calls):
-                    self.steps.append(OrchestratorStep(text, None, (), self.settings.rounds - n))
+                    self.steps.append(OrchestratorStep(result.text, None, (), self.settings.rounds - n))
                     break
                 if not reply.calls and agent.stop is StopReason.DONE:
                     self.session.fault(agent, FormatError.NO_CALL)
-                    if (answer := read_proposal(text, ended=True).answer) is not None:
+                    if (answer := read_proposal(result.text, ended=True).answer) is not None:
                         return answer
-                await self._call(n, text, reply, offered)
-            agent, text = await self._ask("answer", f"{ORCHESTRATOR}_final", {})
-            answer = read_proposal(text, ended=agent.stop is StopReason.DONE).answer
+                responses = await self._responses(n, agent, result, reply, offered)
+                call = reply.calls[0] if reply.calls and isinstance(reply.calls[0], ToolCall) else None
+                self.steps.append(OrchestratorStep(result.text, call, tuple(responses), self.settings.rounds - n))
+                self.answers += await all_prepared(self.problem, answers_of(responses))
+            agent, result = await self._ask("answer", f"{ORCHESTRATOR}_final", {})
+            answer = read_proposal(result.text, ended=agent.stop is StopReason.DONE).answer
             if answer is None and agent.error is None:
                 self.session.unanswered(agent)
         return self.session.so_far() if answer is None else answer
 
-    async def _ask(self, key: str, template: str, offered: Mapping[str, Tool]) -> tuple[Agent, str]:
+    async def _ask(self, key: str, template: str, offered: Mapping[str, Tool]) -> tuple[Agent, Result]:
         """The reply of a new orchestrator to the state. Its replies cost no units, as a manager's do not."""
         show = partial(self._prompt, template, self.problem, offered=offered)
         agent = self.session.agent(ORCHESTRATOR, show(), tools=_priced(offered) if self.native and offered else ())
         agent.spend(0.0)
         work = lambda agent: agent.complete_within(lambda share: show(share=share))  # noqa: E731
-        return agent, (await self.session.call(self.root, key, agent, work)).text
+        return agent, await self.session.call(self.root, key, agent, work)
 
-    async def _call(self, n: int, text: str, reply: ManagerReply, offered: Mapping[str, Tool]) -> None:
-        """Make the call of a reply; further ones are refused."""
+    async def _responses(
+        self, n: int, agent: Agent, result: Result, reply: ManagerReply, offered: Mapping[str, Tool]
+    ) -> list[Response]:
+        """What comes of the call of a reply; further ones are refused. Who failed or ran out of time made no mistake of
+        form, so the state says what happened instead."""
+        if not reply.calls and result.status not in _REPLIED:
+            return [response_of("", result)]
         settings = self.settings
         desk = Desk(self.session, self.problem, self._prompt, self.models)
         cut = partial(cut_middle, characters=settings.response_characters)
         how = (1, settings.call_seconds, cut, settings.faults, settings.echo)
-        rounds = Rounds(self.root, offered, desk, *how)
+        rounds = Rounds(self.root, offered, desk, *how, author=agent)
         await rounds.send(n, reply.calls)
-        responses = await rounds.collect()
-        call = reply.calls[0] if reply.calls and isinstance(reply.calls[0], ToolCall) else None
-        self.steps.append(OrchestratorStep(text, call, tuple(responses), settings.rounds - n))
-        self.answers += await all_prepared(self.problem, answers_of(responses))
+        return await rounds.collect()
 
     def _offered(self) -> dict[str, Tool]:
         """The tools but for one that was used in all of the newest steps."""

@@ -165,7 +165,8 @@ class Searched:
     """Which finds it."""
 
     async def __call__(self, agent: Agent, text: str, desk: Desk, brief: bool) -> Result | str | None:
-        lines = [line.strip(" -*\"'") for block in _blocks(text, "query") for line in re.split(r"[\n;]", block)]
+        blocks = _blocks(after_thinking(text, ended=True), "query")
+        lines = [line.strip(" -*\"'") for block in blocks for line in re.split(r"[\n;]", block)]
         queries = [line for line in lines if line]
         if not queries:
             return Result("", Status.ERROR, error="no <query> in the reply")
@@ -174,9 +175,10 @@ class Searched:
 
 
 def code_in(text: str) -> str | None:
-    """The last code of a reply, which may be fenced, with or without the tags."""
-    blocks = _blocks(text, "code")
-    fenced = _fenced(blocks[-1] if blocks else text)
+    """The last code of a reply after its thinking, which may be fenced, with or without the tags."""
+    said = after_thinking(text, ended=True)
+    blocks = _blocks(said, "code")
+    fenced = _fenced(blocks[-1] if blocks else said)
     return fenced[-1] if fenced else blocks[-1] if blocks else None
 
 
@@ -229,20 +231,28 @@ class Ensemble:
         return desk.session.code(self.name)
 
     async def work(self, agent: Agent, arguments: Mapping[str, Any], desk: Desk) -> Result | str | None:
-        keys: list[str] = []
+        thinkers: list[Agent] = []
+        agent.so_far = lambda: _vote_of(thinkers, desk.problem)
         with desk.session.until_spent(agent):
             for i in range(1, self.samples + 1):
                 thinker = new_agent(REASONER, {"model_id": self.model}, desk)
                 thinker.spend(0.0)  # the call pays for them all
                 desk.session.fork(agent, str(i), thinker, partial(_think, problem=desk.problem))
-                keys.append(str(i))
-        results = [await desk.session.join(agent, key) for key in keys]
-        return vote(desk.problem, [result.text for result in results if result.status is Status.OK])
+                thinkers.append(thinker)
+        for i in range(1, len(thinkers) + 1):
+            await desk.session.join(agent, str(i))
+        return _vote_of(thinkers, desk.problem)
 
 
 async def _think(agent: Agent, problem: Problem) -> str | None:
     text = await agent.complete()
     return await prepared(problem, read_proposal(text, ended=agent.stop is StopReason.DONE).answer)
+
+
+def _vote_of(thinkers: Sequence[Agent], problem: Problem) -> str | None:
+    """The vote of those who have returned an answer."""
+    results = [thinker.result for thinker in thinkers if thinker.result is not None]
+    return vote(problem, [result.text for result in results if result.status is Status.OK])
 
 
 def agents(models: Sequence[str], python: Tool, search: Tool, *, brief: bool = False) -> list[Tool]:

@@ -1,7 +1,8 @@
 """What a tool takes: one JSON Schema, from type hints and a docstring or written by somebody else, and its check.
 
-Nothing is coerced: `"1"` is no whole number. A whole number is a number, though. What is wrong is said on one line,
-all of it at once, so that a model can repair its call.
+Nothing is coerced: `"1"` is no whole number. A whole number is a number, though, and what JSON has no value of, such as
+a tuple or a date, is read from what the schema says. What is wrong is said on one line, all of it at once, so that a
+model can repair its call.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
     def read(arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         known = {name: value for name, value in arguments.items() if name in names.values()}
         try:
-            checked = model.model_validate(known)
+            checked = _validated(model, known)
         except ValidationError as invalid:
             errors = invalid.errors(include_url=False, include_context=False)
             wrong = [e for e in errors if e["type"] != "missing" or len(e["loc"]) > 1]  # others: `_wrong_names`
@@ -152,6 +153,38 @@ def _model_reader(model: type[BaseModel], names: dict[str, str]) -> Read:
         return {name: getattr(checked, field) for field, name in names.items()}, []
 
     return read
+
+
+def _validated(model: type[BaseModel], known: dict[str, Any]) -> BaseModel:
+    """The arguments by JSON's rules, in which a list is a tuple or a set, and a text a date: in Python's none is.
+
+    Arguments that were checked before pass again. What JSON cannot hold is looked at as it is: half of a surrogate
+    pair, thousands of digits, hundreds of levels.
+    """
+    from pydantic import ValidationError
+    from pydantic_core import to_json
+
+    try:
+        return model.model_validate_json(to_json(known, inf_nan_mode="constants"))
+    except ValidationError as invalid:
+        if invalid.error_count() > 1 or invalid.errors()[0]["loc"]:
+            raise
+    except ValueError:
+        pass
+    return model.model_validate(known)
+
+
+def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked arguments as JSON values, which pass the check again. A default that is none is shown as a text."""
+    from pydantic_core import to_jsonable_python
+
+    def shown(value: Any) -> Any:
+        try:
+            return to_jsonable_python(value, fallback=str)
+        except ValueError:  # of bytes that are no text, or of hundreds of levels
+            return str(value)
+
+    return {name: shown(value) for name, value in arguments.items()}
 
 
 def _schema_reader(schema: dict[str, Any]) -> Read:

@@ -22,7 +22,7 @@ from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.terminal import error_text, excerpt
-from orgthink.tools.schema import Parameters
+from orgthink.tools.schema import Parameters, json_values
 
 MOST_RETURNED = 200_000
 """Characters of what others send as the result of a call; the middle of a longer text is left out."""
@@ -164,7 +164,7 @@ def editable_call(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Edita
         agent.become(tool.agent(fitting, desk))
         return paid_work(tool, fitting, desk)
 
-    return Editable(arguments, amend)
+    return Editable(json_values(arguments), amend)
 
 
 _STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}

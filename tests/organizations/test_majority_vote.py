@@ -14,6 +14,7 @@ from orgthink.episode import Episode, Problem, Sampling, Status, StopReason
 from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec, RoleSpec, engine_failed, pool_warning, require_sampling_noise
 from orgthink.measure.usage import usage
+from orgthink.organizations.below import identical_below
 from orgthink.organizations.majority_vote import MajorityVote
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.paramanager import ParaManager
@@ -155,6 +156,22 @@ def test_an_ensemble_at_temperature_0_is_refused_as_a_vote_is():
     for allowed in (ParaManager(tools=("standard_reasoner",)), ToolUse()):
         require_sampling_noise(allowed, greedy, 1)
     require_sampling_noise(pool, greedy, 1, {"a": RoleSpec(EngineSpec(), drawn), "b": RoleSpec(EngineSpec(), greedy)})
+
+
+@pytest.mark.parametrize("samples", [(1, 8), (8, 1)])
+def test_the_largest_vote_below_counts_in_any_order(samples: tuple[int, ...]):
+    votes = [MajorityVote(samples=count) for count in samples]
+    assert identical_below(votes, 4) == {"thinker": 8}
+    manager = ParaManager(tools=("standard_reasoner",), organizations={f"vote-{i}": v for i, v in enumerate(votes)})
+    with pytest.raises(UserError, match="paramanager: 8 thinkers at temperature 0"):
+        require_sampling_noise(manager, Sampling(100, 0.0), 1)
+
+
+@pytest.mark.parametrize(("samples", "most"), [(1, 4), (8, 8)])
+def test_an_ensemble_and_the_votes_below_of_one_model_count_by_the_largest(samples: int, most: int):
+    below = MajorityVote(samples=samples)
+    manager = ParaManager(pool={"thinker": ""}, tools=("ensemble_solver",), organizations={"vote": below})
+    assert manager.identical_agents(4) == {"thinker": most}
 
 
 def test_organizations_say_how_many_agents_they_call_at_once():

@@ -124,7 +124,7 @@ def test_a_subtask_that_is_none_is_not_repeated():
         ('{"name": "pyton", "arguments": {}}', "pyton", "there is no tool 'pyton': did you mean python?"),
         ('{"name": "final_anser", "arguments": {}}', "final_anser", "did you mean final_answer?"),
         ('{"name": "python", "arguments": {"code": 1}}', "python", '"code": Input should be a valid string, got 1'),
-        ('{"name": "search", "arguments": {"query_list": "q"}}', "search", "valid list"),
+        ('{"name": "search", "arguments": {"query_list": "q"}}', "search", "valid array"),
         ('{"name": "python", "arguments": {}}', "python", 'missing parameter "code"'),
         ('{"name": "python", "arguments": {"code": "1", "x": 1}}', "python", 'unknown parameter "x"'),
         ('{"name": "ensemble_solver", "arguments": {"subtask": "q"}}', "ensemble_solver", "there are none"),

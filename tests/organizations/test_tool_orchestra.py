@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -88,6 +88,43 @@ def test_a_second_call_of_a_reply_is_refused() -> None:
 def test_an_answer_without_a_call_is_the_answer() -> None:
     episode = played([Turn("it is <ANSWER> 7 </ANSWER>")])
     assert episode.answer == "7" and [fault.kind for fault in episode.format_faults] == [FormatError.NO_CALL]
+
+
+def test_a_step_that_is_cut_off_is_told_so_and_is_a_fault_of_its_agent() -> None:
+    long = Turn("o " * 300, when="orchestrator left 4 ")
+    episode = played([long, step(3, END), LAST])
+    (fault,) = episode.format_faults
+    assert (fault.kind, fault.agent) == (FormatError.TRUNCATED, "controller/step-1")
+    assert fault.at == episode.trace("controller/step-1").steps > 0
+    assert "cut off" in prompts(episode)[1] and "there is no call" not in prompts(episode)[1]
+    assert episode.answer == "7"
+
+
+def test_a_call_before_the_cut_is_made() -> None:
+    episode = played([Turn(step(4, program("print 12")).says + "o " * 300), step(3, END), LAST])
+    assert not episode.format_faults and '"value": "12"' in prompts(episode)[1]
+
+
+def test_a_call_that_cannot_be_made_is_a_fault_of_who_wrote_it() -> None:
+    episode = played([step(4, ("pyton", {})), step(3, END), LAST])
+    assert [(fault.kind, fault.agent) for fault in episode.format_faults] == [
+        (FormatError.MALFORMED_CALL, "controller/step-1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("turn", "status", "says"),
+    [
+        (Turn("o", fails="the server\nis gone"), "EXEC_ERR", "the server is gone"),
+        (Turn("o", hangs=True), "TIMEOUT", "timeout"),
+    ],
+)
+def test_a_step_that_fails_is_told_why_and_is_no_fault(turn: Turn, status: str, says: str) -> None:
+    failing = replace(turn, when="orchestrator left 4 ")
+    episode = played([failing, step(3, END), LAST], limits=Limits(9, agent_seconds=20))
+    assert f'"status": "{status}", "value": "{says}"' in prompts(episode)[1]
+    assert "there is no call" not in prompts(episode)[1]
+    assert not episode.format_faults and episode.answer == "7"
 
 
 @pytest.mark.parametrize(("turns", "answer"), [(1, None), (2, "6"), (3, "6")])

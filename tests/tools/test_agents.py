@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
 from orgthink.tools.agents import SAMPLES, agents
 from orgthink.tools.search import retriever_named, search_tool
-from orgthink.tools.tool import Desk, FunctionTool, Tool, status_of
+from orgthink.tools.tool import Desk, FunctionTool, Tool, editable_call, status_of
 from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
 
 PROBLEM = Problem("p", "countdown", "countdown 3 4 5 = 12")
@@ -65,6 +66,7 @@ class One:
     tool: Tool
     arguments: Mapping[str, Any]
     models: Mapping[str, str]
+    seconds: float | None = None
     name: str = "one"
 
     roles: ClassVar[tuple[str, ...]] = ()
@@ -73,7 +75,8 @@ class One:
         root, desk = session.controller(), Desk(session, problem, asked, self.models)
         arguments = self.tool.parameters.check(self.arguments)
         child = self.tool.agent(arguments, desk)
-        result = await session.call(root, "1.1", child, lambda child: self.tool.work(child, arguments, desk))
+        work = lambda child: self.tool.work(child, arguments, desk)  # noqa: E731
+        result = await session.call(root, "1.1", child, work, seconds=self.seconds)
         return json.dumps([status_of(result), result.text or result.error or result.status])
 
 
@@ -203,6 +206,11 @@ def test_what_a_reasoner_hands_back(name: str, brief: bool, says: str, status: s
         ("```json\n{}\n```", None),
         ("print 3", None),
         ("<code>" * 100_000, None),  # the square of this would take minutes
+        ("<think> perhaps <code>print 3</code> or not </think> I cannot", None),
+        ("perhaps ```py\nprint 3\n``` </think> I cannot", None),
+        ("<think> perhaps <code>print 3</code>", None),
+        ("<think> perhaps <code>print 3</code> </think> <code>print 4</code>", "print 4"),
+        ("perhaps <code>print 3 </think> so <code>print 4</code>", "print 4"),
     ],
 )
 def test_a_coders_last_block_is_run(says: str, code: str | None):
@@ -246,7 +254,19 @@ def test_what_a_searcher_finds_comes_back():
     assert whole == f"<search_result>\n{value}\n</search_result>\n{says}"
 
 
-@pytest.mark.parametrize("says", ["copper lyon", "<query></query>", "<query>\n - \n;</query>", "<query>copper lyon"])
+def test_a_query_that_was_only_thought_of_is_not_searched():
+    says = "<think> <query>salt oslo</query>? no </think> <query>copper lyon</query>"
+    status, value, _ = called(tools(brief=True)["knowledge_searcher"], [says])
+    assert status == "OK" and "lyon" in value and "oslo" not in value
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        *("copper lyon", "<query></query>", "<query>\n - \n;</query>", "<query>copper lyon"),
+        *("<think> <query>copper lyon</query> </think> no", "<query>copper lyon</query> </think> no"),
+    ],
+)
 def test_a_searcher_without_a_query_fails(says: str):
     assert called(tools()["knowledge_searcher"], [says])[:2] == ("EXEC_ERR", "no <query> in the reply")
 
@@ -280,6 +300,34 @@ def test_whatever_a_function_raises_is_a_failed_call(raised: Exception, said: st
     status, value, episode = called(FunctionTool(broken), [], town="Lyon")
     assert (status, value, episode.error) == ("EXEC_ERR", said, None)
     assert [record.getMessage() for record in caplog.records] == ["tool broken failed"] * logged
+
+
+async def plan(day: date, steps: tuple[int, int]) -> str:
+    """Plans a day."""
+    return f"{day.year} {steps[0] + steps[1]}"
+
+
+def test_a_function_gets_what_its_type_hints_say():
+    assert called(FunctionTool(plan), [], day="2024-02-29", steps=[1, 2])[:2] == ("OK", "2024 3")
+
+
+async def test_an_approver_reads_json_and_its_changes_are_checked():
+    class Sheet:
+        def code(self, role: str) -> Sheet:
+            return self
+
+        def become(self, other: Sheet) -> None:
+            pass
+
+    tool, sheet = FunctionTool(plan), Sheet()
+    desk = Desk(sheet, PROBLEM, asked, {})  # type: ignore[arg-type]  # a tool makes an agent of it, no more
+    arguments = tool.parameters.check({"day": "2024-02-29", "steps": [1, 2]})
+    seen = editable_call(tool, arguments, desk)
+    assert json.loads(json.dumps(seen.arguments)) == seen.arguments
+    assert (seen.arguments["day"], seen.arguments["steps"]) == ("2024-02-29", [1, 2])
+    with pytest.raises(ValueError, match="day"):
+        await seen.amend(sheet, {**seen.arguments, "day": "never"})  # type: ignore[arg-type]
+    await seen.amend(sheet, {**seen.arguments, "day": "2025-01-01"})  # type: ignore[arg-type]
 
 
 def test_what_is_no_text_is_a_failed_call():
@@ -371,6 +419,21 @@ def test_a_spent_budget_leaves_the_votes_that_were_cast():
     assert json.loads(episode.answer or "[]") == ["EXEC_ERR", "3*4"], "cut short, with what it had"
     call, *thinkers = episode.traces[1:]
     assert len(thinkers) == 2 and call.stop is StopReason.BUDGET and "forks" in str(call.error)
+
+
+@pytest.mark.parametrize(
+    ("answers", "winner"),
+    [(["3*4", "5", "3*4"], "3*4"), (["5", "3*4", "4*3"], "3*4"), (["5"], "5"), ([], "timeout")],
+)
+def test_a_deadline_leaves_the_votes_that_were_cast(answers: list[str], winner: str):
+    done = [Turn(f"<ANSWER>{answer}</ANSWER>") for answer in answers]
+    hanging = [Turn("<ANSWER>9</ANSWER> hm", hangs=True)] * (SAMPLES - len(answers))
+    engine = ScriptedEngine([*done, *hanging])
+    organization = One(tools()["ensemble_solver"], {}, {}, seconds=10)
+    episode = run_virtual(attempt(organization, PROBLEM, Backing(engine, Sampling(100)), limits=Limits(9)))
+    assert json.loads(episode.answer or "[]") == ["TIMEOUT", winner]
+    call, *thinkers = episode.traces[1:]
+    assert call.stop is StopReason.DEADLINE and len(thinkers) == SAMPLES
 
 
 def test_the_samples_of_an_ensemble_are_drawn_differently():

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import weakref
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -14,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from orgthink.errors import UserError
 from orgthink.tools import schema as module
-from orgthink.tools.schema import Parameters
+from orgthink.tools.schema import Parameters, json_values
 
 
 async def search(
@@ -103,8 +109,8 @@ def test_a_whole_number_is_a_number():
         ({}, ['missing parameter "queries"']),
         ({"querys": ["a"]}, ['unknown parameter "querys": did you mean "queries"?', 'missing parameter "queries"']),
         ({"queries": [], "zzz": 1}, ['unknown parameter "zzz": there is "queries", "depth"']),
-        ({"queries": "a"}, ['"queries"', "list", 'got "a"']),
-        ({"queries": None}, ['"queries"', "list", "got null"]),
+        ({"queries": "a"}, ['"queries"', "valid array", 'got "a"']),
+        ({"queries": None}, ['"queries"', "valid array", "got null"]),
         ({"queries": ["a", 1]}, ['"queries[1]"', "string", "got 1"]),
         ({"queries": [], "depth": "1"}, ['"depth"', "integer", 'got "1"']),
         ({"queries": [], "depth": 1.0}, ['"depth"', "integer", "got 1.0"]),
@@ -347,8 +353,126 @@ def test_a_schema_that_lies_elsewhere_is_not_fetched(target):
         Parameters.from_schema({"properties": {"y": {"$ref": target}}})
 
 
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
 class Place(BaseModel):
     row: int
+
+
+@dataclass
+class Spot:
+    row: int
+
+
+KINDS: list[tuple[Any, Any, Any]] = [
+    (tuple[int, int], [1, 2], (1, 2)),
+    (tuple[str, ...], ["a"], ("a",)),
+    (set[str], ["a", "b"], {"a", "b"}),
+    (frozenset[int], [], frozenset()),
+    (Colour, "red", Colour.RED),
+    (list[Colour], ["red", "blue"], [Colour.RED, Colour.BLUE]),
+    (date, "2024-02-29", date(2024, 2, 29)),
+    (datetime, "2024-02-29T12:00:00", datetime(2024, 2, 29, 12)),
+    (timedelta, "P1D", timedelta(days=1)),
+    (Decimal, "1.50", Decimal("1.50")),
+    (Decimal, 1.5, Decimal("1.5")),
+    (Path, "/tmp", Path("/tmp")),
+    (bytes, "ab", b"ab"),
+    (dict[int, str], {"1": "a"}, {1: "a"}),
+    (Place, {"row": 1}, Place(row=1)),
+    (Spot, {"row": 1}, Spot(1)),
+    (str | date, "2024-02-29", "2024-02-29"),
+]
+"""A type hint that JSON has no value of, what a model writes, and what the function gets."""
+
+
+def taking(hint: Any) -> Parameters:
+    """Those of a function with one parameter."""
+
+    def take(x): ...
+
+    take.__annotations__ = {"x": hint}
+    return Parameters.of(take)
+
+
+@pytest.mark.parametrize(("hint", "written", "value"), KINDS)
+def test_what_json_has_no_value_of_is_read_from_what_the_schema_says(hint: Any, written: Any, value: Any):
+    parameters = taking(hint)
+    assert Draft202012Validator(parameters.schema).is_valid({"x": written})
+    checked = parameters.check({"x": written})
+    assert checked == {"x": value} and type(checked["x"]) is type(value)
+    assert parameters.check(checked) == checked
+
+
+@pytest.mark.parametrize(("hint", "written", "value"), KINDS)
+def test_an_approver_sees_json_and_what_it_leaves_alone_still_fits(hint: Any, written: Any, value: Any):
+    parameters = taking(hint)
+    shown = json_values(parameters.check({"x": written}))
+    assert json.loads(json.dumps(shown)) == shown
+    assert parameters.check(shown) == {"x": value}
+
+
+def test_what_is_no_json_is_shown_as_a_text():
+    shown = json_values({"object": object, "bytes": b"\xff", "half": "\ud800", "number": 10**400})
+    assert shown == {"object": str(object), "bytes": str(b"\xff"), "half": "\ud800", "number": 10**400}
+
+
+@pytest.mark.parametrize(
+    ("hint", "written", "says"),
+    [
+        (tuple[int, int], [1, "2"], '"x[1]": Input should be a valid integer, got "2"'),
+        (tuple[int, int], "12", '"x": Input should be a valid array, got "12"'),
+        (tuple[int, int], [1, 2, 3], '"x": Tuple should have at most 2 items'),
+        (tuple[int, int], [1], '"x[1]": Field required'),
+        (set[str], {"a": 1}, '"x": Input should be a valid array'),
+        (set[str], ["a", 1], '"x[1]": Input should be a valid string, got 1'),
+        (Colour, "green", """"x": Input should be 'red' or 'blue', got "green\""""),
+        (date, "tomorrow", '"x": Input should be a valid date'),
+        (date, 20240229, '"x": Input should be a valid date'),
+        (Decimal, "much", '"x": Input should be a valid decimal, got "much"'),
+        (Decimal, "NaN", '"x": Input should be a finite number'),
+        (Path, 1, '"x": Input should be a valid string, got 1'),
+        (bytes, 1, '"x": Input should be a valid bytes, got 1'),
+        (dict[int, str], {"a": "a"}, '"x.a.[key]": Input should be a valid integer'),
+        (Spot, {"row": "1"}, '"x.row": Input should be a valid integer, got "1"'),
+        (Place, [1], '"x": Input should be an object'),
+        (float, float("inf"), '"x": Input should be a finite number'),
+        (float, 10**400, '"x": Input should be a finite number'),
+        (int, "\ud800", '"x": Input should be a valid integer'),
+    ],
+)
+def test_what_is_none_of_these_is_said_on_one_line(hint: Any, written: Any, says: str):
+    assert problem(taking(hint), {"x": written}).startswith(says)
+
+
+DEEP = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (str, "\ud800"),
+        (list[str], ["\ud83d\ude00 \udfff"]),
+        (Any, DEEP),
+        (int, 10**400),
+        (Any, 0.1 + 0.2),
+        (str, "\x00\u2028"),
+    ],
+)
+def test_what_json_cannot_write_is_taken_as_it_is(hint: Any, value: Any):
+    assert taking(hint).check({"x": value}) == {"x": value}
+
+
+def test_a_number_of_more_digits_than_python_writes_is_taken():
+    assert taking(int).check({"x": 10**5000})["x"] == 10**5000
+
+
+def test_what_json_cannot_write_is_refused_by_its_type_and_not_as_json():
+    for hint, value in ((str, DEEP), (int, DEEP)):
+        assert problem(taking(hint), {"x": value}).startswith('"x": Input should be a valid')
 
 
 def test_what_is_missing_deeper_down():
