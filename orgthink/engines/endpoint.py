@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx2
 
-from orgthink.engines import native_calls, wire
+from orgthink.engines import native_calls, refusals, wire
 from orgthink.engines.cache import AnswerCache
 from orgthink.engines.engine import (
     Chunk,
@@ -53,20 +52,13 @@ IDLE_EVENTS = 1000
 shown."""
 
 LINGER = 10.0
-"""Most seconds for the count of tokens after the end of an answer. The connection is used again after an answer that
-ends within them."""
+"""Most seconds for the count of tokens after the end of an answer."""
+
+SETTLE = 0.25
+"""Most seconds for the end of the response once all is known. The connection is used again if it ends within them."""
 
 NEEDED = {Mode.TOKENS: ("return_token_ids",)}
 """Fields without which an answer in a mode could not be read: a server that takes them when it is opened takes them."""
-
-_CONTEXT = re.compile(
-    r"context.{0,24}(length|size|window).{0,80}(exceed|maximum|limit|too|of \d)"
-    r"|(exceed|maximum|longer|larger).{0,80}context|(prompt|input).{0,24} too (long|large)"
-    r"|maximum number of tokens|max_new_tokens",
-    re.IGNORECASE,
-)
-"""How servers say that a prompt, or a prompt and the tokens asked for, do not fit: OpenAI, vLLM, SGLang, llama.cpp,
-TGI and others."""
 
 
 class EndpointEngine:
@@ -203,7 +195,7 @@ class EndpointEngine:
                 except ContextFull as refusal:
                     if sampling.max_tokens < 2 * FEWEST_TOKENS:
                         raise
-                    left = None if repeated else wire.tokens_left(str(refusal))  # believed once
+                    left = None if repeated else refusals.tokens_left(str(refusal))  # believed once
                     left = left or sampling.max_tokens // 2
                     sampling = replace(sampling, max_tokens=min(left, sampling.max_tokens - 1))
         except ContextFull:
@@ -265,7 +257,7 @@ class EndpointEngine:
             body = wire.request(mode, self.model, context, Sampling(1)) | {"stream": False}
             body.pop("stream_options", None)
             reply = await self._try(mode, body)
-            if reply.status != 200:
+            if reply.status != 200 and not refusals.too_few_tokens(reply):
                 refusal = refusal or self._refusal(reply)
                 continue
             choice = wire.choice(reply.text)
@@ -285,7 +277,8 @@ class EndpointEngine:
         except EngineError:  # llama.cpp refuses tools with a server error
             return False
         tokens = [wire.prompt_tokens(each.text) for each in (without, reply)]
-        return reply.status == 200 and (None in tokens or tokens[0] != tokens[1])
+        accepted = reply.status == 200 or refusals.too_few_tokens(reply)
+        return accepted and (None in tokens or tokens[0] != tokens[1])
 
     async def _try(self, mode: Mode, body: dict[str, Any]) -> HttpResponse:
         """A request without streaming, repeated without the fields that the server refuses."""
@@ -308,7 +301,10 @@ class EndpointEngine:
             events = await self._server.persist(lambda: self._begin(stack, body))
             try:
                 async for data in events:
-                    if data.strip() not in ("", "[DONE]"):  # of an event without data; the last event
+                    if data.strip() == "[DONE]":
+                        await _settled(events)
+                        return
+                    if data.strip():  # an event may have no data
                         yield wire.event(data)
             except httpx2.TimeoutException as error:
                 raise self._server.broken(error) from error
@@ -343,9 +339,9 @@ class EndpointEngine:
             case 404:
                 offer = f"; it has {self._offer()}" if self.models else ""
                 return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {message}{offer}")
-            case 400 | 413 | 422 if _CONTEXT.search(message):
+            case _ if refusals.context_full(reply):
                 return ContextFull(self._server.answered(reply))
-            case 400 | 413 | 422:
+            case status if status in refusals.REFUSED:
                 return RequestRefused(self._server.answered(reply))
             case _:
                 return EngineError(self._server.answered(reply))
@@ -366,13 +362,24 @@ def _base(url: httpx2.URL) -> httpx2.URL:
 
 async def _counted(last: Chunk, events: AsyncIterator[wire.StreamEvent]) -> Chunk:
     """The last chunk with the server's count of tokens, which follows it, if it does."""
-    try:
-        async with asyncio.timeout(LINGER):
-            async for event in events:
-                last = replace(last, tokens=event.tokens or last.tokens, billed=event.billed or last.billed)
-    except (EngineError, TimeoutError):
-        pass
+    now = asyncio.get_running_loop().time
+    until = now() + LINGER
+    with suppress(StopAsyncIteration, EngineError, TimeoutError):
+        while True:
+            if last.tokens and last.billed:  # all is known, and some servers close late
+                until = min(until, now() + SETTLE)
+            async with asyncio.timeout_at(until):
+                event = await anext(events)
+            last = replace(last, tokens=event.tokens or last.tokens, billed=event.billed or last.billed)
     return last
+
+
+async def _settled(events: AsyncIterator[str]) -> None:
+    """Wait a moment for the end of a response whose last event was read."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE):
+            async for _ in events:
+                pass
 
 
 async def _chained(first: T | None, others: AsyncIterator[T]) -> AsyncIterator[T]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orgthink.engines import content
 from orgthink.engines.engine import Tools
 from orgthink.engines.schema import SentCall, SentFunction
 from orgthink.episode import Message
@@ -116,7 +117,9 @@ def messages(
         skip = exchange is not None
         calls += len(exchange[0]["tool_calls"]) if exchange else 0
         first, *others = exchange or [{"role": turn.role, "content": turn.content}]
-        sent += [first | ({member: thought} if thought else {}), *others]
+        if thought:
+            first[member] = content.in_parts(first["content"], thought) if member == content.MEMBER else thought
+        sent += [first, *others]
     return sent
 
 

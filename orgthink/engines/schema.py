@@ -17,8 +17,9 @@ T = TypeVar("T")
 Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of which the first wrong item is an error, and no other: a list of all takes long, and much memory."""
 
-MOST_CHOICES, MOST_CALLS = 128, 1_000
-"""Choices, of which the first is read, and parts of calls in an event: to make an object of each part takes long."""
+MOST_CHOICES, MOST_CALLS, MOST_PARTS = 128, 1_000, 100
+"""Choices, of which the first is read, parts of calls and parts of a content in an event: to make an object of each
+part takes long."""
 
 
 class Sent(BaseModel):
@@ -54,10 +55,18 @@ class SentCall(Sent):
     function: SentFunction | None = None
 
 
-class SentDelta(Sent):
-    """The next part of a chat's reply."""
+class SentPart(Sent):
+    """A part of a content. Thoughts have parts of their own."""
 
-    content: str | None = None
+    type: str | None = None
+    text: str | None = None
+    thinking: Any = None
+
+
+class SentDelta(Sent):
+    """The next part of a chat's reply. Its content is a text, or a list of parts."""
+
+    content: str | Annotated[Many[SentPart], Field(max_length=MOST_PARTS)] | None = None
     tool_calls: Annotated[Many[SentCall], Field(max_length=MOST_CALLS)] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -113,6 +122,13 @@ class SentReply(Sent):
     """A response without streaming, of which only the counts are read."""
 
     usage: SentUsage | None = None
+
+
+class SentRefusal(Sent):
+    """A response with a status other than 200, of which only the code of the error is read."""
+
+    error: Any = None
+    code: Any = None
 
 
 class SentModel(Sent):

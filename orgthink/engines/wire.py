@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from orgthink.engines import native_calls
+from orgthink.engines import content, native_calls
 from orgthink.engines.bill import billed
+from orgthink.engines.endings import finish_reason
 from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
 from orgthink.engines.fewest import BYTES, Fewest
 from orgthink.engines.schema import (
     MOST,
-    SentChoice,
     SentDelta,
     SentEvent,
     SentLogprobs,
@@ -27,7 +26,6 @@ from orgthink.engines.schema import (
 )
 from orgthink.engines.stops import StopFinder
 from orgthink.episode import Billed, Sampling, is_logprob
-from orgthink.errors import RequestRefused
 from orgthink.http import HttpResponse, complaint
 from orgthink.terminal import excerpt
 
@@ -55,19 +53,6 @@ OPTIONAL_FIELDS = frozenset(
 
 NEUTRAL_FIELDS = {"temperature": 1.0, "top_p": 1.0}
 """Fields that mean nothing with these values, and are left out as well: models that think take no other, or none."""
-
-_LEFT = re.compile(
-    r"context length (?:is|of) (\d+).*?(?:has|contains|\()\s?(?:at least )?(\d+) (?:input tokens|in (?:the|your))",
-    re.IGNORECASE | re.DOTALL,
-)
-"""The context and the prompt in the refusals of vLLM and OpenAI."""
-
-
-def tokens_left(refusal: str) -> int | None:
-    """Number of tokens that a prompt leaves for its reply, by the server's refusal; `None` if it does not say."""
-    found = _LEFT.search(refusal)
-    left = int(found[1]) - int(found[2]) if found else 0
-    return left if left > 0 else None
 
 
 class Mode(StrEnum):
@@ -198,16 +183,16 @@ def event(data: str) -> StreamEvent:
     if not sent.choices:
         return StreamEvent(tokens=usage, billed=bill)
     choice, delta = sent.choices[0], sent.choices[0].delta
-    text = choice.text if delta is None else delta.content
+    text, thoughts = (choice.text or "", "") if delta is None else content.text_and_thoughts(delta.content)
     tokens, logprobs = _logprobs(choice.logprobs)
     ids = choice.token_ids
     known = len(tokens) if tokens else len(ids or ())
-    reasoning, member = _reasoning(delta)
+    reasoning, member = _reasoning(delta, thoughts)
     return StreamEvent(
-        _cut(text or "", tokens, known) or ("",) * bool(reasoning),
+        _cut(text, tokens, known) or ("",) * bool(reasoning),
         tuple(ids) if ids is not None and len(ids) == known else None,
         logprobs if tokens else None,
-        _finish(choice),
+        finish_reason(choice),
         usage,
         bill,
         native_calls.fragments((delta or SentDelta()).tool_calls or ()),
@@ -249,13 +234,13 @@ def choice(body: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _reasoning(delta: SentDelta | None) -> tuple[str, str]:
+def _reasoning(delta: SentDelta | None, within: str) -> tuple[str, str]:
     """Thoughts, and their member: `reasoning_content` of DeepSeek, SGLang, llama.cpp and LiteLLM, `reasoning` of vLLM,
-    OpenRouter and Ollama. Some send both, with the same text."""
+    OpenRouter and Ollama; of Mistral those `within` its content. Some send both, with the same text."""
     for member in ("reasoning_content", "reasoning"):
         if isinstance(text := getattr(delta, member, None), str) and text:
             return text, member
-    return "", ""
+    return within, content.MEMBER if within else ""
 
 
 def _cut(text: str, tokens: list[str], known: int) -> tuple[str, ...]:
@@ -276,20 +261,6 @@ def _logprobs(sent: SentLogprobs | None) -> tuple[list[str], tuple[float, ...] |
         tokens, found = sent.tokens, sent.token_logprobs
     logprobs = tuple(p for p in found if p is not None and is_logprob(p))
     return tokens, logprobs if len(logprobs) == len(tokens) else None
-
-
-def _finish(choice: SentChoice) -> FinishReason | None:
-    match choice.finish_reason:
-        case None | "":
-            return None
-        case "length":
-            return FinishReason.LENGTH
-        case "stop":
-            return FinishReason.STOP if choice.stop_reason is not None else FinishReason.EOS
-        case "tool_calls":
-            return FinishReason.EOS
-        case other:
-            raise RequestRefused(f"the server ended the answer: {excerpt(other)}")  # such as content_filter
 
 
 class Reader:

@@ -176,9 +176,9 @@ class Searched:
 
 def code_in(text: str) -> str | None:
     """The last code of a reply after its thinking, which may be fenced, with or without the tags."""
-    said = after_thinking(text, ended=True)
-    blocks = _blocks(said, "code")
-    fenced = _fenced(blocks[-1] if blocks else said)
+    reply = after_thinking(text, ended=True)
+    blocks = _blocks(reply, "code")
+    fenced = _fenced(blocks[-1] if blocks else reply)
     return fenced[-1] if fenced else blocks[-1] if blocks else None
 
 

@@ -178,13 +178,13 @@ def json_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Checked arguments as JSON values, which pass the check again. A default that is none is shown as a text."""
     from pydantic_core import to_jsonable_python
 
-    def shown(value: Any) -> Any:
+    def as_json(value: Any) -> Any:
         try:
             return to_jsonable_python(value, fallback=str)
         except ValueError:  # of bytes that are no text, or of hundreds of levels
             return str(value)
 
-    return {name: shown(value) for name, value in arguments.items()}
+    return {name: as_json(value) for name, value in arguments.items()}
 
 
 def _schema_reader(schema: dict[str, Any]) -> Read:

@@ -117,7 +117,7 @@ REFUSED = "A server may end an answer for its own reasons: the episode has `stop
 
 
 @each(
-    Attack("a finish that nobody knows", REFUSED, "the reason", ("abort", "abort")),
+    Attack("a finish that nobody knows", REFUSED, "the reason", ("whim", "whim")),
     Attack("a finish of 100,000 letters", REFUSED, "the beginning of the reason", ("x" * 100_000, "xxx")),
     Attack("a finish of two lines", REFUSED, "the reason, on one line", ("con\ntent", "con tent")),
 )

@@ -142,6 +142,24 @@ async def test_thoughts_go_back_with_the_calls(member: str):
     assert all(member not in turn for turn in bodies[2]["messages"] if turn["role"] != "assistant")
 
 
+async def test_thoughts_that_came_as_parts_of_a_content_go_back_as_such():
+    """As to Mistral, which refuses a message with members that it does not know."""
+
+    def thinks(thought: str, content: str, *calls: dict) -> Play:
+        parts = [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}]
+        first = {"choices": [{"delta": {"content": parts}}]}
+        rest = [delta(content=content)] if content else []
+        return sends(json.dumps(first), *rest, *(delta(call) for call in calls), delta(finish="tool_calls"), "[DONE]")
+
+    plays = [thinks("plan 0", "", *cut(0, PYTHON, "a")), thinks("plan 1", "and", *cut(0, SEARCH, "b")), says("done")]
+    episode, bodies = await talk(*plays)
+    assert (episode.answer, episode.error) == ("done ", None)
+    turns = [turn for turn in bodies[2]["messages"] if turn["role"] == "assistant"]
+    assert [turn.keys() for turn in turns] == [{"role", "content", "tool_calls"}] * 2
+    plans = [{"type": "thinking", "thinking": [{"type": "text", "text": f"plan {i}"}]} for i in range(2)]
+    assert [turn["content"] for turn in turns] == [[plans[0]], [plans[1], {"type": "text", "text": "and"}]]
+
+
 async def test_what_was_called_and_what_came_back_goes_out_natively():
     two = [*cut(0, PYTHON, "a"), *cut(1, SEARCH, "b")]
     _, bodies = await talk(calling(*two, content="hm"), calling(*cut(0, SEARCH, "c")), says("done"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -94,6 +95,62 @@ async def test_both_members_are_one_thought() -> None:
 def test_thoughts_that_are_no_text_are_none(sent: Any) -> None:
     event = wire.event(json.dumps({"choices": [{"delta": {"content": "a", "reasoning": sent}}]}))
     assert (event.pieces, event.reasoning) == (("a",), "")
+
+
+def parts(*content: object) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]})
+
+
+def thought(text: str) -> dict[str, Any]:
+    """A part of a content that is a thought, as Mistral sends it."""
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+
+
+async def test_a_content_in_parts() -> None:
+    """Mistral's models that think send their thoughts as parts of the content; then text comes as ever, or in parts."""
+    said = [parts(thought("so ")), parts(thought("<ANSWER> 3 </ANSWER>"), {"type": "text", "text": "<ANSWER> "})]
+    other = {"type": "of another time", "text": "<ANSWER> 3 </ANSWER>"}
+    last = json.dumps({"choices": [{"delta": {"content": " </ANSWER>"}, "finish_reason": "stop"}]})
+    episode, _ = await solved(sends(*said, parts({"type": "text", "text": "7"}, other), last, "[DONE]"))
+    span = episode.root.spans[-1]
+    assert (span.text, span.reasoning) == ("<ANSWER> 7 </ANSWER>", "so <ANSWER> 3 </ANSWER>")
+    assert (episode.answer, episode.error) == ("7", None)
+
+
+async def test_a_whole_answer_in_parts() -> None:
+    """As a server is opened with it."""
+
+    async def whole(exchange: Exchange) -> None:
+        message = {"role": "assistant", "content": [thought("hm"), {"type": "text", "text": "x"}]}
+        usage = {"prompt_tokens": 7 + ("tools" in exchange.body)}
+        choices = [{"message": message, "finish_reason": "length", "stop_reason": None}]
+        await exchange.reply(200, {"choices": choices, "usage": usage})
+
+    async with loopback() as server:
+        server.probing = whole
+        engine = await opened(server)
+        await engine.aclose()
+    assert engine.native_calls
+
+
+@given(st.none() | st.text() | st.integers() | st.lists(st.text() | st.none()) | st.dictionaries(st.text(), st.text()))
+def test_a_part_that_is_no_text_is_none(sent: Any) -> None:
+    event = wire.event(parts({"type": "thinking", "thinking": sent}, {"type": "text", "text": "a"}))
+    assert (event.pieces, event.reasoning) == (("a",), sent if isinstance(sent, str) else "")
+
+
+@pytest.mark.parametrize("part", ["1", "[]", '{"type":"text","text":1}', "{}"])
+def test_parts_of_a_content_take_bounded_memory(part: str) -> None:
+    """One wrong part is enough, and there are no more than a model makes."""
+    many = ",".join([part] * (1_000_000 // (len(part) + 1)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(EngineError, match="not an event"):
+            wire.event(f'{{"choices":[{{"delta":{{"content":[{many}]}}}}]}}')
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 64 << 20  # an error holds a list of empty objects twice; a part for each of them takes more
 
 
 async def test_thoughts_have_a_largest_size() -> None:

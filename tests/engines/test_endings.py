@@ -1,0 +1,161 @@
+"""How servers end an answer: the word that they give for it, and what follows it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from loopback import Exchange, Play, loopback, says
+from test_endpoint import PROBLEM, opened, read
+
+from orgthink.engines import endpoint
+from orgthink.engines.engine import EngineError, FinishReason, StreamDropped
+from orgthink.episode import Billed, Sampling
+from orgthink.errors import RequestRefused
+from orgthink.http import RetryPolicy
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+
+
+@pytest.mark.parametrize(
+    ("word", "finish"),
+    [
+        ("eos", FinishReason.EOS),
+        ("eos_token", FinishReason.EOS),
+        ("end_turn", FinishReason.EOS),
+        ("function_call", FinishReason.EOS),
+        ("stop_sequence", FinishReason.STOP),
+        ("model_length", FinishReason.LENGTH),
+        ("max_tokens", FinishReason.LENGTH),
+    ],
+)
+async def test_the_words_of_servers_for_an_end(word: str, finish: FinishReason) -> None:
+    async with loopback(says("the whole answer", finish=word)) as server:
+        engine = await opened(server)
+        text, chunks = await read(engine)
+        await engine.aclose()
+    assert (text, chunks[-1].finish) == ("the whole answer ", finish)
+
+
+@pytest.mark.parametrize("word", ["abort", "error", "insufficient_system_resource"])
+async def test_an_answer_that_the_server_gave_up_is_asked_for_again(word: str) -> None:
+    async with loopback(says("<ANSWER> 3", finish=word), says("<ANSWER> 7 </ANSWER>")) as server:
+        engine = await opened(server)
+        episode = await attempt(Sequential(), PROBLEM, Backing(engine, Sampling(50)))
+        await engine.aclose()
+    assert (episode.answer, episode.error, len(server.exchanges)) == ("7", None, 2)
+
+
+@pytest.mark.parametrize("word", ["content_filter", "errors_of_the_user", "insufficient"])
+async def test_an_answer_that_the_server_refuses_to_go_on_with_is_not_asked_for_again(word: str) -> None:
+    async with loopback(says("half", finish=word)) as server:
+        engine = await opened(server)
+        with pytest.raises(RequestRefused, match=f"ended the answer: {word}") as caught:
+            await read(engine)
+        await engine.aclose()
+    assert not isinstance(caught.value, StreamDropped)
+
+
+# What follows the finish.
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}}
+BILLED = Billed(9, None, 4, None)
+PATIENT = RetryPolicy(read=60)
+
+
+FINISH = {"choices": [{"delta": {"content": ""}, "finish_reason": "stop"}]}
+
+
+def ends(*after: object, finish: object = FINISH, late: float | None = None) -> Play:
+    """An answer, and after its finish these events, or pauses of so many seconds. The server ends the response `late`;
+    without it never."""
+
+    async def play(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.say("fine")
+        await exchange.event(finish)
+        for part in after:
+            await (asyncio.sleep(part) if isinstance(part, float) else exchange.event(part))
+        await (exchange.gone.wait() if late is None else asyncio.sleep(late))
+        if late is not None:
+            await exchange.end()
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("events", "billed"),
+    [
+        ([FINISH, USAGE, "[DONE]"], BILLED),
+        ([FINISH, USAGE], BILLED),
+        ([FINISH, "[DONE]"], None),
+        ([FINISH | {"usage": USAGE["usage"]}], BILLED),
+    ],
+    ids=["usage and [DONE]", "usage", "[DONE]", "usage with the finish"],
+)
+async def test_a_server_that_closes_late_is_not_waited_for(
+    events: list[object], billed: Billed | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "LINGER", 60.0)
+    finish, *after = events
+    async with loopback(ends(*after, finish=finish)) as server:
+        engine = await opened(server, retry_policy=PATIENT)
+        text, chunks = await asyncio.wait_for(read(engine), 10)
+        await asyncio.wait_for(server.exchanges[0].gone.wait(), 10)
+        await engine.aclose()
+    assert (text, chunks[-1].finish, chunks[-1].billed) == ("fine", FinishReason.EOS, billed)
+
+
+async def test_counts_that_come_late_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "SETTLE", 0.01)
+    async with loopback(ends(0.2, USAGE)) as server:
+        engine = await opened(server, retry_policy=PATIENT)
+        _, chunks = await asyncio.wait_for(read(engine), 10)
+        await engine.aclose()
+    assert (chunks[-1].tokens, chunks[-1].billed) == (4, BILLED)
+
+
+async def test_counts_beside_the_finish_are_replaced_by_those_that_follow() -> None:
+    """Some servers count in every event, and say only at the end what their cache held."""
+    whole = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 8}}
+    play = ends({"choices": [], "usage": whole}, "[DONE]", finish=FINISH | {"usage": USAGE["usage"]}, late=0.0)
+    async with loopback(play) as server:
+        engine = await opened(server)
+        _, chunks = await read(engine)
+        await engine.aclose()
+    assert chunks[-1].billed == Billed(9, 8, 4, None)
+
+
+async def test_a_connection_that_ends_a_moment_after_the_answer_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "SETTLE", 60.0)
+    async with loopback(*[ends(USAGE, "[DONE]", late=0.05)] * 3) as server:
+        engine = await opened(server, retry_policy=PATIENT)
+        for _ in range(3):
+            await read(engine)
+        await engine.aclose()
+        assert len(server.connections) == 1
+
+
+async def test_what_follows_the_last_event_is_not_read() -> None:
+    async with loopback(ends("[DONE]", USAGE, late=0.0)) as server:
+        engine = await opened(server)
+        _, chunks = await read(engine)
+        await engine.aclose()
+    assert chunks[-1].billed is None
+
+
+async def test_an_answer_whose_last_event_comes_before_its_finish_broke_off() -> None:
+    async def play(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.say("half")
+        await exchange.event("[DONE]")
+        await exchange.say("", "stop")
+        await exchange.end()
+
+    async with loopback(play) as server:
+        engine = await opened(server)
+        with pytest.raises(EngineError, match="without saying why") as caught:
+            await read(engine)
+        await engine.aclose()
+    assert isinstance(caught.value, StreamDropped)
