@@ -36,6 +36,7 @@ from orgthink.grammar.toolcall import (
     render_responses,
 )
 from orgthink.runtime.result import Result
+from orgthink.tools.agents import code_in
 from orgthink.tools.corpus import Corpus
 from orgthink.tools.mcp import McpTool, mcp_tools
 from orgthink.tools.passages import Passage
@@ -46,6 +47,7 @@ SERVER = Path(__file__).with_name("hostile_mcp.py")
 
 LINEAR = "What a model writes is read in time linear in its length."
 DATA = "What a tool returns, and what a model quotes, is text: it is never read as a call, an answer or a join."
+THOUGHTS = "What a model only thought of is not done."
 CALLS = "A call that cannot be read is answered on one line, and harms no other call."
 TOOLS = "What a server says of its tools is checked when it is opened: what is wrong is refused on one line."
 SAME = "What an MCP server offers first is offered for the rest of the run."
@@ -71,6 +73,16 @@ def fragments(count: int, **same: Any) -> list[Fragment]:
 def test_many_native_calls(attack: Attack) -> None:
     parts, calls = attack.given
     assert len(within(60, lambda: read_reply(calls_text(parts))).calls) == calls
+
+
+@each(
+    Attack("a program in the thoughts, and none after them", THOUGHTS, "there is no code", "<code>1</code></think> no"),
+    Attack("a program in thoughts that never end", THOUGHTS, "there is no code", "<think> <code>1</code>"),
+    Attack("a fenced program in the thoughts", THOUGHTS, "there is no code", "<think>\n```python\n1\n```\n</think> no"),
+)  # fmt: skip
+def test_code_that_was_only_thought_of(attack: Attack) -> None:
+    assert code_in(attack.given) is None
+    assert code_in(f"{attack.given} </think> <code>2</code>") == "2"
 
 
 @each(

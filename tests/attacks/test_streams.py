@@ -310,6 +310,7 @@ AFTER = "An answer is over at its finish: what follows is waited for no longer t
     Attack("pings after the finish", AFTER, "the answer stands", (b": ping\n\n", DRIP)),
     Attack("pings as fast as it can after the finish", AFTER, "the answer stands", (b": ping\n\n" * 1000, 0.0)),
     Attack("another finish after the finish", AFTER, "the answer stands", (END, DRIP)),
+    Attack("words without an end after [DONE]", AFTER, "the answer stands", (b"data: [DONE]\n\n" + word("more"), 0.0)),
     Attack("no end of the connection after the finish", AFTER, "the answer stands", (b"", 0.0)),
     Attack("what is no event after the finish", AFTER, "the answer stands", (b"data: [\n\n", 0.0)),
     Attack("a failure after the finish", AFTER, "the answer stands", (b'data: {"error": {"message": "no"}}\n\n', 0.0)),
