@@ -19,7 +19,7 @@ from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError, pick
 from orgthink.tasks.family import member_name, read_member
 from orgthink.tasks.gym_process import MAKING
-from orgthink.tasks.isolated import IsolatedProcess
+from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded
 from orgthink.tasks.task import Solution, Split
 
 LONGEST = 100_000
@@ -71,7 +71,8 @@ PROCESS = IsolatedProcess("orgthink.tasks.gym_process")
 
 
 def _ask(job: str, *question: Any) -> dict[str, Any]:
-    """What the process answers, empty if it ended over the question. UserError for settings that cannot be."""
+    """What the process answers, empty if the question took too long. UserError for settings that cannot be, ToolError
+    if the process does not start, ProcessEnded if the question ended it otherwise."""
     found = PROCESS.ask([job, *question]) or {}
     if "error" in found:
         raise UserError(found["error"])
@@ -131,14 +132,18 @@ class Gym:
     def grade(self, problem: Problem, answer: str) -> Grade:
         """1 at score 1.0, else 0; an answer whose scorer fails or takes too long is wrong.
 
-        UserError if the installed reasoning-gym makes another problem than the one that was asked.
+        UserError if the installed reasoning-gym makes another problem than the one that was asked. ToolError if it does
+        not start: the answer can be graded later.
         """
         number = problem.data.get("number")
         if not isinstance(number, int) or not 0 <= number < 1 << 32:
             raise UserError(f"{problem.id} has no number in reasoning-gym")
         if len(answer) > LONGEST:
             return Grade(0, problem.required)
-        found = _ask("grade", self.dataset, self.settings, number, answer)
+        try:
+            found = _ask("grade", self.dataset, self.settings, number, answer)
+        except ProcessEnded:  # an answer that kills its scorer
+            found = {}
         if found and not problem.id.endswith(_digest(found["question"])):
             made, here = problem.data.get("reasoning_gym"), _version()
             raise UserError(f"{problem.id} was made by reasoning-gym {made}; {here} makes another problem")

@@ -18,7 +18,7 @@ from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.tabular import read_rows
 from orgthink.tasks.from_file import repeated, require_file
-from orgthink.tasks.math_answer import canonical, final, found, is_same
+from orgthink.tasks.math_answer import final, found, identity, is_same
 from orgthink.tasks.math_verifier import require_math_verify
 from orgthink.tasks.task import Solution, Split
 
@@ -70,9 +70,9 @@ class Math:
         return Grade(correct=int(same), required=problem.required)
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
-        """One solution: the final result. Two spellings of a number or formula are equal."""
+        """One solution: the final result. Two spellings of a number or formula are equal, whatever it is called."""
         text = final(answer)
-        return [Solution(canonical(text), text)] if text else []
+        return [Solution(identity(answer, problem.query), text)] if text else []
 
 
 def _row(row: Any, place: str) -> tuple[str, str]:

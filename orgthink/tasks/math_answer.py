@@ -14,6 +14,7 @@ from orgthink.grammar.solution import boxed
 from orgthink.tasks import math_verifier
 from orgthink.tasks.closed_form import value_of
 from orgthink.tasks.finished import is_finished, literal
+from orgthink.tasks.math_names import may_be_curve, sides, without_names
 from orgthink.tasks.math_parts import NamedValue, parts_of, tuple_parts
 from orgthink.tasks.math_spelling import braced_fractions, braced_roots, interval_of, respelled, unwrapped
 from orgthink.tasks.quantity import quantity
@@ -80,6 +81,16 @@ def final(answer: str) -> str:
     return _NAME.sub("", found(answer)).strip(_MARKUP)
 
 
+def identity(answer: str, question: str = "") -> Fraction | str:
+    """What two votes for one result have in common, whatever it is called: `canonical` of its value."""
+    text = final(answer)
+    if len(text) > LONGEST or may_be_curve(text, question):
+        return canonical(text)
+    text = without_names(text)
+    values = {canonical(side) for side in sides(text)}
+    return values.pop() if len(values) == 1 else canonical(text)
+
+
 def canonical(text: str) -> Fraction | str:
     """The exact value of a number; a word in lower case; any other text without spaces and marks that mean nothing."""
     plain = _plain(text.strip()[: LONGEST + 1])
@@ -120,10 +131,11 @@ def _value(plain: str) -> Fraction | str | None:
 
 def is_same(right: str, offered: str, question: str = "") -> bool:
     """Whether an offered result equals the right one, and is one: what is still to be computed is not, nor are several
-    results for one. Each side of `2 + 3 = 5` must equal a right result that is no equation."""
+    results for one. Each side of `2 + 3 = 5` must equal a right result that is no equation, unless it is a name."""
     if not offered or len(offered) > LONGEST or not _closed(offered):
         return False
-    ours, theirs = parts_of(found(right)), parts_of(found(offered))
+    right, offered = found(right), found(offered)
+    ours, theirs = parts_of(right), parts_of(offered if "=" in right else without_names(offered))
     if _ORDERED.search(question):
         ours, theirs = _in_brackets(ours, theirs), _in_brackets(theirs, ours)
     question = respelled(question[:_QUESTION])
@@ -199,14 +211,14 @@ def _same_quantity(right: str, offered: str, question: str) -> bool:
         ours.unit and theirs.unit and ours.unit != theirs.unit
     ):
         return False
-    sides = [theirs.value] if "=" in ours.value else re.split("=", theirs.value)
+    equal = [theirs.value] if "=" in ours.value else theirs.value.split("=")
     factors = _factors(ours.unit, theirs.unit, theirs.value)
-    same = any(all(_equal(ours.value, side.strip(), factor) for side in sides) for factor in factors)
+    same = any(all(_equal(ours.value, side.strip(), factor) for side in equal) for factor in factors)
 
     def is_right(formula: str) -> bool:
         return _equal(ours.value, formula, Fraction(1))
 
-    return same and any(is_finished(_rooted(ours.value), _rooted(side), question, is_right) for side in sides)
+    return same and any(is_finished(_rooted(ours.value), _rooted(side), question, is_right) for side in equal)
 
 
 def _factors(ours: str, theirs: str, offered: str) -> list[Fraction]:

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 
 from orgthink.errors import ToolError, UserError
-from orgthink.tasks.isolated import IsolatedProcess, processor_seconds, serve
+from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
 
 SECONDS = 2
 """Processor seconds for one question."""
@@ -25,14 +25,21 @@ def require_math_verify() -> None:
         raise UserError("grading mathematics needs math-verify: pip install 'orgthink[math]'")
 
 
-@lru_cache(maxsize=4096)
 def is_same(right: str, offered: str) -> bool:
-    """Whether two results in LaTeX are equal; false if that is undecided. ToolError without math-verify: the answer can
-    be graded later."""
+    """Whether two results in LaTeX are equal; false if that is undecided. ToolError without math-verify, or with one
+    that does not start: the answer can be graded later."""
     try:
         require_math_verify()
     except UserError as error:
         raise ToolError(str(error)) from error
+    try:
+        return _decided(right, offered)
+    except ProcessEnded:  # wrong, as what takes too long; not remembered, for somebody else may have ended it
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _decided(right: str, offered: str) -> bool:
     return PROCESS.ask([right, offered]) is True
 
 

@@ -13,7 +13,7 @@ from weakref import finalize
 from orgthink.beside import given_up, in_thread
 from orgthink.episode import Problem
 from orgthink.tasks import task_of
-from orgthink.tasks.math_answer import canonical, final
+from orgthink.tasks.math_answer import identity
 from orgthink.tasks.task import Solution
 
 MOST_SOLUTIONS = 256
@@ -49,9 +49,9 @@ def vote(problem: Problem, answers: Sequence[str]) -> str | None:
     for answer in answers:
         ballot = _ballot(problem, answer)
         votes.update(ballot.keys())
-        for identity, text in ballot.items():
-            texts.setdefault(identity, text)
-    winners = [texts[identity] for identity, _ in votes.most_common(problem.required)]
+        for solution, text in ballot.items():
+            texts.setdefault(solution, text)
+    winners = [texts[solution] for solution, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
 
 
@@ -89,4 +89,4 @@ def _read(problem: Problem, answer: str) -> Ballot:
 def _solutions(problem: Problem, answer: str) -> list[Solution]:
     """The solutions in an answer; where the problem has no task, its result as that of a question of mathematics."""
     task = task_of(problem)
-    return [Solution(canonical(final(answer)), answer)] if task is None else task.solutions(problem, answer)
+    return [Solution(identity(answer, problem.query), answer)] if task is None else task.solutions(problem, answer)

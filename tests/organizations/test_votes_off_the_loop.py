@@ -29,7 +29,7 @@ from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import TASKS
 from orgthink.tasks import vote as voting
-from orgthink.tasks.math_answer import canonical
+from orgthink.tasks.math_answer import identity
 from orgthink.tasks.task import Solution
 
 BALLOT = {
@@ -86,11 +86,11 @@ async def test_the_solutions_of_a_vote_are_found_beside_the_event_loop(
     task, numbers = Slow(), itertools.count()
     register(monkeypatch, TASKS, slow=task)
 
-    def read(text: str) -> Any:
+    def read(text: str, question: str = "") -> Any:
         task.found_in.append((text, threading.get_ident()))
-        return canonical(text)
+        return identity(text, question)
 
-    monkeypatch.setattr(voting, "canonical", read)
+    monkeypatch.setattr(voting, "identity", read)
     engine = RuleEngine(lambda text: rule(numbers, text))
     backing = Backing(engine, Sampling(50))
     episode = await attempt(organization, Problem("p", named, "sum 3 + 4"), backing, limits=Limits(capacity=3))

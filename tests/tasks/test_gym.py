@@ -19,9 +19,10 @@ pytest.importorskip("reasoning_gym")
 
 from orgthink.cli import main
 from orgthink.episode import Problem
-from orgthink.errors import UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.tasks import gym, task_named, task_of
 from orgthink.tasks.gym_process import SCORING
+from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded
 
 SAMPLE = ("chain_sum", "complex_arithmetic", "countdown", "word_sorting", "n_queens", "mini_sudoku", "jugs", "rearc")
 """Fast ones, with a scorer of each kind."""
@@ -195,6 +196,32 @@ def test_a_scorer_that_hangs_is_wrong_and_the_next_answer_is_graded() -> None:
     gym.PROCESS.process.send_signal(signal.SIGKILL)
     gym.PROCESS.process.wait()
     assert task.grade(problem, problem.data["answer"]).all_correct
+
+
+def test_a_broken_reasoning_gym_grades_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that nobody scored is not wrong, and a problem that nobody made was not too slow."""
+    task = task_named("gym:chain_sum")
+    (problem,) = first("gym:chain_sum", 1)
+    (tmp_path / "reasoning_gym").mkdir()
+    (tmp_path / "reasoning_gym" / "__init__.py").write_text("raise ImportError('sympy of another version')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(gym, "PROCESS", IsolatedProcess("orgthink.tasks.gym_process"))
+    with pytest.raises(ToolError, match="sympy of another version"):
+        task.grade(problem, problem.data["answer"])
+    with pytest.raises(ToolError, match="sympy of another version"):
+        first("gym:chain_sum", 1)
+
+
+def test_an_answer_that_kills_its_scorer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed:
+        def ask(self, question: object) -> object:
+            raise ProcessEnded("killed by SIGSEGV")
+
+    (problem,) = first("gym:chain_sum", 1)
+    monkeypatch.setattr(gym, "PROCESS", Killed())
+    assert task_named("gym:chain_sum").grade(problem, "7").correct == 0
+    with pytest.raises(ProcessEnded):  # no answer is to blame
+        first("gym:chain_sum", 1)
 
 
 def test_while_an_answer_is_scored_python_refuses_to_run_anything(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TextIO
 
 import pytest
 
+from orgthink.errors import ToolError
 from orgthink.tasks import isolated, math_verifier
 
 RIGHT, WRONG = ["x+1", "1+x"], ["x+1", "x+2"]
@@ -45,3 +48,109 @@ def test_an_answer_to_another_question_is_an_error_and_ends_the_process() -> Non
         process.ask(RIGHT)
     assert first.poll() is not None
     assert process.ask(WRONG) is False
+
+
+def module(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> isolated.IsolatedProcess:
+    """The process of a module that is written for a test. Its questions are answered by `answer`."""
+    name = f"isolated_{folder.name.replace('-', '_')}"
+    (folder / f"{name}.py").write_text(f"from orgthink.tasks.isolated import processor_seconds, serve\n{source}")
+    monkeypatch.syspath_prepend(str(folder))
+    return isolated.IsolatedProcess(name)
+
+
+ONCE = """
+import os, pathlib, signal, sys
+folder = pathlib.Path(__file__).parent
+
+def answer(question):
+    with open(folder / "starts", "a") as file:
+        file.write("x")
+    if question == "always" or len((folder / "starts").read_text()) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return question
+
+serve(answer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise ImportError('antlr4 of another version')", "ImportError: antlr4 of another version"),
+        ("import a_library_that_is_not_there\nserve(str)", "No module named 'a_library_that_is_not_there'"),
+        ("serve(str, lambda: 1 / 0)", "ZeroDivisionError"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
+        ("print('ready')", "exit code 0"),
+        ("import sys; sys.stderr.write('x' * 1_000_000 + '\\nthe end\\n'); sys.exit(3)", "the end"),
+    ],
+    ids=["import", "missing", "begin", "signal", "nothing", "much"],
+)
+def test_a_process_that_does_not_start_says_so(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = module(tmp_path, source, monkeypatch)
+    for _ in range(2):  # every question says it
+        with pytest.raises(ToolError) as caught:
+            process.ask("?")
+        assert said in str(caught.value) and len(str(caught.value)) < 1000
+    assert process.process is None
+
+
+def test_what_cannot_be_started_at_all_is_a_failed_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = isolated.IsolatedProcess(math_verifier.__name__)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(ToolError, match="does not start"):
+        process.ask(RIGHT)
+
+
+def test_what_a_library_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what it prints when it is imported, before the process is ready, nor later."""
+    noise = "print('hello'); print('[1, true]'); import sys; print('oh', file=sys.stderr)\n"
+    process = module(
+        tmp_path, f"{noise}def answer(one):\n    {noise.strip()}\n    return one\nserve(answer)", monkeypatch
+    )
+    assert [process.ask(one) for one in ("a", "b")] == ["a", "b"]
+
+
+def test_a_process_that_somebody_else_ends_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = module(tmp_path, ONCE, monkeypatch)
+    assert process.ask("this one") == "this one"
+    assert (tmp_path / "starts").read_text() == "xx"
+
+
+def test_what_ends_each_process_is_said_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = module(tmp_path, ONCE, monkeypatch)
+    with pytest.raises(isolated.ProcessEnded, match="SIGKILL"):
+        process.ask("always")
+    assert (tmp_path / "starts").read_text() == "xx", "two were tried"
+    assert process.ask("the next one") == "the next one"
+
+
+def test_a_question_over_its_limit_of_time_has_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "def answer(question):\n    with processor_seconds(0.1):\n        while question: pass\n    return 1\n"
+    source += "serve(answer)"
+    process = module(tmp_path, source, monkeypatch)
+    assert [process.ask(question) for question in (True, False)] == [None, 1]
+
+
+def test_the_longest_wait_ends_a_process_and_no_second_one_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import time\ndef answer(one):\n    open(__file__ + '.x', 'a').write('x')\n    time.sleep(60)\nserve(answer)"
+    )
+    process = module(tmp_path, source, monkeypatch)
+    monkeypatch.setattr(isolated, "LONGEST_WAIT", 3)
+    with pytest.raises(isolated.ProcessEnded):
+        process.ask("?")
+    assert [file.read_text() for file in tmp_path.glob("*.x")] == ["x"]
+
+
+def test_a_start_that_takes_the_longest_wait_is_no_fault_of_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = module(tmp_path, "import time; time.sleep(60)", monkeypatch)
+    monkeypatch.setattr(isolated, "LONGEST_WAIT", 1)
+    with pytest.raises(ToolError, match=r"does not start.*said nothing for 1 s") as caught:
+        process.ask("?")
+    assert not isinstance(caught.value, isolated.ProcessEnded)

@@ -13,11 +13,12 @@ from math_pairs import COPIED, OTHER_FORMS, SPELLINGS, TRICKS, TUPLES
 from models import tiny_model
 
 from orgthink.cli import main
-from orgthink.episode import Episode, Problem, Trace
-from orgthink.errors import UserError
+from orgthink.episode import Episode, Grade, Problem, Trace
+from orgthink.errors import ToolError, UserError
 from orgthink.evaluation import awaits_grade, grade_or_keep
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
+from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded
 from orgthink.tasks.math import MATH, Math
 from orgthink.tasks.math_answer import LONGEST, canonical, final, is_same
 from orgthink.tasks.vote import vote
@@ -214,6 +215,48 @@ def test_votes_are_for_what_a_result_is_worth():
     assert spelt == {canonical("1/2")}
 
 
+NAMED = (
+    "113",
+    "m+n=113",
+    r"\boxed{m + n = 113}",
+    "n = 113",
+    "=113",
+    "AB=113",
+    r"\text{Area}=113",
+    "113=|S|",
+    "112+1=113",
+)
+
+
+@pytest.mark.parametrize("problem", [MATH.problem("Find $m+n$.", "113"), Problem("q", "", "?")], ids=["task", "user"])
+def test_a_result_with_a_name_is_one_vote_with_the_result(problem):
+    for named in NAMED:
+        assert is_same("113", vote(problem, ["3", "7", "7", named, "113", "113"]) or ""), named
+        assert vote(problem, ["114", "114", named, "113", "7"]) == "114"
+    assert vote(problem, ["113", "x=113=114", "m+n=114", "114"]) not in ("113", "x=113=114")
+
+
+@pytest.mark.parametrize(
+    ("question", "same"), [("Find the line.", False), ("Find $x+y$.", True), ("If $x+y=5$, what is it?", False)]
+)
+def test_an_equation_that_may_be_a_line_is_no_name_in_a_vote(question, same):
+    one, other, value = (
+        MATH.solutions(MATH.problem(question, "?"), text)[0].identity for text in ("x+y=5", "x-y=5", "5")
+    )
+    assert (one == value, one == other) == (same, False)
+
+
+@given(st.sampled_from(["m+n", "AB", r"\angle A", "|S|", r"\text{Area}", r"\theta", "x", ""]), st.data())
+def test_of_a_named_result_every_value_counts(name, data):
+    """Whatever else stands beside it: no second value is let through, on either side."""
+    values = data.draw(st.lists(st.integers(110, 115), min_size=1, max_size=4))
+    sides = [name, *map(str, values)]
+    same = set(values) == {113}
+    assert is_same("113", "=".join(sides)) == same
+    if name:
+        assert is_same("113", "=".join(reversed(sides))) == same
+
+
 HALF_ROOT = (
     r"\frac{\sqrt2}{2}",
     r"\sqrt2/2",
@@ -305,3 +348,42 @@ def test_a_killed_verifier_is_replaced():
     math_verifier.PROCESS.process.kill()
     math_verifier.PROCESS.process.wait()
     assert is_same("x^2+3", "3 + x^2")
+
+
+def test_a_broken_verifier_grades_nothing(tmp_path, monkeypatch):
+    """Neither right nor wrong: the answer is kept, and graded when math-verify works."""
+    (tmp_path / "math_verify").mkdir()
+    (tmp_path / "math_verify" / "__init__.py").write_text("raise ImportError('antlr4 of another version')")
+    problem = MATH.problem("What is it?", "x^2+2x+7")
+    episode = Episode("e", problem, "o", 1, (Trace("a", "a", None, ()),), answer=r"\boxed{7+2x+x^2}")
+    with monkeypatch.context() as broken:
+        broken.syspath_prepend(str(tmp_path))
+        broken.setattr(math_verifier, "PROCESS", IsolatedProcess(math_verifier.__name__))
+        with pytest.raises(ToolError, match="antlr4 of another version"):
+            MATH.grade(problem, episode.answer)
+        kept = grade_or_keep(episode, MATH)
+        assert kept.grade is None and "antlr4 of another version" in (kept.error or "") and awaits_grade(kept)
+        assert MATH.grade(problem, "x^2 + 2x + 7").all_correct, "which needs no math-verify"
+    assert grade_or_keep(episode, MATH).grade == Grade(correct=1, required=1), "nothing of it is remembered"
+
+
+class Ends:
+    """A process that a question ends in one of two ways, and that counts its questions."""
+
+    def __init__(self, how):
+        self.how, self.asked = how, 0
+
+    def ask(self, question):
+        self.asked += 1
+        if self.how is None:
+            return None
+        raise self.how
+
+
+@pytest.mark.parametrize(("how", "asked"), [(None, 1), (ProcessEnded("killed by SIGKILL"), 2)], ids=["limit", "killed"])
+def test_what_ends_the_verifier_is_wrong_and_remembered_only_for_its_own_time(monkeypatch, how, asked):
+    process = Ends(how)
+    monkeypatch.setattr(math_verifier, "PROCESS", process)
+    for _ in range(2):
+        assert not math_verifier.is_same("x+1", f"1+x+0*{asked}")
+    assert process.asked == asked

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from orgthink.episode import Grade, Problem
+from orgthink.tasks.bench.declarations import declared_at, imagined_at
 from orgthink.tasks.task import Solution
 
 LETTERS = "ABCDEFGHIJ"
@@ -29,26 +30,6 @@ _BOX = "\0"
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _MARKS = re.compile(r"[*`$\"“”]|\\[,;! ]|(?<!\w)_+|(?<!_)_+(?!\w)")
 _BRACKETS = re.compile(r"\\([()\[\]])")
-_IS = r"(?:\s+(?:is|must\s+be|should\s+be)\b\s*:?|\s*[:=])\s*"
-_ANSWER = r"\b(?:answer|(?:correct|right|best)\s+(?:option|choice|letter))"
-_DECLARED = re.compile(rf"{_ANSWER}{_IS}", re.IGNORECASE)
-"""Before a letter that is the answer."""
-_CONFIRMED = re.compile(
-    r"\b(?:option|choice|answer)\s+(?=\(?[A-J]\)?\s+is\s+(?:the\s+)?(?:correct|right|best)\b"
-    r"(?!\s+(?!(?:answer|option|choice|letter|one|because|since|as|and|given|due)\b)[A-Za-z]))",
-    re.IGNORECASE,
-)
-"""The same, of `Option B is correct`, and not of `Option B is correct only if` or `Option B is the best guess`."""
-_IMAGINED = re.compile(rf"{_ANSWER}\s+would\s+be\b\s*:?\s*", re.IGNORECASE)
-"""Before a letter that is the answer, or would be that of another question."""
-_OF_OTHERS = re.compile(
-    r"\b(?:wrong|incorrect|false|mistaken|other|another|alternative|common|frequent|popular|typical|usual|naive|tempting"
-    r"|plausible|first|initial|previous|not\s+(?:the|an?))(?:\s+(?:correct|right|best))?\s+$",
-    re.IGNORECASE,
-)
-"""Before an answer that is none: `a common wrong answer is A`."""
-_BEFORE = 40
-"""Characters before `answer` that are read."""
 _OPTION = re.compile(r"(?:(?:option|choice|letter)\s+)?", re.IGNORECASE)
 _TAKEN_BACK = re.compile(r"(?:not|neither|none|either)\b", re.IGNORECASE)
 _REFUSED = re.compile(r"[\s.,;)]*(?:(?:is|was|were|would\s+be)\s+)(?:not|wrong|incorrect|false)\b", re.IGNORECASE)
@@ -71,8 +52,8 @@ _LISTED = re.compile(r"[\s.:)\]]*[(\[]?[A-J](?:\s*[)\]]|[\s.]*$)|\s*\(\s*(?:and|
 def letter_of(answer: str, options: Sequence[str]) -> str | None:
     """The letter that an answer gives, in upper case; `None` without one, with several, or with one of no option.
 
-    The last `\\boxed{}` counts; without one the last "the answer is …", or "the answer would be …". Without any of them
-    a line of its own does: the first or the last one.
+    The last `\\boxed{}` counts; without one the last "the answer is …"; without that the last "the answer would be …"
+    or "if …, the answer is …". Without any of them a line of its own does: the first or the last one.
     """
     text = _plain(answer[-LONGEST:])
     found = (list(declared(text, options)) for declared in (_boxed, _declared, _imagined))
@@ -96,20 +77,14 @@ def _boxed(text: str, options: Sequence[str]) -> Iterator[str]:
 
 def _declared(text: str, options: Sequence[str]) -> Iterator[str]:
     """What the answer says to be the answer, in its order: letters, or `?`."""
-    places = [
-        found.end()
-        for pattern in (_DECLARED, _CONFIRMED)
-        for found in pattern.finditer(text)
-        if not _OF_OTHERS.search(text[max(0, found.start() - _BEFORE) : found.start()])
-    ]
-    for place in sorted(places):
+    for place in declared_at(text):
         yield from _letter_at(text, place, options)
 
 
 def _imagined(text: str, options: Sequence[str]) -> Iterator[str]:
-    """What it says would be the answer."""
-    for found in _IMAGINED.finditer(text):
-        yield from _letter_at(text, found.end(), options)
+    """What it says would be the answer, or is it under a condition."""
+    for place in imagined_at(text):
+        yield from _letter_at(text, place, options)
 
 
 def _letter_at(text: str, place: int, options: Sequence[str]) -> Iterator[str]:
