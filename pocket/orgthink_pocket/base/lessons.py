@@ -130,7 +130,12 @@ DIVIDING_WHOLE = replace(
     DIVIDING, alone={WHOLE: 1, SINGLE: 0.2}, organizing={WHOLE: 3}, drills={"relations": 0.2, "operations": 0.2}
 )
 """The same for problems of six: `DIVIDING` has a sixth countdown in one lesson of five, and errors gather there."""
-MIXED = replace(DIVIDING, alone={WHOLE: 0.5, PARTS: 0.5}, organizing={WHOLE: 1, PARTS: 4}, drills={"operations": 0.3})
+MIXED = replace(
+    DIVIDING,
+    alone={WHOLE: 0.5, PARTS: 0.5},
+    organizing={WHOLE: 1, PARTS: 4},
+    drills={"relations": 1, "operations": 0.5},
+)
 """Shares of fine-tuning for what can be divided and what often cannot: six countdowns, and named values, half of them
 chains."""
 MANAGERS = Mixture(alone={}, organizing={}, verifying={}, correcting={}, calls={"manager": 1}, drills={})
