@@ -9,13 +9,13 @@ from collections.abc import Callable
 class Pace:
     """How fast a run comes on, and how long the rest will take."""
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` tells seconds."""
-        self.done = 0
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic, done: int | None = None) -> None:
+        """`clock` tells seconds. `done` is what had ended when it starts; without it, all but the next one to end."""
+        self.done = done or 0
         """How much has ended, what a run had before it was resumed included."""
         self._total, self._clock = total, clock
         self._began = self._last = clock()
-        self._before: int | None = None
+        self._before = done
 
     def advance(self, done: int) -> None:
         """Something has ended."""
@@ -25,8 +25,8 @@ class Pace:
 
     @property
     def left(self) -> str:
-        """How long the rest will take; empty at the end, and before anything has ended."""
-        if self._before is None or self.done >= self._total:
+        """How long the rest will take; empty at the end, and before anything has ended since it began."""
+        if self._before is None or not self._before < self.done < self._total:
             return ""
         each = (self._last - self._began) / (self.done - self._before)
         return f"  about {duration(each * (self._total - self.done))} left"

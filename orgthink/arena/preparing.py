@@ -156,10 +156,12 @@ def _spent_in_step(line: Mapping[str, Any], group: int) -> Spent:
 def _reporter(name: str, wanted: Training) -> Callable[[dict[str, Any]], None]:
     """Prints a line of progress now and then, with the time that is left."""
     settings, steps = wanted.job.settings, wanted.job.steps
-    pace = Pace(steps)
+    pace: Pace | None = None
 
     def report(line: dict[str, Any]) -> None:
+        nonlocal pace
         step = int(line["step"])
+        pace = pace or Pace(steps, done=step)  # what comes before the first step may take longer than all of them
         pace.advance(step)
         every = getattr(settings, "report_every", 1)
         if step % every == 0 or step == steps:

@@ -58,7 +58,7 @@ class Rounds:
     others: tuple[str, ...] = (FINAL,)
     """What else it may call, which is not done here."""
     author: Agent | None = None
-    """Who wrote the replies, and whose their errors are, if that is not the manager."""
+    """Who wrote the replies, and may have been cut off, if that is not the manager."""
     _sent: list[tuple[Order | Response, str | None]] = field(default_factory=list, init=False)
     """Calls of the round under way, or the responses to them, and what each asks."""
 
@@ -105,8 +105,7 @@ class Rounds:
             tool = self._known(name)
             arguments = await tool.parameters.judge(call.arguments)
         except ValueError as error:
-            author = self.author or self.manager
-            self.desk.session.fault(author, FormatError.MALFORMED_CALL, f"{key}: {error}")
+            self.desk.session.fault(self.manager, FormatError.MALFORMED_CALL, f"{key}: {error}")
             return Response(name, CallStatus.PARSE_ERR, str(error))
         fault = self.faults.of(f"{self.desk.problem.id}|{self.desk.session.sample}", key)
         if fault is CallStatus.PARSE_ERR:

@@ -86,7 +86,7 @@ def identity(answer: str, question: str = "") -> Fraction | str:
     text = final(answer)
     if len(text) > LONGEST or may_be_curve(text, question):
         return canonical(text)
-    text = without_names(text)
+    text = without_names(text, question)
     values = {canonical(side) for side in sides(text)}
     return values.pop() if len(values) == 1 else canonical(text)
 
@@ -135,7 +135,7 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     if not offered or len(offered) > LONGEST or not _closed(offered):
         return False
     right, offered = found(right), found(offered)
-    ours, theirs = parts_of(right), parts_of(offered if "=" in right else without_names(offered))
+    ours, theirs = parts_of(right), parts_of(offered if "=" in right else without_names(offered, question))
     if _ORDERED.search(question):
         ours, theirs = _in_brackets(ours, theirs), _in_brackets(theirs, ours)
     question = respelled(question[:_QUESTION])

@@ -2,9 +2,9 @@ r"""The value of a result that is given with what it is called: 113 of
 
 m+n=113     AB=113     \angle A=113     |S|=113     \text{Area}=113     f(2)=113     =113
 
-A side of an equation is a name if it has variables or words, and no value of its own. No side with a value is left
-out: the grader compares each of them. An equation in one variable that is still to be solved, such as `2x=10`, names
-nothing.
+A side of an equation is a name if it is one of these forms, or stands in the question, and has no value of its own. No
+side with a value is left out: the grader compares each of them. Any other formula says something else of its variables:
+`2AB=113`, that AB is 56.5.
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ _MORE = re.compile(
     r"|[lc]?dots|q?quad|pm|mp|mid)(?![A-Za-z])"
 )
 """Says more than a name does: of `x != 113` the left side ends in `!`."""
-_DENIED = re.compile(
-    r"\b(?:not|no|never|isn't|neither|nor|or|if|maybe|perhaps|possibly|probably|wrong|incorrect|false|about|roughly"
-    r"|approximately|less|more|than|except|unless|half|twice|double|minus|negative)\b",
-    re.IGNORECASE,
+_DECORATED = re.compile(r"\\(?:angle|measuredangle|triangle|overline|widehat|vec|hat|bar|[lr]vert)(?![A-Za-z])|[{}|']")
+_NAME = re.compile(
+    rf"(?:[A-Za-z]|{_GREEK})+|(?:[A-Za-z]|{_GREEK})(?:\+(?:[A-Za-z]|{_GREEK}))+|\((?:[A-Za-z],)+[A-Za-z]\)"
 )
-"""Words that say something else of the value."""
-_APART = re.compile(r"\d\s+(?=[A-Za-z\\(])|[A-Za-z})]\s+(?=\d)")
-"""A number and a letter that stand apart are two results: `AB=1 CD=113`."""
+"""Letters, the sum of some, or a point, without indices and spaces."""
+_NOUNS = set(
+    re.findall(
+        r"\w+",
+        "the a an of is my our final total answer result value area volume perimeter probability cost price sum product"
+        " number length width height radius distance time speed ratio rate angle",
+    )
+)
+"""Words of names, beside those of the question."""
 _OPERATION = re.compile(
     r"[-+*/^·×÷√]|\\(?:[dt]?frac|sqrt|cdot|times|div)(?![A-Za-z])"
     r"|\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|lg|log|exp)h?(?![A-Za-z])[^\w\\]*[a-z]"
@@ -50,13 +55,13 @@ _OPERATION = re.compile(
 """What is done to one variable, which might be solved for. The sine of an angle, `A` or `\\theta`, is asked for."""
 
 
-def without_names(text: str) -> str:
+def without_names(text: str, question: str = "") -> str:
     """A result without the sides that are its names, if each of the others is a number; any other text as it is."""
     if "=" not in text or len(parts_of(text)) != 1:
         return text
     equal = sides(text)
     equal = equal[1:] if not equal[0] else equal
-    values = [side for side in equal if not _is_name(side)]
+    values = [side for side in equal if not _is_name(side, question)]
     if not values or not all(values) or (len(values) < len(equal) and not all(map(_is_constant, values))):
         return text
     return "=".join(values)
@@ -64,11 +69,8 @@ def without_names(text: str) -> str:
 
 def may_be_curve(text: str, question: str) -> bool:
     """Whether an equation may be a result itself, as `x+y=5` is a line, unless the question asks for `x+y`."""
-    question = "".join(question.split())
     return "=" in text and any(
-        _OPERATION.search(side)
-        and set() < _variables(side) <= _COORDINATES
-        and not re.search(re.escape("".join(side.split())) + r"(?![\w=^+*/-])", question)
+        _OPERATION.search(side) and set() < _variables(side) <= _COORDINATES and not _is_asked(side, question)
         for side in sides(text)
     )
 
@@ -85,16 +87,24 @@ def sides(text: str) -> list[str]:
     return [side.strip() for side in found]
 
 
-def _is_name(side: str) -> bool:
-    words = " ".join(_WORDS.findall(side))
-    plain = _SPACE.sub(" ", _WORDS.sub(r" \1 ", side))
-    variables = _variables(plain := _ARGUMENT.sub(r"\1", plain))
-    plain = re.sub(_INDEX, "", plain)
-    if not variables or _MORE.search(plain) or _DENIED.search(plain):
+def _is_name(side: str, question: str) -> bool:
+    words = {word.lower() for text in _WORDS.findall(side) for word in re.findall(r"[^\W\d_]+", text)}
+    letters = _variables(side)
+    if not (words or letters) or _MORE.search(side):
         return False
-    if re.search(r"\d", plain):
-        return len(variables) > 1 and not words.strip() and not _APART.search(plain)
-    return len(variables) > 1 or not _OPERATION.search(plain)
+    if letters and not words and _is_asked(side, question):
+        return True
+    if not words <= _NOUNS | {word.lower() for word in re.findall(r"[^\W\d_]+", question)}:
+        return False
+    plain = _SPACE.sub("", _DECORATED.sub("", _ARGUMENT.sub(r"\1", _WORDS.sub("", side))))
+    plain = "".join(re.sub(_INDEX, "", plain).split())
+    return _NAME.fullmatch(plain) is not None if plain else bool(words)
+
+
+def _is_asked(side: str, question: str) -> bool:
+    """Whether a formula stands in the question, alone and not as a side of an equation."""
+    formula, text = re.escape("".join(side.split())), "".join(question.split())
+    return re.search(rf"(?<![\w^=+*/\\-]){formula}(?![\w=^+*/-])", text) is not None
 
 
 def _variables(plain: str) -> set[str]:

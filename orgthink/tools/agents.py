@@ -176,10 +176,24 @@ class Searched:
 
 def code_in(text: str) -> str | None:
     """The last code of a reply after its thinking, which may be fenced, with or without the tags."""
-    reply = after_thinking(text, ended=True)
+    if (found := _code_of(after_thinking(text, ended=True))) is not None:
+        return found
+    masked = _without_programs(text).rstrip()  # a program may handle the marks of thinking
+    start = len(masked) - len(after_thinking(masked, ended=True))
+    return _code_of(text[start : len(masked)])
+
+
+def _code_of(reply: str) -> str | None:
     blocks = _blocks(reply, "code")
     fenced = _fenced(blocks[-1] if blocks else reply)
     return fenced[-1] if fenced else blocks[-1] if blocks else None
+
+
+def _without_programs(text: str) -> str:
+    """As long a text, with nothing between the tags of code."""
+    *pieces, last = text.split("</code>")
+    parted = [piece.partition("<code>") for piece in pieces]
+    return "".join(f"{before}{tag}{'.' * len(inside)}</code>" for before, tag, inside in parted) + last
 
 
 def _blocks(text: str, tag: str) -> list[str]:

@@ -1,8 +1,8 @@
 """What a tool takes: one JSON Schema, from type hints and a docstring or written by somebody else, and its check.
 
 Nothing is coerced: `"1"` is no whole number. A whole number is a number, though, and what JSON has no value of, such as
-a tuple or a date, is read from what the schema says. What is wrong is said on one line, all of it at once, so that a
-model can repair its call.
+a tuple, a date or an enum, is read from what the schema says. What is wrong is said on one line, all of it at once, so
+that a model can repair its call.
 """
 
 from __future__ import annotations

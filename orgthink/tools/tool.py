@@ -157,14 +157,18 @@ def paid_work(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Work:
 
 
 def editable_call(tool: Tool, arguments: Mapping[str, Any], desk: Desk) -> Editable:
-    """A call as an approver sees it. Edited arguments are checked as the model's own are."""
+    """A call as an approver sees it. Edited arguments are checked as the model's own are; the others stay what they
+    are, also where JSON can only show them."""
+    visible = json_values(arguments)
 
-    async def amend(agent: Agent, arguments: Mapping[str, Any]) -> Work:
-        fitting = await tool.parameters.judge(arguments)
+    async def amend(agent: Agent, edited: Mapping[str, Any]) -> Work:
+        same = {name for name, value in edited.items() if name in visible and repr(value) == repr(visible[name])}
+        whole = {name: arguments[name] if name in same else value for name, value in edited.items()}
+        fitting = await tool.parameters.judge(whole)
         agent.become(tool.agent(fitting, desk))
         return paid_work(tool, fitting, desk)
 
-    return Editable(json_values(arguments), amend)
+    return Editable(visible, amend)
 
 
 _STATUS = {Status.OK: CallStatus.OK, Status.TIMEOUT: CallStatus.TIMEOUT}

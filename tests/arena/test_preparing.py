@@ -102,7 +102,8 @@ def test_what_is_to_run_and_how_far_it_is_are_lines(tmp_path: Path, capsys: pyte
     first, second, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("to prepare: guess × 2 (")
     assert second == f"guess-seed0: {HERE}:GUESS, 3 steps …"
-    assert rest[0].startswith("  guess-seed0: 1/3  ") and re.search(r"  about \d+ s left$", rest[0])
+    assert rest[0].startswith("  guess-seed0: 1/3") and "left" not in rest[0]
+    assert rest[1].startswith("  guess-seed0: 2/3") and re.search(r"  about \d+ s left$", rest[1])
     assert rest[2].startswith("  guess-seed0: 3/3") and "left" not in rest[2]
     prepare_all(tmp_path, arena, arena.methods)
     assert capsys.readouterr().out == "", "nothing is left to run"

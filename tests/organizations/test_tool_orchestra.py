@@ -105,10 +105,11 @@ def test_a_call_before_the_cut_is_made() -> None:
     assert not episode.format_faults and '"value": "12"' in prompts(episode)[1]
 
 
-def test_a_call_that_cannot_be_made_is_a_fault_of_who_wrote_it() -> None:
+def test_a_call_that_cannot_be_made_costs_the_default_reward() -> None:
+    """It counts the faults of the root alone."""
     episode = played([step(4, ("pyton", {})), step(3, END), LAST])
     assert [(fault.kind, fault.agent) for fault in episode.format_faults] == [
-        (FormatError.MALFORMED_CALL, "controller/step-1")
+        (FormatError.MALFORMED_CALL, episode.root.agent)
     ]
 
 

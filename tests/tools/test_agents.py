@@ -23,7 +23,7 @@ from orgthink.runtime.clock import run_virtual
 from orgthink.runtime.deadline import DeadlineMissed
 from orgthink.runtime.result import Result
 from orgthink.runtime.session import Session
-from orgthink.tools.agents import SAMPLES, agents
+from orgthink.tools.agents import SAMPLES, agents, code_in
 from orgthink.tools.search import retriever_named, search_tool
 from orgthink.tools.tool import Desk, FunctionTool, Tool, editable_call, status_of
 from orgthink.tools.toolbox import FINAL, TOOLS, Suite, described, listed, pool_text, resources, toolbox
@@ -328,6 +328,40 @@ async def test_an_approver_reads_json_and_its_changes_are_checked():
     with pytest.raises(ValueError, match="day"):
         await seen.amend(sheet, {**seen.arguments, "day": "never"})  # type: ignore[arg-type]
     await seen.amend(sheet, {**seen.arguments, "day": "2025-01-01"})  # type: ignore[arg-type]
+
+
+async def test_what_json_can_only_show_stays_what_it_is_when_something_else_is_edited():
+    taken: list[object] = []
+    nothing = object()
+
+    async def crop(x: int, mask: bytes = b"\xff\x00", options: Any = nothing) -> str:
+        """Crops."""
+        taken.extend((x, mask, options))
+        return "done"
+
+    class Sheet:
+        def code(self, role: str) -> Sheet:
+            return self
+
+        def become(self, other: Sheet) -> None:
+            pass
+
+        def spend(self, cost: float) -> None:
+            pass
+
+    tool, sheet = FunctionTool(crop), Sheet()
+    desk = Desk(sheet, PROBLEM, asked, {})  # type: ignore[arg-type]
+    seen = editable_call(tool, tool.parameters.check({"x": 1}), desk)
+    work = await seen.amend(sheet, {**seen.arguments, "x": 2})  # type: ignore[arg-type]
+    await work(sheet)  # type: ignore[arg-type]
+    assert taken == [2, b"\xff\x00", nothing]
+
+
+def test_a_program_may_handle_the_marks_of_thinking():
+    program = 'print("a<think>b</think>".split("<think>"))'
+    assert code_in(f"<code>{program}</code>") == program
+    assert code_in("<think> I put it in <code>. </think> <code>2</code>") == "2"
+    assert code_in(f"<think> <code>{program}</code>") is None
 
 
 def test_what_is_no_text_is_a_failed_call():

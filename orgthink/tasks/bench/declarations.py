@@ -2,7 +2,8 @@ r"""Places in an answer to a multiple-choice question where a letter is said to 
 
 The answer is (B).     Answer: B     Option B is correct.     Hence, (B) is the correct answer.
 
-"Suppose the answer is A" says nothing. "If it were hot, the answer is A" counts only where no sentence says more.
+"Suppose the answer is A" says nothing. "If it is hot, the answer is A" counts only where no sentence says more, and
+"(B) is the correct answer", which may be what others think, only where nothing else gives a letter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LETTER_IS = re.compile(
     r"(?:answer|option|choice|letter|one)\b(?!\s*\?)"
     r"(?!\s+(?!(?:because|since|as|and|given|due|here|to\s+th(?:e|is)\s+(?:question|problem))\b)[A-Za-z]))"
 )
-"""The same, of `(B) is the correct answer` without a noun before it."""
+"""Before the B of `(B) is the correct answer`, without a noun before it."""
 _IMAGINED = re.compile(rf"{_ANSWER}\s+would\s+be\b\s*:?\s*", re.IGNORECASE)
 """Before a letter that is the answer, or would be that of another question."""
 
@@ -36,7 +37,7 @@ _OF_OTHERS = re.compile(
     re.IGNORECASE,
 )
 """Before an answer that is none: `a common wrong answer is A`."""
-_IF = r"(?:if|suppose|supposing|assume|assuming|had|were|unless|whether)\b"
+_IF = r"(?:if|suppose|supposing|assume|assuming|unless|whether)\b"
 _SUPPOSED = re.compile(
     rf"\b{_IF}\s+(?:that\s+)?(?:(?:the|its|my|our|your|this)\s+)?(?:(?:final|only|true|correct|right|best)\s+)*$",
     re.IGNORECASE,
@@ -45,10 +46,15 @@ _SUPPOSED = re.compile(
 _ENDED = re.compile(r"[.!?][\"'’)\]]*\s|;\s|[^,\s][^\S\n]*\n|\n[^\S\n]*\n")
 """The end of a sentence; a line that ends in a comma goes on."""
 _CONDITION = re.compile(
-    r"\W*(?:(?:so|but|and|now|then|however|also|even|only|note|let\s+us|let's|we|[A-Za-z]{1,20}:)[\s,]+){0,3}" + _IF,
+    r"\W*(?:(?:so|but|and|now|then|however|also|even|only|note|let\s+us|let's|we|[A-Za-z]{1,20}:)[\s,]+){0,3}"
+    rf"(?:{_IF}|had\b|were\b)(?!\s+(?:we|I)\b)",
     re.IGNORECASE,
 )
-"""The beginning of a sentence that holds only under a condition."""
+"""The beginning of a sentence that holds only under a condition; with "if we take …" models compute, and conclude."""
+_CONCLUDED = re.compile(
+    r"\b(?:so|thus|hence|therefore)[\s,:]+(?:(?:the|my|correct|right|best|final)\s+)*$", re.IGNORECASE
+)
+"""Before an answer that a sentence concludes, whatever it begins with."""
 
 _NOUN = re.compile(r"\b(?:option|choice|answer|letter)\s+$", re.IGNORECASE)
 _CLAUSE = re.compile(
@@ -76,6 +82,12 @@ def imagined_at(text: str) -> list[int]:
     return sorted([*imagined, *(place for start, place in _places(text) if _is_conditional(text, start))])
 
 
+def confirmed_at(text: str) -> list[int]:
+    """The same of letters that are said to be correct, without a noun before them: the weakest word for an answer."""
+    places = [found.start() for found in _LETTER_IS.finditer(text) if _is_meant(text, found)]
+    return [place for place in places if not (_is_supposed(text, place) or _is_conditional(text, place))]
+
+
 def _places(text: str) -> list[tuple[int, int]]:
     """Where each declaration begins, and its letter."""
     found = [
@@ -84,7 +96,6 @@ def _places(text: str) -> list[tuple[int, int]]:
         for match in pattern.finditer(text)
         if not _OF_OTHERS.search(text[max(0, match.start() - _BEFORE) : match.start()])
     ]
-    found += [(match.start(), match.start()) for match in _LETTER_IS.finditer(text) if _is_meant(text, match)]
     return sorted((place for place in found if not _is_supposed(text, place[0])), key=lambda place: place[1])
 
 
@@ -97,11 +108,12 @@ def _is_meant(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_supposed(text: str, start: int) -> bool:
-    return _SUPPOSED.search(text[max(0, start - _BEFORE) : start]) is not None
+    return _SUPPOSED.search(_begun(text, start)[-_BEFORE:]) is not None
 
 
 def _is_conditional(text: str, start: int) -> bool:
-    return _CONDITION.match(_begun(text, start)) is not None
+    begun = _begun(text, start)
+    return _CONDITION.match(begun) is not None and not _CONCLUDED.search(begun[-_BEFORE:])
 
 
 def _begun(text: str, start: int) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from orgthink.episode import Grade, Problem
-from orgthink.tasks.bench.declarations import declared_at, imagined_at
+from orgthink.tasks.bench.declarations import confirmed_at, declared_at, imagined_at
 from orgthink.tasks.task import Solution
 
 LETTERS = "ABCDEFGHIJ"
@@ -53,11 +53,13 @@ def letter_of(answer: str, options: Sequence[str]) -> str | None:
     """The letter that an answer gives, in upper case; `None` without one, with several, or with one of no option.
 
     The last `\\boxed{}` counts; without one the last "the answer is …"; without that the last "the answer would be …"
-    or "if …, the answer is …". Without any of them a line of its own does: the first or the last one.
+    or "if …, the answer is …". Without any of them a line of its own does: the first or the last one. At last "… is the
+    correct answer" does.
     """
     text = _plain(answer[-LONGEST:])
     found = (list(declared(text, options)) for declared in (_boxed, _declared, _imagined))
     letter = next((letters[-1] for letters in found if letters), "") or _of_lines(text, options)
+    letter = letter or next(reversed(list(_confirmed(text, options))), "")
     return letter if letter in LETTERS[: len(options)] and letter else None
 
 
@@ -84,6 +86,12 @@ def _declared(text: str, options: Sequence[str]) -> Iterator[str]:
 def _imagined(text: str, options: Sequence[str]) -> Iterator[str]:
     """What it says would be the answer, or is it under a condition."""
     for place in imagined_at(text):
+        yield from _letter_at(text, place, options)
+
+
+def _confirmed(text: str, options: Sequence[str]) -> Iterator[str]:
+    """What it says to be correct."""
+    for place in confirmed_at(text):
         yield from _letter_at(text, place, options)
 
 
