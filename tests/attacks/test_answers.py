@@ -190,10 +190,10 @@ async def test_half_a_surrogate_in_a_problem(attack: Attack, tmp_path: Path) -> 
 
 @each(
     Attack(
-        "a list as content, on the command line",
+        "a number as content, on the command line",
         ONE,
         "exit code 1 and a line; `--resume` ends with 0",
-        chat_event("[]"),
+        chat_event("5"),
     )
 )
 async def test_the_command_line(attack: Attack, tmp_path: Path) -> None:
