@@ -436,7 +436,7 @@ def test_a_short_path_pays_where_concurrency_does_not_tell() -> None:
     short = AsyncThinkReward(weight=0.0, path_weight=0.2, longest_path=100)
     assert short(forked).total < short(alone).total < short(beside).total
     assert short(alone).total == pytest.approx(1 + 0.2 * (1 - 60 / 100))
-    assert replace(short, longest_path=60)(alone).short_path == 0
+    assert replace(short, longest_path=60)(alone).short_path == replace(short, longest_path=30)(alone).short_path == 0
 
 
 def test_giving_up_soon_earns_nothing() -> None:

@@ -219,7 +219,12 @@ def test_votes_are_for_what_a_result_is_worth():
     "name", [r"\lfloor x \rfloor", "100a+10b+c", "m^2+n^2", r"\sin A", r"\cos\theta", "2AB", r"\frac{AB}{2}", "y-2x"]
 )
 def test_a_formula_is_a_name_if_the_question_asks_for_it(name):
-    for question, right in ((f"Find ${name}$.", 1), (f"It is {name}+1.", 0), ("What is it?", 0)):
+    for question, right in (
+        (f"Find ${name}$.", 1),
+        (f"It is ${name}+1$.", 0),
+        (f"It is $1+{name}$.", 0),
+        ("What is it?", 0),
+    ):
         assert MATH.grade(MATH.problem(question, "113"), f"{name} = 113").correct == right, question
         votes = {MATH.solutions(MATH.problem(question, "113"), text)[0].identity for text in (f"{name}=113", "113")}
         assert (len(votes) == 1) == right, question

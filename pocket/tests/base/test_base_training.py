@@ -50,14 +50,17 @@ def test_organizers_have_random_structures_two_topologies_or_no_lessons(tmp_path
 
 
 def test_organizers_lessons_are_for_the_pool_size_that_was_chosen(tmp_path: Path) -> None:
-    def sizes(capacity: int | None, kind: str) -> set[str]:
-        """The pool sizes in the questions of organizers."""
+    def lessons(capacity: int | None, kind: str) -> list[str]:
+        """The texts of organizers."""
         course, words = replace(SMALL, organizers=kind, capacity=capacity)._course(tmp_path / kind), vocabulary()
         texts = [" ".join(words[i] for i in row.token_ids) for row in islice(course.rows(0, 0), 300)]
-        return {size for text in texts for size in re.findall(r"^organizer (\d+)", text)}
+        return [text for text in texts if text.startswith("organizer ")]
 
-    assert sizes(None, "random") == {"2", "3", "4", "8"}
-    assert sizes(8, "varied") == {"8"}
+    usual, varied = lessons(None, "random"), lessons(8, "varied")
+    assert {text.split()[1] for text in usual} == {"2", "3", "4", "8"}
+    assert {text.split()[1] for text in varied} == {"8"}
+    without = ["<FORK-1>" not in text for text in varied]
+    assert sum(without) > 2 * sum("<FORK-1>" not in text for text in lessons(8, "random"))
     with pytest.raises(ValueError, match="capacity is 0"):
         replace(SMALL, capacity=0)
 
