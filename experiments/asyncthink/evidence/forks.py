@@ -15,6 +15,7 @@ from statistics import fmean
 
 from orgthink.arena.tables import table
 from orgthink.episode import Episode
+from orgthink.errors import UserError
 from orgthink.measure.latency import critical_path
 from orgthink.measure.summary import has_format_error
 from orgthink.measure.usage import forks
@@ -45,10 +46,16 @@ def _numbers(group: Sequence[Episode], reward: AsyncThinkReward) -> dict[str, st
 
 
 def main(folders: Sequence[str]) -> None:
+    """Print the table. UserError for a folder that holds no run."""
+    if not folders:
+        raise UserError("name the run folders of trainings")
     runs = [RunFolder.open(Path(folder)) for folder in folders]
     episodes = [episode for run in runs for episode in run.episodes() if episode.step == 1]
     print(compared(episodes, training_of(runs[0]).job.settings.reward))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"forks: {error}")

@@ -28,8 +28,8 @@ CAPACITY = 8
 """c of the arena `six`."""
 PROBLEMS = 60
 """Training problems."""
-CHAIN_CAPACITY, CHAIN_TOKENS = 4, 320
-"""c and tokens of an agent of the arena `dependent`."""
+CHAIN_CAPACITY, CHAIN_PATH = 4, 320
+"""c of the arena `chains`; steps from which a chain earns nothing by R_L."""
 CHAINS = 300
 """Training problems whose values depend on each other."""
 
@@ -85,7 +85,7 @@ def divided(problems: Sequence[Problem]) -> str:
         reward = fmean(concurrency_reward(episode, THRESHOLD) for episode in episodes)
         numbers = {"critical path (steps)": f"{path:.0f}", "÷ one thinker's": f"{path / alone:.2f}"}
         rows.append({"division": name, **numbers, "R_η": f"{reward:.3f}"})
-    return table(rows, [(title, lambda row, title=title: row[title]) for title in rows[0]])
+    return _titled(rows)
 
 
 def chained(problems: Sequence[Problem]) -> str:
@@ -93,25 +93,28 @@ def chained(problems: Sequence[Problem]) -> str:
     by_forks: dict[int, list[Episode]] = {}
     for seed, problem in enumerate(problems):
         episode = taught(problem, random_structure, seed, PARTS, CHAIN_CAPACITY)
-        by_forks.setdefault(len(episode.traces) - 1, []).append(episode)
+        by_forks.setdefault(len(episode.root.forks), []).append(episode)
     columns: list[tuple[str, Callable[[Episode], float], int]] = [
         ("critical path (steps)", critical_path, 0),
         ("÷ one thinker's", lambda episode: critical_path(episode) / thinker_path(episode.problem, PARTS), 2),
         ("R_η, Eq. 1 as printed", lambda episode: concurrency_reward(episode, THRESHOLD), 3),
         ("R_η, organizer counted", lambda episode: concurrency_reward(episode, THRESHOLD, "joined"), 3),
-        ("1 − path / 320", lambda episode: path_reward(episode, CHAIN_TOKENS), 3),
+        (f"1 − path / {CHAIN_PATH}", lambda episode: path_reward(episode, CHAIN_PATH), 3),
     ]
     rows = [
-        {"forks": str(forks), "chains": str(len(episodes))}
+        {"forks": str(number), "chains": str(len(episodes))}
         | {title: f"{fmean(map(measure, episodes)):.{digits}f}" for title, measure, digits in columns}
-        for forks, episodes in sorted(by_forks.items())
+        for number, episodes in sorted(by_forks.items())
     ]
+    return _titled(rows)
+
+
+def _titled(rows: Sequence[Mapping[str, str]]) -> str:
     return table(rows, [(title, lambda row, title=title: row[title]) for title in rows[0]])
 
 
 def main() -> None:
-    stream = COUNTDOWN_MINI_SIX.problems("train", 0)
-    print(divided([next(stream) for _ in range(PROBLEMS)]))
+    print(divided(list(islice(COUNTDOWN_MINI_SIX.problems("train", 0), PROBLEMS))))
     print(f"\n{chained(list(islice(PARTS_MINI_CHAINED.problems('train', 0), CHAINS)))}")
 
 
