@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
-from experiments.asyncthink.evidence.forks import compared
+import pytest
+
+from experiments.asyncthink.evidence.forks import compared, main
 from orgthink.episode import Episode, Grade
+from orgthink.errors import UserError
 from orgthink.measure.text import episode_of_text
 from orgthink.rewards.asyncthink import AsyncThinkReward
 
@@ -27,3 +31,9 @@ def test_more_forks_are_compared_by_their_number() -> None:
     assert [row[:3] for row in cells] == [["1", "1", "100"], ["3", "2", "50"]]
     assert [row[-1] for row in cells] == ["1.000", "0.500"]
     assert compared([], AsyncThinkReward()) == "none"
+
+
+def test_without_a_run_it_says_what_is_missing(tmp_path: Path) -> None:
+    for folders, says in (([], "name the run folders"), ([str(tmp_path)], "no run folder at")):
+        with pytest.raises(UserError, match=says):
+            main(folders)
