@@ -34,6 +34,6 @@ def test_more_forks_are_compared_by_their_number() -> None:
 
 
 def test_without_a_run_it_says_what_is_missing(tmp_path: Path) -> None:
-    for folders, says in (([], "name the run folders"), ([str(tmp_path)], "no run folder at")):
+    for folders, says in (([], "name the run folders"), ([str(tmp_path)], "is not a run folder")):
         with pytest.raises(UserError, match=says):
             main(folders)
