@@ -12,7 +12,20 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("countdown", "sudoku", "sums", "parts", "several", "chains", "trees", "whole", "varied", "mixed", "dependent"),
+    (
+        "countdown",
+        "sudoku",
+        "sums",
+        "parts",
+        "several",
+        "chains",
+        "trees",
+        "whole",
+        "varied",
+        "averaged",
+        "mixed",
+        "dependent",
+    ),
     claims,
     extra=("stages", "six"),
     measures={
@@ -20,6 +33,7 @@ EVIDENCE = Evidence(
         "memory-bound-six": ("six", memory_bound),
         "memory-bound-whole": ("whole", memory_bound),
         "memory-bound-varied": ("varied", memory_bound),
+        "memory-bound-averaged": ("averaged", memory_bound),
     },
 )
 """The arenas and claims of AsyncThink."""

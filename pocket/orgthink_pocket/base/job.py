@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from orgthink.coldstart.structures import fixed_structure, random_structure, varied_structure
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.recipes.jobs import Report, model_folder
@@ -50,6 +53,9 @@ class Base:
     lessons of organizers and workers."""
     capacity: int | None = None
     """c of its organizers' lessons; `None`: 2, 3, 4 or 8."""
+    start_weight: float = 0.0
+    """Share of `model` in the weights of the result, from 0 to 1: 0.5 is the mean of what it was and what it became,
+    which forgets less of what the lessons have little of (WiSE-FT, Wortsman et al. 2022)."""
     ordered: bool = True
     """Whether the fresh embeddings of integers know their order."""
     device: str = "auto"
@@ -65,6 +71,8 @@ class Base:
         base.sized(self.hidden, self.layers)
         if self.capacity is not None and self.capacity < 1:
             raise ValueError(f"capacity is {self.capacity}: an organizer needs at least 1, itself")
+        if not 0 <= self.start_weight <= 1:
+            raise ValueError(f"start_weight is {self.start_weight}: it must be from 0 to 1")
 
     @property
     def steps(self) -> int:
@@ -76,7 +84,19 @@ class Base:
         resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        return train(self._course(folder.path / "tokenizer"), self.settings, folder, report)
+        course = self._course(folder.path / "tokenizer")
+        start = [weight.detach().clone() for weight in course.model.parameters()]
+        end = train(course, self.settings, folder, report)
+        return self._averaged(course, start, folder.path / "averaged") if self.start_weight else end
+
+    def _averaged(self, course: Course, start: list[Tensor], folder: Path) -> Path:
+        """Move the trained weights towards those at the start, and write the model. Returns its checkpoint."""
+        with torch.no_grad():
+            for weight, former in zip(course.model.parameters(), start, strict=True):
+                weight.lerp_(former, self.start_weight)
+        course.write_folder(folder / "model")
+        course.model.save(folder / "model")
+        return folder
 
     def _course(self, place: Path) -> Course:
         """The model and its rows. Its tokenizer is written to the folder."""

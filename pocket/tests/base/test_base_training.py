@@ -16,6 +16,8 @@ from orgthink_pocket.base.model import PERIODS, vocabulary
 from orgthink_pocket.model import vocabulary as pocket_words
 from orgthink_pocket.shipped import POCKET
 from orgthink_pocket.tasks.countdown import COUNTDOWN_MINI
+from safetensors.torch import load_file
+from torch import Tensor
 
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.store import RunFolder
@@ -63,6 +65,24 @@ def test_organizers_lessons_are_for_the_pool_size_that_was_chosen(tmp_path: Path
     assert sum(without) > 2 * sum("<FORK-1>" not in text for text in lessons(8, "random"))
     with pytest.raises(ValueError, match="capacity is 0"):
         replace(SMALL, capacity=0)
+
+
+def test_a_result_is_between_what_the_model_was_and_what_it_became(trained, tmp_path: Path) -> None:
+    def weights(checkpoint: Path) -> dict[str, Tensor]:
+        return load_file(checkpoint / "model" / "model.safetensors")
+
+    start, _ = trained
+    after = replace(SMALL, model=str(start / "model"))
+    end, _ = _trained(tmp_path / "end", after)
+    between, _ = _trained(tmp_path / "between", replace(after, start_weight=0.25))
+    expected = {name: 0.25 * weights(start)[name] + 0.75 * weight for name, weight in weights(end).items()}
+    torch.testing.assert_close(weights(between), expected)
+    assert (between / "model" / "orgthink.json").is_file()
+
+    again = replace(after, start_weight=0.25).run(RunFolder.open(tmp_path / "between"), lambda line: None)
+    torch.testing.assert_close(weights(again), expected)  # what is done is not averaged a second time
+    with pytest.raises(ValueError, match="start_weight is 2"):
+        replace(SMALL, start_weight=2)
 
 
 def test_it_learns_and_its_folder_says_what_it_is_for(trained):
