@@ -118,6 +118,17 @@ def best(results: Results, group: str) -> str:
     return max(tried, key=lambda method: tried[method])
 
 
+def best_held_out(results: Results, group: str) -> str:
+    """The method of a group that was right most often on the problems of the table: a choice in its favour.
+
+    The first of those that are alike. ValueError if the group has no method.
+    """
+    rows = [row for row in results["tables"][UNCAPPED.name] if row["group"] == group]
+    if not rows:
+        raise ValueError(f"no method is in the group {group}")
+    return str(max(rows, key=lambda row: row["accuracy"]["mean"])["method"])
+
+
 def _holds(row: Mapping[str, Any]) -> str:
     return {True: "yes", False: "**no**", None: "not measured"}[row["holds"]]
 

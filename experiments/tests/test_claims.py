@@ -19,7 +19,7 @@ from experiments.asyncthink.evidence import memory_bound as replays
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.results import EVIDENCE
-from experiments.shared.claims import UNKNOWN, Claim, Measured, best
+from experiments.shared.claims import UNKNOWN, Claim, Measured, best, best_held_out
 from experiments.shared.script import with_claims
 from orgthink.arena.config import read_arena
 from orgthink.arena.preparing import training
@@ -68,6 +68,17 @@ def test_the_best_baseline_is_the_best_on_development_problems() -> None:
     assert "vote" in decided()["A1"]["claim"]
     with pytest.raises(ValueError, match="chosen its settings"):
         best(arena_results("countdown"), "nobody")
+
+
+def test_the_strict_best_baseline_is_the_best_on_the_problems_of_the_table() -> None:
+    arena = arena_results("averaged")
+    row = next(row for row in arena["tables"]["uncapped"] if row["method"] == "former-alone")
+    row["accuracy"] = LOW | {"mean": 0.5}
+    assert best_held_out(arena, "baseline") == "former-alone" != best(arena, "baseline")
+    texts = {claim.id: claim.text for claim in claims({"countdown": arena_results("countdown"), "averaged": arena})}
+    assert "former-alone" in texts["A1, six a fourth time"] and "former-alone" in texts["A2, six a fourth time"]
+    with pytest.raises(ValueError, match="no method"):
+        best_held_out(arena, "nobody")
 
 
 def test_differences_and_ratios_are_turned_towards_asyncthink() -> None:

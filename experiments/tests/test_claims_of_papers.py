@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from orgthink_pocket.base.searches import everybody
 
 from experiments.marsrl.evidence import trained_parts as parts
 from experiments.marsrl.evidence.claims import error_ratio, pipeline_claims
@@ -28,6 +30,8 @@ from orgthink.episode import Episode, Grade, Origin, Problem, Span, Trace
 from orgthink.errors import UserError
 from orgthink.evaluation import RoleSpec
 from orgthink.organizations.prompts import style_named
+from orgthink.organizations.workflow_graph import AgentNode
+from orgthink.organizations.workflow_json import read_graph
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 
@@ -96,7 +100,17 @@ def test_who_is_right_more_often_wins_and_who_is_not_does_not(paper: str) -> Non
         for id_ in (
             ("M1 (trained)", "M3", "M4", "M5")
             if paper == "marsrl"
-            else ("P2", "P3", "P4 (vote)", "P2 (reordered)", "P8 (accepted)")
+            else (
+                "P2",
+                "P3",
+                "P4 (vote)",
+                "P2 (reordered)",
+                "P8 (accepted)",
+                "P3 (searched)",
+                "P2 (shuffled)",
+                "P12",
+                "P13",
+            )
         ):
             assert decided[id_]["holds"] is holds, decided[id_]
             assert decided[id_]["measured"] == -difference["mean"], "the reference - the other"
@@ -131,7 +145,12 @@ def test_settings_are_chosen_on_other_problems_than_are_trained_on(paper: str) -
 
 
 def test_the_pool_of_the_arena_is_that_of_the_trainings() -> None:
-    for name, training_name in (("pool", "paramanager"), ("reordered", "reordered")):
+    for name, training_name in (
+        ("pool", "paramanager"),
+        ("reordered", "reordered"),
+        ("searched", "reordered"),
+        ("shuffled", "shuffled"),
+    ):
         arena = arena_of(PARAMANAGER, name)
         rollout = training(arena.preparations[training_name], 0).job.settings.rollout
         assert list(rollout.models) == list(arena.pool), "the manager knows them by their order"
@@ -148,6 +167,39 @@ def test_under_each_id_of_the_unseen_pool_is_another_member() -> None:
     assert members_of(seen) == members_of(unseen) and (seen.task, seen.seed) == (unseen.task, unseen.seed)
     assert sum(first == second for first, second in zip(seen.pool, unseen.pool, strict=True)) == 0
     assert seen.preparations["reordered"] == unseen.preparations["reordered"]
+
+
+def test_strangers_have_no_name_and_no_sampling_of_the_members_that_were_trained_with() -> None:
+    seen, strangers = arena_of(PARAMANAGER, "shuffled"), arena_of(PARAMANAGER, "strangers")
+    assert (seen.task, seen.seed, len(seen.pool)) == (strangers.task, strangers.seed, len(strangers.pool))
+    assert not seen.pool.keys() & strangers.pool.keys()
+    alike = [one for one in members_of(strangers).values() if one in members_of(seen).values()]
+    assert alike == [("pocket-base", 8, 0.0)], "only the one that never ends"
+    assert seen.preparations["shuffled"] == strangers.preparations["shuffled"]
+    managers = [one for one in strangers.methods.values() if one.organization == "paramanager"]
+    assert {one.settings["aliases"] for one in managers} == {"shuffled"}
+
+
+def test_the_workflow_is_searched_beside_the_members_with_as_many_episodes_as_reinforcement_learning() -> None:
+    arena = arena_of(PARAMANAGER, "searched")
+    search, learning = (training(arena.preparations[name], 0).job.settings for name in ("workflow", "reordered"))
+    assert {**sampling_of(search.models)} == {
+        name: (model, tokens, temperature or 0.01)
+        for name, (model, tokens, temperature) in sampling_of(learning.rollout.models).items()
+        if name != "silent"
+    } | {"silent": ("pocket-base", 8, 0.0)}
+    assert (search.task, learning.rollout.task) == (f"{arena.task}@0/2", f"{arena.task}@1/2")
+    episodes = (len(search.graphs) + search.steps) * search.problems
+    assert episodes == learning.steps * learning.rollout.problems * learning.rollout.group
+    search.require()
+
+
+def test_a_vote_of_everybody_asks_every_member_once() -> None:
+    for name in ("searched", "shuffled"):
+        graph = read_graph(json.loads((PARAMANAGER.home / "everybody.json").read_text()))
+        assert graph == everybody()
+        asked = [node.model for node in graph.nodes.values() if isinstance(node, AgentNode)]
+        assert sorted(asked) == sorted(arena_of(PARAMANAGER, name).pool)
 
 
 def members_of(arena: Arena) -> dict[str, tuple[str | None, int | None, float]]:
@@ -183,6 +235,9 @@ def test_an_unseen_pool_and_a_start_are_measured_against_their_own() -> None:
     decided = {claim.id: claim.row() for claim in PARAMANAGER.claims(found | MEASURED)}
     assert decided["P9"]["measured"] == 0.5 and decided["P9"]["holds"] is False
     assert (decided["P9"]["low"], decided["P9"]["high"]) == pytest.approx((0.2 / 0.7, 0.4 / 0.5))
+    assert decided["P9 (shuffled)"]["measured"] == 1 and decided["P9 (shuffled)"]["holds"] is False, (
+        "0.5 to 0.7 in both"
+    )
     assert decided["P10"]["measured"] == pytest.approx(0.6) and decided["P10"]["low"] < 0.6 < decided["P10"]["high"]
 
 

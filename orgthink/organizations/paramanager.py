@@ -52,6 +52,11 @@ from orgthink.tools.toolbox import (
     toolbox,
 )
 
+Aliases = bool | Literal["fixed", "shuffled"]
+"""How a prompt names the models of a pool: see `ParaManager.aliases`."""
+NAMELESS = ("fixed", "shuffled")
+"""Aliases without descriptions."""
+
 
 @dataclass(frozen=True)
 class ParaManager:
@@ -64,10 +69,11 @@ class ParaManager:
     """Prompt style."""
     pool: Mapping[str, str] = field(default_factory=dict)
     """Models that agents may have, the default first: the name of an engine, and its description for the manager."""
-    aliases: bool | Literal["fixed"] = False
+    aliases: Aliases = False
     """The manager knows the models as m1, m2, … in an order that changes from problem to problem, so that it has to go
     by their descriptions. `fixed`: in the order of the pool and without descriptions, so that only experience, such as
-    the reward, can teach it whom to ask."""
+    the reward, can teach it whom to ask. `shuffled`: in another order in each problem and without descriptions, so that
+    only what comes back within an episode can."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite, and others by name or reference."""
     servers: tuple[str, ...] = field(default=(), metadata={"runs commands": True})
@@ -112,8 +118,8 @@ class ParaManager:
         require_above_zero(self, "call_seconds")
         if not 0 <= self.reserve < 1:
             raise ValueError(f"reserve is {self.reserve}: it must be a share from 0 on and below 1")
-        if self.aliases not in (False, True, "fixed"):
-            raise ValueError(f"aliases is {self.aliases!r}: it must be true, false or fixed")
+        if self.aliases not in (False, True, *NAMELESS):
+            raise ValueError(f"aliases is {self.aliases!r}: it must be true, false, fixed or shuffled")
         others = [other_tool(tool).name for tool in self.tools if tool not in TOOLS]
         organization = next((name for name in self.organizations if name in (*TOOLS, FINAL, *others)), None)
         if organization is not None:
@@ -176,15 +182,16 @@ class ParaManager:
         return ids_of(self.pool if self._agents else {}, self.aliases, problem)
 
 
-def ids_of(pool: Mapping[str, str], aliases: bool | Literal["fixed"], problem: Problem) -> dict[str, str]:
+def ids_of(pool: Mapping[str, str], aliases: Aliases, problem: Problem) -> dict[str, str]:
     """Names of the models of a pool by the ids that a prompt calls them by: their own, or m1, m2, … in an order that
-    changes from problem to problem or, if that is `fixed`, in the order of the pool."""
+    changes from problem to problem or, if that is `fixed`, in the order of the pool. The default comes first: of
+    `shuffled` ones it is m1, else the first of the pool."""
     names = list(pool)
     if not aliases:
         return {name: name for name in names}
     ids = [f"m{i}" for i in range(1, len(names) + 1)]
     if aliases != "fixed":
-        random.Random(problem.id).shuffle(ids)
+        random.Random(problem.id).shuffle(names if aliases == "shuffled" else ids)
     return dict(zip(ids, names, strict=True))
 
 
@@ -222,7 +229,7 @@ class _Work:
 
     def _prompt(self, template: str, problem: Problem, share: float = 1.0) -> tuple[Message, ...]:
         history = "\n".join(self.history)
-        nameless = self.settings.aliases == "fixed"
+        nameless = self.settings.aliases in NAMELESS
         models = [(i, "" if nameless else self.settings.pool[name]) for i, name in sorted(self.models.items())]
         return prompt(
             self.settings.prompts,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from orgthink.episode import FormatError, Message, Problem, Status, StopReason
 from orgthink.errors import require_above_zero, require_at_least
@@ -27,7 +27,7 @@ from orgthink.grammar.toolcall import (
     cut_middle,
     read_reply,
 )
-from orgthink.organizations.paramanager import ids_of
+from orgthink.organizations.paramanager import Aliases, ids_of
 from orgthink.organizations.prompts import prompt, style_named
 from orgthink.organizations.rebuilt_state import OrchestratorStep, rebuilt
 from orgthink.organizations.rounds import Rounds
@@ -54,7 +54,7 @@ class ToolOrchestra:
     """Prompt style."""
     pool: Mapping[str, str] = field(default_factory=dict)
     """Models for the tools, the default first: the name of an engine, and its description with its price."""
-    aliases: bool | Literal["fixed"] = False
+    aliases: Aliases = False
     """The orchestrator knows the models as m1, m2, …, as a manager of ParaManager may."""
     tools: tuple[str, ...] = TOOLS
     """Which of the suite, and others by name or reference."""

@@ -258,6 +258,16 @@ def test_fixed_aliases_say_nothing_of_a_model_but_mean_the_same_one_in_every_pro
         OrganizationSpec("paramanager", {"aliases": "some"}).named("mine")
 
 
+def test_shuffled_aliases_say_nothing_of_a_model_and_mean_another_one_in_each_problem():
+    managed = Managed(pool={"a": "slow", "b": "fast", "c": ""}, aliases="shuffled")
+    problems = [Problem(f"p{i}", "", "") for i in range(300)]
+    orders = Counter(tuple(managed.known(problem).items()) for problem in problems)
+    assert len(orders) == 6 and min(orders.values()) > 20
+    assert {next(iter(managed.known(problem))) for problem in problems} == {"m1"}, "a call without an id tells nothing"
+    prompt = seen(play([DONE, ANSWER], managed), "manager")
+    assert "m1\nm2\nm3" in prompt and "slow" not in prompt and "fast" not in prompt
+
+
 def test_the_first_of_the_pool_is_the_default_and_the_ensemble_is_its():
     engines = {model: ScriptedEngine([SOLVED] * n, model=model) for model, n in (("a", 5), ("b", 1))}
     turns = [reply(ask(), ask(model_id="b"), ask("ensemble_solver")), *END]
@@ -279,8 +289,8 @@ def test_without_a_pool_agents_have_the_engine_of_their_role_whatever_model_is_a
     assert models(play([], roles=engines)) == {"own": 2}
 
 
-def test_aliases_are_true_false_or_fixed():
-    with pytest.raises(ValueError, match="aliases is 'fixd': it must be true, false or fixed"):
+def test_aliases_are_true_false_fixed_or_shuffled():
+    with pytest.raises(ValueError, match="aliases is 'fixd': it must be true, false, fixed or shuffled"):
         ParaManager(aliases="fixd")  # type: ignore[arg-type]
 
 

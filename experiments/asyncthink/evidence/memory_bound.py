@@ -30,8 +30,8 @@ from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import show
 
-RIVALS = ("alone", "alone-untrained")
-"""Methods to which the reference is compared."""
+RIVALS = ("alone", "alone-untrained", "former-alone")
+"""Methods to which the reference is compared, where an arena has them."""
 PROBLEMS = 6
 """Held-out problems that are replayed: the first ones by their ids, solved or not, of the first training."""
 
@@ -42,11 +42,12 @@ def memory_bound(runs: Path, arena: Arena) -> dict[str, Any]:
     """
     stored = runs / "replayed.json"
     seconds: dict[str, dict[str, float]] = json_object(stored) if stored.exists() else {}
-    wanted = [(name, episode) for name in (arena.reference, *RIVALS) for episode in _recorded(runs, arena, name)]
+    rivals = [name for name in RIVALS if name in arena.methods]
+    wanted = [(name, episode) for name in (arena.reference, *rivals) for episode in _recorded(runs, arena, name)]
     missing = [(name, one) for name, one in wanted if one.problem.id not in seconds.get(name, {})]
     if missing:
         asyncio.run(_replay(missing, seconds, stored))
-    ratios = {name: _ratio(seconds[arena.reference], seconds[name]) for name in RIVALS}
+    ratios = {name: _ratio(seconds[arena.reference], seconds[name]) for name in rivals}
     return {"ratios": as_json(ratios), "seconds": seconds, "shape": SHAPE, "threads": torch.get_num_threads()}
 
 

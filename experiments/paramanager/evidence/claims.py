@@ -31,6 +31,12 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
         found.append(_start(arenas.get("starts")))
         if unseen is not None:
             found.append(_unseen(reordered, unseen))
+    if "searched" in arenas:
+        found.append(
+            _better(arenas["searched"], "P3 (searched)", "workflow", "it beats a searched workflow", least=0.05)
+        )
+    if "shuffled" in arenas:
+        found += _unknown(arenas["shuffled"], arenas.get("strangers"))
     return found
 
 
@@ -120,11 +126,22 @@ def _start(starts: Results | None) -> Claim:
     )
 
 
-def _unseen(seen: Results, unseen: Results) -> Claim:
+def _unknown(shuffled: Results, strangers: Results | None) -> Iterator[Claim]:
+    """P2, P9, P12 and P13 of a manager that cannot know its members."""
+    text = "reinforcement learning adds to fine-tuning where ids mean nothing"
+    yield _better(shuffled, "P2 (shuffled)", "sft", text, least=0.05)
+    yield _better(shuffled, "P12", "everybody", "it beats a vote of all members, where nobody knows them")
+    if strangers is not None:
+        yield _unseen(shuffled, strangers, " (shuffled)")
+        yield _better(strangers, "P13", "sft", "what it learned serves it beside other members: after − before")
+
+
+def _unseen(seen: Results, unseen: Results, mark: str = "") -> Claim:
     """P9. The ends of the interval divide those of the two shares, so it is too wide rather than too narrow."""
+    beside = "other members" if mark else "members in another order"
     return Claim(
-        "P9",
-        "a pool that it never saw works: share right beside members in another order ÷ share right beside its own",
+        f"P9{mark}",
+        f"a pool that it never saw works: share right beside {beside} ÷ share right beside its own",
         _ratio(value(unseen, "paramanager", "accuracy"), value(seen, "paramanager", "accuracy")),
         "lower end < 0.90",
         lambda _, low, __: low < 0.90,

@@ -12,7 +12,7 @@ from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
     Path(__file__).parent,
-    ("pool", "reordered", "unseen"),
+    ("pool", "reordered", "unseen", "searched", "shuffled", "strangers"),
     claims,
     {"routing": ("pool", routing), "reordered-routing": ("reordered", routing), "starts": ("reordered", starts)},
 )

@@ -9,6 +9,7 @@ from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec
 from orgthink.episode import Sampling
 from orgthink.evaluation import OrganizationSpec, RoleSpec
+from orgthink.organizations.paramanager import Aliases
 from orgthink.recipes.jobs import Mars, Policy
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.rewards.marsrl import MarsReward
@@ -157,14 +158,19 @@ MANAGED_REORDERED = "arithmetic-mini+countdown-mini-single+countdown-mini-two+le
 
 
 def managing(
-    task: str = MANAGED, members: Mapping[str, RoleSpec] = MEMBERS, *, calls: int = 4, steps: int = 60
+    task: str = MANAGED,
+    members: Mapping[str, RoleSpec] = MEMBERS,
+    *,
+    calls: int = 4,
+    steps: int = 60,
+    aliases: Aliases = "fixed",
 ) -> Policy:
     """ParaManager's reinforcement learning of the base beside frozen members, a tenth of whose calls fail."""
     settings = {
         "prompts": "pocket-base",
         "pool": dict.fromkeys(members, ""),
         **MANAGING,
-        "aliases": "fixed",
+        "aliases": aliases,
         "rounds": 6 if calls > 1 else 12,
         "calls": calls,
         "faults": {"rate": 0.1, "marked": True},
@@ -202,5 +208,7 @@ PARAMANAGER_SERIAL = managing(calls=1)
 """The same with one call a round."""
 PARAMANAGER_REORDERED = managing(MANAGED_REORDERED, REORDERED, steps=40)
 """ParaManager's reinforcement learning of the base beside the members in another order."""
+PARAMANAGER_SHUFFLED = managing(MANAGED_REORDERED, REORDERED, steps=40, aliases="shuffled")
+"""The same with the members in another order in each problem: no id is worth remembering."""
 REORDERED_BANK = RouterBank(BankSettings(MANAGED_REORDERED, REORDERED, "pocket-base", problems=128))
 """The bank of a router over them."""

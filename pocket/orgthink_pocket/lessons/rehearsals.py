@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
-from typing import Literal
 
 from orgthink.concurrency import run_all
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Episode, Problem, Sampling, Trace
-from orgthink.organizations.paramanager import ParaManager
+from orgthink.organizations.paramanager import Aliases, ParaManager
 from orgthink.organizations.tool_use import ToolUse
 from orgthink.runtime.agent import Backing
 from orgthink.runtime.attempt import attempt
@@ -76,7 +75,7 @@ class Rehearsal(ParaManager):
     """H."""
     brief: bool = MANAGING["brief"]
     """Agents return only their answers."""
-    aliases: bool | Literal["fixed"] = MANAGING["aliases"]
+    aliases: Aliases = MANAGING["aliases"]
     """Models have aliases, so the manager must read their descriptions."""
     echo: bool = MANAGING["echo"]
     """Responses repeat the subtask."""
