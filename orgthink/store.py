@@ -117,6 +117,14 @@ _STRUCTURE: dict[type, tuple[str, ...]] = {
 """Fields of a record that are no text: others refer to them, or they are words of ours."""
 
 
+def _stored(settings: Any) -> Any:
+    """Settings as config.json has them. UserError if a secret is among them."""
+    known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
+    if redact_values(known) != known:
+        raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
+    return known
+
+
 class RunFolder:
     """A run folder that exists. Get one from `create` or `open`."""
 
@@ -132,9 +140,7 @@ class RunFolder:
         UserError if the folder holds anything else, or if another process is writing there.
         """
         require_vacant(path, overwrite=overwrite)
-        known = by_name(absolute(plain(settings)))  # the run may be resumed from another folder
-        if redact_values(known) != known:
-            raise UserError("a secret, such as the key, is also a word of the settings: change one of them")
+        known = _stored(settings)
         config = {"kind": kind, "schema_version": SCHEMA_VERSION, **provenance(), "settings": known}
         path = made(path)
         with locked(path):  # whoever is killed here leaves a folder that is none yet, so it takes no time
@@ -165,6 +171,13 @@ class RunFolder:
         _require_version(config["schema_version"], file)
         _name_former_defaults(config["settings"], config["schema_version"])
         return cls(path, config)
+
+    def changed(self, settings: Any) -> RunFolder:
+        """The folder with other settings, which are written. UserError if another process is writing there."""
+        folder = RunFolder(self.path, redact_values({**self.config, "settings": _stored(settings)}))
+        with locked(self.path):
+            folder.write_json("config.json", folder.config)
+        return folder
 
     @property
     def episodes_file(self) -> Path:

@@ -20,7 +20,7 @@ from experiments.shared.readme import fill
 from experiments.shared.script import run_script
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.tables import blocks
-from orgthink.cli.arena import conduct, require_same
+from orgthink.cli.arena import conduct, taking
 from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.store import RunFolder
@@ -95,9 +95,7 @@ def make(options: Options) -> int:
 def _folder(path: Path, arena: Arena) -> RunFolder:
     if not (path / "config.json").is_file():
         return RunFolder.create(path, "arena", arena)
-    folder = RunFolder.open(path)
-    require_same(folder, arena)
-    return folder
+    return taking(RunFolder.open(path), arena)
 
 
 def write(runs: Path, out: Path, published: Path) -> None:

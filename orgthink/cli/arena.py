@@ -35,7 +35,8 @@ class ArenaCommand:
     out: Path | None = None
     """New folder; without it one under runs/, named after the file and the time."""
     resume: Path | None = None
-    """Folder to go on with; it knows everything else. With CONFIG too, the folder must hold the same."""
+    """Folder to go on with; it knows everything else. With CONFIG too, which may have other methods: those that are the
+    same are not run again."""
     n: int | None = None
     """Number of problems, instead of that of the file."""
     only: tuple[str, ...] = ()
@@ -66,7 +67,8 @@ class ArenaCommand:
             folder = RunFolder.open(self.resume)
             arena = settings_of(folder, "arena", Arena)
             if given is not None:
-                require_same(folder, given)
+                self._require_methods(given)
+                folder, arena = taking(folder, given), given
             self._require_methods(arena)
         with written(folder):
             return conduct(folder, arena, frozenset(self.only), side_by_side=self.side_by_side)
@@ -76,14 +78,27 @@ class ArenaCommand:
             pick("method", name, arena.methods)
 
 
-def require_same(folder: RunFolder, given: Any) -> None:
-    """UserError if a folder holds an arena of other settings."""
+def taking(folder: RunFolder, given: Arena) -> RunFolder:
+    """The folder of an arena with the methods and preparations of `given`, which are written to it.
+
+    UserError if anything else differs, also in a method or a preparation that both have: what has run is of other
+    settings then. UserError too if another process has the folder.
+    """
     from orgthink.arena.config import Arena, with_whole_paths
     from orgthink.registry import absolute
 
-    stored = with_whole_paths(settings_of(folder, "arena", Arena))
-    if absolute(plain(stored)) != absolute(plain(given)):
-        raise UserError(f"{folder.path} holds an arena of other settings: choose another folder")
+    stored, wanted = (
+        absolute(plain(arena)) for arena in (with_whole_paths(settings_of(folder, "arena", Arena)), given)
+    )
+    tables = ("methods", "preparations")
+    both = [(table, name) for table in tables for name in stored[table] if name in wanted[table]]
+    changed = [f"{table}.{name}" for table, name in both if stored[table][name] != wanted[table][name]]
+    changed += [name for name in wanted if name not in tables and stored[name] != wanted[name]]
+    if changed:
+        raise UserError(
+            f"{folder.path} holds an arena of other settings, in {', '.join(changed)}: choose another folder"
+        )
+    return folder if stored == wanted else folder.changed(given)
 
 
 def conduct(

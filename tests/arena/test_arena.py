@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,10 +19,11 @@ from contestants import HERE, arena_file
 from interruption import LEFT
 
 from orgthink import tasks
-from orgthink.arena.config import read_arena
+from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.plans import UNCAPPED, Cap, evaluation, put, table_work
 from orgthink.cli import main
-from orgthink.cli.arena import require_same
+from orgthink.cli.arena import taking
+from orgthink.cli.resuming import settings_of
 from orgthink.errors import UserError
 from orgthink.files import locked
 from orgthink.store import RunFolder
@@ -225,6 +227,19 @@ def test_only_some_methods_run_and_the_others_can_follow(whole: tuple[Path, dict
     assert lasting(json.loads((out / "results.json").read_text())) == lasting(whole[1])
 
 
+def test_a_method_that_is_added_runs_and_the_others_do_not_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, out = arena_file(tmp_path, seeds=[0]), tmp_path / "out"
+    before = rows(run(config, out), "1x")
+    config.write_text(f'{config.read_text()}\n[methods.more]\norganization = "sequential"\nmodel = "good"\n')
+    capsys.readouterr()
+    assert main(["arena", str(config), "--resume", str(out)]) == 0
+    assert set(re.findall(r"evaluations/(\w+)/\S+: \d+ episodes", capsys.readouterr().out)) == {"more"}
+    found = rows(json.loads((out / "results.json").read_text()), "1x")
+    assert found.keys() == {*before, "more"} and found["base"] == before["base"]
+
+
 def test_seconds_are_of_episodes_that_run_alone(tmp_path: Path) -> None:
     results = run(arena_file(tmp_path, timed=2, uncapped=True, factors=[1], seeds=[0]), tmp_path / "out", "--n", "3")
     assert [row["seconds"]["n"] for row in results["table1"]] == [2, 2, 2, 2]
@@ -419,9 +434,27 @@ def test_an_arena_that_was_begun_with_parts_of_paths_is_the_same(
     (tmp_path / "mine" / "config.json").touch()
     given = read_arena(arena_file(tmp_path, pool={"good": {"model": "mine"}, "poor": {}}))
     older = replace(given, pool={**given.pool, "good": replace(given.pool["good"], model="mine")})
-    require_same(RunFolder.create(tmp_path / "run", "arena", older), given)
-    with pytest.raises(UserError, match="an arena of other settings"):
-        require_same(RunFolder.open(tmp_path / "run"), replace(given, n=5))
+    taking(RunFolder.create(tmp_path / "run", "arena", older), given)
+    with pytest.raises(UserError, match="an arena of other settings, in n: choose"):
+        taking(RunFolder.open(tmp_path / "run"), replace(given, n=5))
+
+
+def test_an_arena_takes_new_methods_and_leaves_out_others_but_changes_none(tmp_path: Path) -> None:
+    first = read_arena(arena_file(tmp_path))
+    RunFolder.create(tmp_path / "run", "arena", first)
+    name, method = next((name, one) for name, one in first.methods.items() if name != first.reference)
+    more = replace(first, methods={**first.methods, "again": method})
+    assert taking(RunFolder.open(tmp_path / "run"), more).config["settings"]["methods"].keys() == more.methods.keys()
+    assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == more, "a resumed one has them"
+    taking(RunFolder.open(tmp_path / "run"), first)
+    assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == first
+
+    other = replace(first, methods={**first.methods, name: replace(method, max_tokens=7)})
+    with pytest.raises(UserError, match=f"other settings, in methods.{name}: choose"):
+        taking(RunFolder.open(tmp_path / "run"), other)
+    with locked(tmp_path / "run"), pytest.raises(UserError, match="another process"):
+        taking(RunFolder.open(tmp_path / "run"), more)
+    assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == first, "what is refused is not written"
 
 
 def test_a_second_arena_in_one_folder_is_refused_and_writes_nothing(
