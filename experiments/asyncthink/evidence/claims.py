@@ -14,9 +14,10 @@ ONCE_MORE = {
     "whole": "six again",
     "varied": "six a third time",
     "averaged": "six a fourth time",
+    "paid": "six a fifth time",
 }
 """Arena → the task on which A1 to A4 are decided once more."""
-STRICT = {"averaged"}
+STRICT = {"averaged", "paid"}
 """Arenas whose best baseline is the one that is best on the held-out problems themselves."""
 PATH, SECONDS = "critical_path_ratio", "seconds_ratio"
 
@@ -42,6 +43,8 @@ def claims(arenas: Mapping[str, Results]) -> list[Claim]:
             ]
     if "mixed" in arenas and "dependent" in arenas:
         found += _where_they_pay(arenas["mixed"], arenas["dependent"])
+    if "paid" in arenas:
+        found += _paid(arenas["paid"])
     if "stages" in arenas:
         found += _stages(arenas["stages"], arenas.get("efficiency", {}))
     return found
@@ -247,6 +250,24 @@ def _where_they_pay(mixed: Results, dependent: Results) -> Iterator[Claim]:
             "upper end < 0",
             lambda _, __, high: high < 0,
         )
+
+
+def _paid(arena: Results) -> Iterator[Claim]:
+    """A18 and A19: a reward for the path against one for concurrency, from one base."""
+    yield Claim(
+        "A18",
+        "paid for the path it ends on a shorter one than paid for concurrency: steps, λ − μ",
+        against_reference(arena, "paid-for-concurrency", "critical_path_steps"),
+        "lower end ≤ 0",
+        lambda _, low, __: low <= 0,
+    )
+    yield Claim(
+        "A19",
+        "at no loss: all correct, μ − λ",
+        against_reference(arena, "paid-for-concurrency", "accuracy").negated,
+        "upper end < 0",
+        lambda _, __, high: high < 0,
+    )
 
 
 def _chains(arena: Results) -> Claim:

@@ -23,6 +23,7 @@ EVIDENCE = Evidence(
         "whole",
         "varied",
         "averaged",
+        "paid",
         "mixed",
         "dependent",
     ),
@@ -34,6 +35,7 @@ EVIDENCE = Evidence(
         "memory-bound-whole": ("whole", memory_bound),
         "memory-bound-varied": ("varied", memory_bound),
         "memory-bound-averaged": ("averaged", memory_bound),
+        "memory-bound-paid": ("paid", memory_bound),
     },
 )
 """The arenas and claims of AsyncThink."""
