@@ -12,7 +12,7 @@ from typing import Any
 from orgthink.arena.config import Arena
 from orgthink.arena.on_demand import OnDemand, Stopped
 from orgthink.arena.plans import UNCAPPED, Cap, Workload, development_work, evaluation, table_work, timed_work
-from orgthink.arena.preparing import Prepared, given_settings
+from orgthink.arena.preparing import Prepared, given_settings, made_in
 from orgthink.arena.rows import Attempt, Results, attempt_of
 from orgthink.errors import UserError
 from orgthink.store import plain
@@ -165,7 +165,8 @@ class Contest:
         plan = evaluation(self.arena, contender.method, contender.cap, seed, work, variant, given)
         path = self.out / part / contender.method / run
         unit = self.arena.unit if part == "evaluations" else None
-        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}")
+        made = made_in(self.out, self.arena)
+        episodes = await self.lab.episodes(path, plan, made, f"{part}/{contender.method}/{run}")
         return [attempt_of(episode, unit) for episode in episodes]
 
     def _preparations(self, name: str, seed: int) -> dict[str, Prepared]:

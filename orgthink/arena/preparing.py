@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orgthink.arena.config import MODEL, Arena, Method, Preparation
+from orgthink.arena.moved import same
 from orgthink.baselines import spent as ledger
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
@@ -38,10 +39,14 @@ class Prepared:
     """What it used."""
 
 
+def made_in(out: Path, arena: Arena) -> Path:
+    """The folder of all preparations."""
+    return out / "preparations" if arena.prepared_in is None else out.resolve().parent / arena.prepared_in
+
+
 def folder_of(out: Path, arena: Arena, name: str, seed: int) -> Path:
     """The run folder of a preparation."""
-    within = out / "preparations" if arena.prepared_in is None else out.resolve().parent / arena.prepared_in
-    return within / (f"{name}-seed{seed}" if arena.preparations[name].seeded else name)
+    return made_in(out, arena) / (f"{name}-seed{seed}" if arena.preparations[name].seeded else name)
 
 
 def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
@@ -55,7 +60,7 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     before = None if preparation.after is None else prepare(out, arena, preparation.after, seed).result.resolve()
     wanted = training(preparation, seed, before)
     folder = RunFolder.open(path) if (path / "config.json").is_file() else start(wanted, path)
-    if _anywhere(training_of(folder)) != _anywhere(wanted):
+    if not same(_anywhere(training_of(folder)), _anywhere(wanted), made_in(out, arena).resolve()):
         raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
     if not (path / DONE).is_file():
         show(f"{path.name}: {wanted.recipe}, {wanted.job.steps} steps …")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from interruption import LEFT
 
 from orgthink import tasks
 from orgthink.arena.config import Arena, read_arena
+from orgthink.arena.moved import same
 from orgthink.arena.plans import UNCAPPED, Cap, evaluation, put, table_work
 from orgthink.cli import main
 from orgthink.cli.arena import taking
@@ -237,6 +239,29 @@ def test_a_method_that_is_added_runs_and_the_others_do_not_run_again(
     assert set(re.findall(r"evaluations/(\w+)/\S+: \d+ episodes", capsys.readouterr().out)) == {"more"}
     found = rows(json.loads((out / "results.json").read_text()), "1x")
     assert found.keys() == {*before, "more"} and found["base"] == before["base"]
+
+
+def test_an_arena_whose_folder_was_moved_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = run(arena_file(tmp_path, seeds=[0]), tmp_path / "out")
+    (tmp_path / "elsewhere").mkdir()
+    moved = (tmp_path / "out").rename(tmp_path / "elsewhere" / "mine")
+    shutil.rmtree(moved / "evaluations" / "asking" / "1x-seed0")
+    capsys.readouterr()
+    assert main(["arena", "--resume", str(moved)]) == 0
+    assert set(re.findall(r"evaluations/(\w+)/\S+: \d+ episodes", capsys.readouterr().out)) == {"asking"}
+    assert lasting(json.loads((moved / "results.json").read_text())) == lasting(before)
+
+
+def test_only_what_the_arena_made_may_have_stood_elsewhere(tmp_path: Path) -> None:
+    made = tmp_path / "preparations"
+    wanted = {"engine": {"model": str(made / "a-seed0" / "model")}, "files": [str(tmp_path / "corpus")], "n": 3}
+    moved = {**wanted, "engine": {"model": "/former/preparations/a-seed0/model"}}
+    assert same(wanted, wanted, made) and same(moved, wanted, made)
+    for path in ("/former/preparations/b-seed0/model", "/former/a-seed0/model", "a-seed0/model"):
+        assert not same({**wanted, "engine": {"model": path}}, wanted, made)
+    assert not same({**wanted, "files": ["/former/corpus"]}, wanted, made)
+    assert not same({**wanted, "files": []}, wanted, made) and not same({**wanted, "n": 4}, wanted, made)
+    assert not same({**wanted, "more": 1}, wanted, made)
 
 
 def test_seconds_are_of_episodes_that_run_alone(tmp_path: Path) -> None:
