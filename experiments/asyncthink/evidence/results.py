@@ -24,6 +24,7 @@ EVIDENCE = Evidence(
         "varied",
         "averaged",
         "paid",
+        "longer",
         "mixed",
         "dependent",
     ),
@@ -36,6 +37,7 @@ EVIDENCE = Evidence(
         "memory-bound-varied": ("varied", memory_bound),
         "memory-bound-averaged": ("averaged", memory_bound),
         "memory-bound-paid": ("paid", memory_bound),
+        "memory-bound-longer": ("longer", memory_bound),
     },
 )
 """The arenas and claims of AsyncThink."""
