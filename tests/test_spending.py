@@ -19,10 +19,11 @@ import orgthink.engines.opening
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Chunk, Context, EngineError
-from orgthink.episode import Episode, Origin, Problem, Sampling, Span, Trace
+from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.runtime.clock import run_virtual
 from orgthink.spending import Bounds, Spending
 from orgthink.store import RunFolder
+from orgthink.tasks import task_named
 
 EMPTY = Episode("p|a|0", Problem("p", "t", ""), "a", 2, (Trace("a", "a", None, (), model="m"),))
 
@@ -188,6 +189,17 @@ def test_what_failed_was_paid_for(use: Callable[..., RuleEngine]) -> None:
     use(countdown)
     assert main(["eval", "--resume", "run", "--max-tokens-total", f"{60 + 2 * WORDS}"]) == 3
     assert 0 < ended() < 6, "an episode that failed twice was paid for twice"
+
+
+def test_what_a_grader_fails_on_was_paid_for(use: Callable[..., RuleEngine], monkeypatch: pytest.MonkeyPatch) -> None:
+    def grade(problem: Problem, answer: str) -> Grade:
+        raise IndexError("nothing was found")
+
+    monkeypatch.setattr(task_named(TASK), "grade", grade)
+    assert main([*EVAL, "--max-tokens-total", f"{2 * WORDS}"]) == 3
+    assert ended() == 2
+    assert main(["eval", "--resume", "run"]) == 3
+    assert ended() == 2, "what it answered is not asked for again"
 
 
 def test_who_waited_for_the_mean_begins_once_it_is_less() -> None:
