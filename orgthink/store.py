@@ -242,8 +242,14 @@ class RunFolder:
 
         Names of files that are not UTF-8 stay as they are.
         """
-        text = json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n"
-        write_whole(self.path / name, text.encode("utf-8", "surrogatepass"))
+        write_whole(self.path / name, _json_file(value))
+
+    def renew_json(self, name: str, value: Any) -> None:
+        """The same, unless the file holds this value already. UserError if another process is writing there."""
+        file = self.path / name
+        if not file.is_file() or read_whole(file) != _json_file(value):
+            with self.journal(redo=None):
+                self.write_json(name, value)
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file atomically."""
@@ -390,6 +396,11 @@ def load(line: bytes) -> Episode:
     _require_version(episode.schema_version, "the line")
     require_integrity(episode)
     return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
+
+
+def _json_file(value: Any) -> bytes:
+    text = json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "surrogatepass")
 
 
 def dump(episode: Episode) -> bytes:

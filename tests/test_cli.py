@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -392,6 +393,19 @@ def test_a_complete_run_resumes_to_the_same_table(run: Path, toy, capsys: pytest
     assert (run / "episodes.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("old", [None, "{}\n"], ids=["missing", "stale"])
+def test_a_complete_run_that_was_killed_before_its_summary_gets_it(run: Path, old: str | None):
+    """Its last episode was stored, and its process killed before anything else."""
+    file = run / "summary.json"
+    summary = file.read_bytes()
+    file.unlink() if old is None else file.write_text(old)
+    assert main(["eval", "--resume", str(run)]) == 0
+    assert file.read_bytes() == summary
+    written = file.stat().st_mtime_ns
+    assert main(["eval", "--resume", str(run)]) == 0
+    assert file.stat().st_mtime_ns == written, "what it says already is not written again"
+
+
 def test_a_run_with_failures_says_so_and_how_to_go_on(toy, capsys: pytest.CaptureFixture[str]):
     toy(failing)
     assert main([*SMALL, "--out", "run"]) == 1
@@ -488,6 +502,22 @@ def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):
     assert "stopped after 0 of 90 episodes" in _ends(capsys)[1]
     toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
+
+
+def test_ctrl_c_twice_leaves_a_summary_of_what_was_done(toy):
+    requests = count(1)
+
+    def rule(text: str) -> str:
+        if next(requests) <= 2:
+            return countdown(text)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return " word" * 20_000
+
+    toy(rule)
+    options = ["--organizations", "sequential", "--max-tokens", "20000", "--n", "30", "--concurrency", "1"]
+    assert main(["eval", *options, "--out", "run"]) == 130
+    assert json.loads(Path("run/summary.json").read_text())["sequential"]["n"] == 2
 
 
 def _spin() -> None:

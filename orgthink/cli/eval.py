@@ -211,11 +211,17 @@ async def _evaluate(resolved: Resolved, engines: Engines, folder: RunFolder, sto
 
 
 def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> int:
-    """Print the table, and how to go on if something is missing; return the exit code."""
+    """Print the table, and how to go on if something is missing; return the exit code.
+
+    summary.json is written where whoever ran the episodes was ended before.
+    """
     total = len(resolved.planned)
     if episodes:
-        print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
+        summary = resolved.summary(resolved.in_order(episodes))
+        print_table(summary, conditions(folder))
         note(*never_returned(episodes))
+        with written(folder):
+            folder.renew_json("summary.json", summary)
     failed = [episode for episode in episodes if engine_failed(episode)]
     failed.sort(key=lambda episode: episode.error_kind is not None)  # a bug is named first
     others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]
