@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -259,10 +260,29 @@ def _text(value: Any) -> str:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. If an event loop is running already, as in a notebook, a new thread runs it."""
+    """Run a coroutine. If an event loop is running already, as in a notebook, a new thread runs it, and what ends the
+    wait for it, such as Ctrl-C, cancels it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return run_main(work)
+    begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
+
+    async def told() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await work
+
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(run_main, work).result()
+        try:
+            return thread.submit(run_main, told()).result()
+        except BaseException:
+            begun.add_done_callback(_cancel)
+            raise
+
+
+def _cancel(begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]) -> None:
+    loop, task = begun.result()
+    with suppress(RuntimeError):  # the loop is closed: the work has ended
+        loop.call_soon_threadsafe(task.cancel)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,27 @@ async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
 
     with pytest.raises(UserError, match="no"):
         api._run(fails())
+
+
+async def test_ctrl_c_in_a_notebook_ends_what_runs():
+    """The kernel raises KeyboardInterrupt where its thread waits for the one that works."""
+    ended: list[str] = []
+
+    async def work() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            api._run(work())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended == ["cancelled"]
 
 
 @pytest.mark.parametrize(
