@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -695,6 +696,18 @@ def test_organizations_may_have_models_of_their_own(
     assert models == {"before": "toy", "after": "toy-async"}
     assert main(["eval", *two, "--models", "afer=toy-async", "--out", "other"]) == 2
     assert "did you mean after?" in complaint(capsys)
+
+
+def test_a_role_with_a_sampling_of_its_own_keeps_the_model_of_its_organization(toy):
+    one = Eval(organizations=("after=asyncthink",), models=("after=toy-async",))
+    plan = replace(one, role_sampling=("worker.temperature=0.5",)).plan()
+    assert (plan.roles["worker"].engine.model, plan.roles["worker"].sampling.temperature) == ("toy-async", 0.5)
+    two = replace(one, organizations=("before=asyncthink", *one.organizations))
+    with pytest.raises(UserError, match=r"--sampling worker: .* with a worker have toy, toy-async: "):
+        replace(two, role_sampling=("worker.temperature=0.5",)).plan()
+    apart = replace(two, organizations=("before=sequential", "after=asyncthink"))
+    assert replace(apart, role_sampling=("worker.top_p=0.5",)).plan().roles["worker"].engine.model == "toy-async"
+    assert replace(two, roles=("worker=toy",), role_sampling=("worker.top_p=0.5",)).plan().roles.keys() == {"worker"}
 
 
 def backed(plan: Evaluation) -> dict[str, tuple[str | None, int]]:
