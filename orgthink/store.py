@@ -1,6 +1,7 @@
 """A run folder: the settings that determine the result, and the episodes, appended as they end.
 
-    config.json      everything that determines the result; never changes
+    config.json      everything that determines the result, which never changes; whoever goes on may change what a run
+                     may cost, and the methods of an arena
     episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
     failed.jsonl     episodes that an engine failed, moved here when the run is resumed and they are run again
     metrics.jsonl    one line of numbers a step, for plots of the run itself

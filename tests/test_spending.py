@@ -157,6 +157,7 @@ def test_a_run_stops_at_its_bound_and_goes_on_with_a_higher_one(
     assert ended() == 2
     assert main(["eval", "--resume", "run", *more]) == 3
     assert ended() == 5
+    assert main(["eval", "--resume", "run"]) == 3, "the folder remembers the new one"
     assert main(["eval", "--resume", "run", more[-2], "1000"]) == 0
     assert ended() == 6
 
@@ -166,6 +167,13 @@ def test_a_run_may_go_on_with_other_prices(use: Callable[..., RuleEngine]) -> No
     Path("half.json").write_text('{"rule": {"input": 0, "output": 500000}}')
     assert main(["eval", "--resume", "run", "--prices", "half.json"]) == 3
     assert ended() == 4
+    Path("unlike.json").write_text('{"another": {"input": 0, "output": 1}}')
+    assert main(["eval", "--resume", "run", "--prices", "unlike.json"]) == 2
+    assert main(["eval", "--resume", "run", "--max-dollars", "1000"]) == 0
+    assert RunFolder.open(Path("run")).config["settings"]["prices"]["rule"]["output"] == 500000
+    assert main(["eval", "--resume", "run", "--prices", "prices.toml"]) == 0
+    prices = RunFolder.open(Path("run")).config["settings"]["prices"]
+    assert prices["rule"]["output"] == 1_000_000, "a run that is done remembers them, too"
 
 
 class Breaking(RuleEngine):
@@ -185,7 +193,7 @@ def test_what_failed_was_paid_for(use: Callable[..., RuleEngine]) -> None:
     assert len(list(RunFolder.open(Path("run")).failed())) == 6
     assert ended() == 0
     use(countdown, Breaking)
-    assert main(["eval", "--resume", "run"]) == 1
+    assert main(["eval", "--resume", "run", "--max-tokens-total", "1000"]) == 1
     use(countdown)
     assert main(["eval", "--resume", "run", "--max-tokens-total", f"{60 + 2 * WORDS}"]) == 3
     assert 0 < ended() < 6, "an episode that failed twice was paid for twice"
