@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
@@ -355,9 +356,12 @@ class Journal:
 
 
 def dated(name: str) -> Path:
-    """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time."""
+    """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time. Of
+    several in one second the second one ends in -2, and so on."""
     whole = without_files(name).replace("/", "-")  # a part of a task has a `/`
-    return Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
+    first = Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return next(path for path in chain([first], others) if not path.exists())
 
 
 def require_vacant(path: Path, *, overwrite: bool = False) -> None:

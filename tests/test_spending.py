@@ -157,7 +157,9 @@ def test_a_run_stops_at_its_bound_and_goes_on_with_a_higher_one(
     assert ended() == 2
     assert main(["eval", "--resume", "run", *more]) == 3
     assert ended() == 5
-    assert main(["eval", "--resume", "run"]) == 3, "the folder remembers the new one"
+    capsys.readouterr()
+    assert main(["eval", "--resume", "run"]) == 3
+    assert f"of {' '.join(more)} are spent" in capsys.readouterr().err, "the folder remembers the new one"
     assert main(["eval", "--resume", "run", more[-2], "1000"]) == 0
     assert ended() == 6
 
