@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback import loopback, says
 
 import orgthink
 from orgthink import api
+from orgthink.api import Run
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
@@ -93,6 +95,10 @@ async def test_ctrl_c_in_a_notebook_ends_what_runs():
     assert ended == ["cancelled"]
 
 
+def evaluation(organizations: list[str], **settings: Any) -> Run:
+    return orgthink.evaluate("sudoku", organizations, url="http://localhost:9/v1", model="m", **settings)
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -108,6 +114,14 @@ async def test_ctrl_c_in_a_notebook_ends_what_runs():
             lambda: orgthink.solve("q", "sequential", model=engine("a"), roles={"thinkr": "nowhere"}),
             "no organization here has a role 'thinkr'",
         ),
+        (lambda: evaluation(["sequential"], settings={"sequentia": {}}), "unknown organization 'sequentia': did you"),
+        (lambda: evaluation(["sequential", "parallel"], settings={"asyncthink": {}}), "unknown organization 'asyncth"),
+        (lambda: evaluation(["sequential", "parallel", "sequential"]), "organization sequential is named twice"),
+        (lambda: evaluation(["sequential"], n=0), "n is 0: it must be at least 1"),
+        (lambda: evaluation(["sequential"], samples=0), "samples is 0: it must be at least 1"),
+        (lambda: evaluation(["sequential"], concurrency=0), "concurrency is 0: it must be at least 1"),
+        (lambda: evaluation([]), "no organization: name at least one"),
+        (lambda: orgthink.solve("q", "sequential", model=engine("a"), capacity=0), "capacity is 0: a pool needs"),
         (lambda: orgthink.train("asyncthink-qwen3-moth"), "did you mean asyncthink-qwen3-math"),
         (lambda: orgthink.train("asyncthink-qwen3-math", settings={"rollout.grop": 3}), "rollout has no 'grop'"),
     ],
