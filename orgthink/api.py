@@ -222,12 +222,20 @@ def train(
     job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder, by default runs/RECIPE. `report`
     gets the metrics of each step. UserError for bad input.
     """
-    from orgthink.recipes.registry import RECIPES, Training, adjusted, folder_of, go_on, start
+    from orgthink.recipes.registry import (
+        RECIPES,
+        Training,
+        adjusted,
+        folder_of,
+        go_on,
+        start,
+        with_whole_paths,
+    )
 
     name = recipe or default("recipe", "a recipe")
     given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
-    job = adjusted(RECIPES.named(name), named, given)
+    job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
     folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
     return go_on(folder, report)
 

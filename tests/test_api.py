@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from loopback import loopback, says
+from small_recipes import RECIPE
 
 import orgthink
 from orgthink import api
@@ -21,6 +22,7 @@ from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
 from orgthink.organizations.sequential import Sequential
+from orgthink.recipes import registry
 from orgthink.store import RunFolder
 
 PROBLEM = Problem(
@@ -131,6 +133,17 @@ def test_bad_input_is_one_line(call, said, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=said) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_a_training_names_its_model_and_its_files_by_their_whole_paths(tmp_path, monkeypatch):
+    """So that it goes on from any folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "start", lambda training, path: training)
+    monkeypatch.setattr(registry, "go_on", lambda training, report: training.job)
+    Path("mine").mkdir()
+    assert orgthink.train(RECIPE, model="mine").model == str(tmp_path / "mine")
+    assert orgthink.train(RECIPE, model="a-package-s").model == "a-package-s"
+    assert orgthink.train("asyncthink-sft", pairs="rows.jsonl").pairs == str(tmp_path / "rows.jsonl")
 
 
 def test_an_evaluation_against_a_server_leaves_a_run_folder(tmp_path):
