@@ -201,6 +201,13 @@ def test_settings_go_to_the_organizations_by_label(toy):
     assert {plain.prompts, kind.prompts, sequential.prompts} == {"terse"}
 
 
+def test_a_label_may_begin_as_another_one(toy):
+    given = ("v1.5.tolerant=true", "v1.overflow=queue")
+    plan = Eval(organizations=("v1=asyncthink", "v1.5=asyncthink"), set=given).plan()
+    found = [(one.settings["tolerant"], one.settings["overflow"]) for one in plan.organizations.values()]
+    assert found == [(False, "queue"), (True, "error")]
+
+
 def test_a_setting_below_a_setting_has_a_path(toy):
     model = str(made_for(Path("manager"), MANAGER))
     plan = Eval(

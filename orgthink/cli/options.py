@@ -195,7 +195,7 @@ class Options:
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")
-        named = [label for label in classes if place.startswith(f"{label}.")]
+        named = sorted((label for label in classes if place.startswith(f"{label}.")), key=len)[-1:]  # `v1` and `v1.5`
         path = place.removeprefix(f"{named[0]}.") if named else place
         known = {name: None for one in named or classes for name in _known(classes[one])}
         setting, dot, _ = path.partition(".")
