@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +20,7 @@ from orgthink.engines import EngineSpec, engine_spec
 from orgthink.engines.engine import Engine
 from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Problem, Sampling
-from orgthink.errors import user_input
+from orgthink.errors import UserError, pick, user_input
 from orgthink.evaluation import (
     Evaluation,
     OrganizationSpec,
@@ -31,7 +33,7 @@ from orgthink.evaluation import (
 )
 from orgthink.evaluation import evaluate as evaluate_plan
 from orgthink.measure.billing import Price
-from orgthink.presets import allowance, attempts, organization_settings, partner_models
+from orgthink.presets import Allowance, allowance, attempts, organization_settings, partner_models
 from orgthink.registry import default
 from orgthink.runtime.agent import Backing, Watcher
 from orgthink.runtime.approval import Approve
@@ -128,7 +130,7 @@ async def asolve(
     with user_input():
         require_sampling(sampling)
     others = _roles(specs, spec, _named(roles or {}, given), sampling)
-    limits = limits or Limits(found.capacity, Budget(), found.agent_tokens)
+    limits = limits or _limits(found)
     require_sampling_noise(organization, sampling, limits.capacity, others)
     async with Engines(given) as engines:
         own = Backing(await engines.get(spec), sampling)
@@ -172,26 +174,32 @@ async def aevaluate(
     """
     name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
     given = settings or {}
+    for one in given:
+        pick("organization", one, dict.fromkeys(organizations))
     named = [OrganizationSpec(one, organization_settings(one, spec, given.get(one), prompts)) for one in organizations]
+    for label, times in Counter(one.label for one in named).items():
+        if times > 1:
+            raise UserError(f"organization {label} is named twice: evaluate each once")
     specs = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
     found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
     tried = attempts(name, split, seed, n, samples, temperature)
     sampling = Sampling(found.max_tokens, tried.temperature, seed=seed)
-    plan = Evaluation(
-        task=name,
-        organizations=specs,
-        n=tried.n,
-        engine=spec,
-        sampling=sampling,
-        roles=_roles(specs, spec, roles, sampling),
-        limits=limits or Limits(found.capacity, Budget(), found.agent_tokens),
-        split=split,
-        seed=seed,
-        samples=tried.samples,
-        concurrency=concurrency,
-        prices=dict(prices or {}),
-        bounds=bounds or Bounds(),
-    )
+    with user_input():
+        plan = Evaluation(
+            task=name,
+            organizations=specs,
+            n=tried.n,
+            engine=spec,
+            sampling=sampling,
+            roles=_roles(specs, spec, roles, sampling),
+            limits=limits or _limits(found),
+            split=split,
+            seed=seed,
+            samples=tried.samples,
+            concurrency=concurrency,
+            prices=dict(prices or {}),
+            bounds=bounds or Bounds(),
+        )
     resolved = resolve(plan)  # errors appear before an engine is opened
     async with Engines() as engines:
         resolved = await resolved.opened(engines)
@@ -214,14 +222,28 @@ def train(
     job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder, by default runs/RECIPE. `report`
     gets the metrics of each step. UserError for bad input.
     """
-    from orgthink.recipes.registry import RECIPES, Training, adjusted, folder_of, go_on, start
+    from orgthink.recipes.registry import (
+        RECIPES,
+        Training,
+        adjusted,
+        folder_of,
+        go_on,
+        start,
+        with_whole_paths,
+    )
 
     name = recipe or default("recipe", "a recipe")
     given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
-    job = adjusted(RECIPES.named(name), named, given)
+    job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
     folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
     return go_on(folder, report)
+
+
+def _limits(found: Allowance) -> Limits:
+    """Limits of an episode by a capacity and a budget. UserError for a capacity that is none."""
+    with user_input():
+        return Limits(found.capacity, Budget(), found.agent_tokens)
 
 
 def _spec(model: str | EngineSpec | None, url: str | None, tokenizer: str | None) -> EngineSpec:
@@ -259,10 +281,29 @@ def _text(value: Any) -> str:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. If an event loop is running already, as in a notebook, a new thread runs it."""
+    """Run a coroutine. If an event loop is running already, as in a notebook, a new thread runs it, and what ends the
+    wait for it, such as Ctrl-C, cancels it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return run_main(work)
+    begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
+
+    async def told() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await work
+
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(run_main, work).result()
+        try:
+            return thread.submit(run_main, told()).result()
+        except BaseException:
+            begun.add_done_callback(_cancel)
+            raise
+
+
+def _cancel(begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]) -> None:
+    loop, task = begun.result()
+    with suppress(RuntimeError):  # the loop is closed: the work has ended
+        loop.call_soon_threadsafe(task.cancel)

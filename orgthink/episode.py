@@ -298,6 +298,11 @@ class Trace:
         return tuple(edge for edge in self.edges if edge.kind is EdgeKind.JOIN)
 
     @property
+    def is_code(self) -> bool:
+        """Whether neither a model nor a person acts in it: a tool, or the organization's own code."""
+        return self.model is None and self.person is None
+
+    @property
     def steps(self) -> int:
         """Decoding steps: sampled tokens."""
         return sum(span.tokens for span in self.spans if span.origin is Origin.SAMPLED)

@@ -17,7 +17,8 @@ from orgthink.engines.opening import Engines
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason, Trace, episode_id
 from orgthink.errors import ErrorKind, Failure, UserError, pick, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
-from orgthink.guard import Guard
+from orgthink.guard import Crash, Guard
+from orgthink.integrity import require_integrity
 from orgthink.measure.billing import Price, spent
 from orgthink.measure.summary import Measure, summarise, surviving
 from orgthink.organizations import ORGANIZATIONS
@@ -406,8 +407,20 @@ async def graded(episode: Episode, task: Task, *, beside: bool = True) -> Episod
     return await in_thread(grade_or_keep, episode, task) if beside else grade_or_keep(episode, task)
 
 
+async def graded_or_kept(episode: Episode, task: Task, crash: Crash) -> Episode:
+    """The same, and a bug of the grader costs the grade alone: its traceback is stored. A UserError is raised."""
+    try:
+        found = await graded(episode, task)
+        require_integrity(found)
+        return found
+    except UserError:
+        raise
+    except Exception as bug:
+        return replace(episode, stop=StopReason.ERROR, error=crash(episode.id, bug), error_kind=ErrorKind.TOOL)
+
+
 def awaits_grade(episode: Episode) -> bool:
-    """Whether nothing failed but a tool of its grader: its answer is paid for, and can be graded again."""
+    """Whether nothing failed but its grader, or a tool of it: its answer is paid for, and can be graded again."""
     failed = episode.stop is StopReason.ERROR and episode.error_kind is ErrorKind.TOOL
     return failed and episode.root.stop is not StopReason.ERROR
 
@@ -419,14 +432,8 @@ async def grade_again(folder: RunFolder, resolved: Resolved) -> None:
     with folder.journal(redo=None) as journal:
 
         async def again(episode: Episode) -> Episode:
-            try:
-                return await graded(
-                    replace(episode, stop=episode.root.stop, error=None, error_kind=None), resolved.task
-                )
-            except UserError:
-                raise
-            except Exception as bug:  # the answer stays, whatever the grader makes of it
-                return replace(episode, error=journal.crash(episode.id, bug))
+            ended = replace(episode, stop=episode.root.stop, error=None, error_kind=None)
+            return await graded_or_kept(ended, resolved.task, journal.crash)
 
         waiting = [episode for episode in folder.episodes() if awaits_grade(episode)]
         folder.revise({one.id: one for one in await run_all(again, waiting, resolved.plan.concurrency)})
@@ -469,7 +476,8 @@ async def evaluate(
 
     `progress` gets every episode that ends and the number of ended ones. Once `stop` is set, or a bound of the plan is
     reached, no more episodes begin and running ones are finished. An exception in one episode ends only that one, as an
-    error; its traceback goes to crashes.log, and whoever resumes runs it again. Raises UserError if the folder holds
+    error; its traceback goes to crashes.log, and whoever resumes runs it again, or grades it again if the exception was
+    the grader's. Raises UserError if the folder holds
     episodes of another plan, OSError if it cannot be written, and the errors of `open_engine`. Appended episodes stay
     in the folder.
     """
@@ -483,16 +491,17 @@ async def evaluate(
 
         async def work(planned: PlannedEpisode) -> None:
             organization, problem, sample = planned
-            backing, limits = own[organization.name], plan.limits_of(organization.name)
+            backing, limits, told = own[organization.name], plan.limits_of(organization.name), list[Episode]()
 
             async def attempted() -> Episode:
-                found = await attempt(organization, problem, backing, roles=roles, limits=limits, sample=sample)
-                return await graded(found, resolved.task)
+                how = {"roles": roles, "limits": limits, "sample": sample, "broken": told.append}
+                found = await attempt(organization, problem, backing, **how)
+                return await graded_or_kept(found, resolved.task, journal.crash)
 
             if not await spending.admits(stop):
                 return
             guard = Guard(problem, organization.name, sample, limits.capacity, journal.crash)
-            episode = guard.store(journal, await guard.run(attempted()))
+            episode = guard.store(journal, await guard.run(attempted(), told))
             done[episode.id] = episode
             await spending.ended(episode)
             tokens = sum(trace.steps for trace in episode.traces)

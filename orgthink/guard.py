@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from orgthink.episode import CONTROLLER, Episode, Problem, Status, StopReason, Trace, episode_id
 from orgthink.errors import UserError
 from orgthink.integrity import require_integrity
-from orgthink.store import Journal
+from orgthink.store import Journal, dump, load
 
 Crash = Callable[[str, Exception], str]
 """Stores the traceback of what ended an episode, by the episode's id, and returns it in one line: `Journal.crash`."""
@@ -34,9 +34,9 @@ class Guard:
     crash: Crash
     """Stores a traceback."""
 
-    async def run(self, work: Awaitable[Episode]) -> Episode:
+    async def run(self, work: Awaitable[Episode], told: Sequence[Episode] = ()) -> Episode:
         """The episode of this work, or what is left of it after a bug, such as a number that is none. A UserError is
-        about all episodes, and is raised."""
+        about all episodes, and is raised. `told` is what the work has told of the episode by then: see `attempt`."""
         try:
             episode = await work
             require_integrity(episode)
@@ -44,7 +44,7 @@ class Guard:
         except UserError:
             raise
         except Exception as bug:
-            return self.crashed(bug)
+            return self.crashed(bug, told)
 
     def store(self, journal: Journal, episode: Episode) -> Episode:
         """Append an episode and return it; what is left of it in its place if it cannot be stored. OSError as such;
@@ -59,10 +59,13 @@ class Guard:
                 raise UserError(str(error)) from error
         return episode
 
-    def crashed(self, bug: Exception) -> Episode:
-        """What is left of the episode, with the error and without an answer."""
+    def crashed(self, bug: Exception, told: Sequence[Episode] = ()) -> Episode:
+        """What is left of the episode, with the error and without an answer: what was `told` of it, if that can be
+        stored."""
         name = episode_id(self.problem, self.organization, self.sample)
         error = self.crash(name, bug)
+        for episode in filter(_is_storable, told):
+            return replace(episode, stop=StopReason.ERROR, error=error, error_kind=None)
         root = Trace(CONTROLLER, CONTROLLER, None, (), stop=StopReason.ERROR, status=Status.ERROR, error=error)
         return Episode(
             id=name,
@@ -74,3 +77,11 @@ class Guard:
             stop=StopReason.ERROR,
             error=error,
         )
+
+
+def _is_storable(episode: Episode) -> bool:
+    try:
+        load(dump(episode))
+    except Exception:  # whatever a bug left in it
+        return False
+    return True

@@ -1,6 +1,7 @@
 """A run folder: the settings that determine the result, and the episodes, appended as they end.
 
-    config.json      everything that determines the result; never changes
+    config.json      everything that determines the result, which never changes; whoever goes on may change what a run
+                     may cost, and the methods of an arena
     episodes.jsonl   one episode a line, appended when it ends; an incomplete last line is ignored
     failed.jsonl     episodes that an engine failed, moved here when the run is resumed and they are run again
     metrics.jsonl    one line of numbers a step, for plots of the run itself
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
@@ -242,8 +244,14 @@ class RunFolder:
 
         Names of files that are not UTF-8 stay as they are.
         """
-        text = json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n"
-        write_whole(self.path / name, text.encode("utf-8", "surrogatepass"))
+        write_whole(self.path / name, _json_file(value))
+
+    def renew_json(self, name: str, value: Any) -> None:
+        """The same, unless the file holds this value already. UserError if another process is writing there."""
+        file = self.path / name
+        if not file.is_file() or read_whole(file) != _json_file(value):
+            with self.journal(redo=None):
+                self.write_json(name, value)
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file atomically."""
@@ -348,9 +356,12 @@ class Journal:
 
 
 def dated(name: str) -> Path:
-    """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time."""
+    """Where a new run goes unless it is told: below runs/, by a name, such as that of its task, and the time. Of
+    several in one second the second one ends in -2, and so on."""
     whole = without_files(name).replace("/", "-")  # a part of a task has a `/`
-    return Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
+    first = Path("runs") / f"{whole}-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return next(path for path in chain([first], others) if not path.exists())
 
 
 def require_vacant(path: Path, *, overwrite: bool = False) -> None:
@@ -390,6 +401,11 @@ def load(line: bytes) -> Episode:
     _require_version(episode.schema_version, "the line")
     require_integrity(episode)
     return episode if episode.schema_version == SCHEMA_VERSION else replace(episode, schema_version=SCHEMA_VERSION)
+
+
+def _json_file(value: Any) -> bytes:
+    text = json.dumps(redact_values(value), indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "surrogatepass")
 
 
 def dump(episode: Episode) -> bytes:

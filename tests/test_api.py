@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback import loopback, says
+from small_recipes import RECIPE
 
 import orgthink
 from orgthink import api
+from orgthink.api import Run
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Problem
 from orgthink.errors import UserError
 from orgthink.organizations.sequential import Sequential
+from orgthink.recipes import registry
 from orgthink.store import RunFolder
 
 PROBLEM = Problem(
@@ -70,6 +76,31 @@ async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
         api._run(fails())
 
 
+async def test_ctrl_c_in_a_notebook_ends_what_runs():
+    """The kernel raises KeyboardInterrupt where its thread waits for the one that works."""
+    ended: list[str] = []
+
+    async def work() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            api._run(work())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended == ["cancelled"]
+
+
+def evaluation(organizations: list[str], **settings: Any) -> Run:
+    return orgthink.evaluate("sudoku", organizations, url="http://localhost:9/v1", model="m", **settings)
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -85,6 +116,14 @@ async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
             lambda: orgthink.solve("q", "sequential", model=engine("a"), roles={"thinkr": "nowhere"}),
             "no organization here has a role 'thinkr'",
         ),
+        (lambda: evaluation(["sequential"], settings={"sequentia": {}}), "unknown organization 'sequentia': did you"),
+        (lambda: evaluation(["sequential", "parallel"], settings={"asyncthink": {}}), "unknown organization 'asyncth"),
+        (lambda: evaluation(["sequential", "parallel", "sequential"]), "organization sequential is named twice"),
+        (lambda: evaluation(["sequential"], n=0), "n is 0: it must be at least 1"),
+        (lambda: evaluation(["sequential"], samples=0), "samples is 0: it must be at least 1"),
+        (lambda: evaluation(["sequential"], concurrency=0), "concurrency is 0: it must be at least 1"),
+        (lambda: evaluation([]), "no organization: name at least one"),
+        (lambda: orgthink.solve("q", "sequential", model=engine("a"), capacity=0), "capacity is 0: a pool needs"),
         (lambda: orgthink.train("asyncthink-qwen3-moth"), "did you mean asyncthink-qwen3-math"),
         (lambda: orgthink.train("asyncthink-qwen3-math", settings={"rollout.grop": 3}), "rollout has no 'grop'"),
     ],
@@ -94,6 +133,17 @@ def test_bad_input_is_one_line(call, said, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=said) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_a_training_names_its_model_and_its_files_by_their_whole_paths(tmp_path, monkeypatch):
+    """So that it goes on from any folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "start", lambda training, path: training)
+    monkeypatch.setattr(registry, "go_on", lambda training, report: training.job)
+    Path("mine").mkdir()
+    assert orgthink.train(RECIPE, model="mine").model == str(tmp_path / "mine")
+    assert orgthink.train(RECIPE, model="a-package-s").model == "a-package-s"
+    assert orgthink.train("asyncthink-sft", pairs="rows.jsonl").pairs == str(tmp_path / "rows.jsonl")
 
 
 def test_an_evaluation_against_a_server_leaves_a_run_folder(tmp_path):

@@ -15,7 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -197,6 +199,13 @@ def test_settings_go_to_the_organizations_by_label(toy):
     assert (kind.name, kind.overflow, kind.tolerant) == ("kind", "queue", True)
     assert (sequential.dialect.join, plain.dialect.join) == ("<WAIT{}>", DIALECT.join)
     assert {plain.prompts, kind.prompts, sequential.prompts} == {"terse"}
+
+
+def test_a_label_may_begin_as_another_one(toy):
+    given = ("v1.5.tolerant=true", "v1.overflow=queue")
+    plan = Eval(organizations=("v1=asyncthink", "v1.5=asyncthink"), set=given).plan()
+    found = [(one.settings["tolerant"], one.settings["overflow"]) for one in plan.organizations.values()]
+    assert found == [(False, "queue"), (True, "error")]
 
 
 def test_a_setting_below_a_setting_has_a_path(toy):
@@ -392,6 +401,19 @@ def test_a_complete_run_resumes_to_the_same_table(run: Path, toy, capsys: pytest
     assert (run / "episodes.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("old", [None, "{}\n"], ids=["missing", "stale"])
+def test_a_complete_run_that_was_killed_before_its_summary_gets_it(run: Path, old: str | None):
+    """Its last episode was stored, and its process killed before anything else."""
+    file = run / "summary.json"
+    summary = file.read_bytes()
+    file.unlink() if old is None else file.write_text(old)
+    assert main(["eval", "--resume", str(run)]) == 0
+    assert file.read_bytes() == summary
+    written = file.stat().st_mtime_ns
+    assert main(["eval", "--resume", str(run)]) == 0
+    assert file.stat().st_mtime_ns == written, "what it says already is not written again"
+
+
 def test_a_run_with_failures_says_so_and_how_to_go_on(toy, capsys: pytest.CaptureFixture[str]):
     toy(failing)
     assert main([*SMALL, "--out", "run"]) == 1
@@ -488,6 +510,22 @@ def test_ctrl_c_twice_stops_now(toy, capsys: pytest.CaptureFixture[str]):
     assert "stopped after 0 of 90 episodes" in _ends(capsys)[1]
     toy(countdown)
     assert main(["eval", "--resume", "run"]) == 0
+
+
+def test_ctrl_c_twice_leaves_a_summary_of_what_was_done(toy):
+    requests = count(1)
+
+    def rule(text: str) -> str:
+        if next(requests) <= 2:
+            return countdown(text)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return " word" * 20_000
+
+    toy(rule)
+    options = ["--organizations", "sequential", "--max-tokens", "20000", "--n", "30", "--concurrency", "1"]
+    assert main(["eval", *options, "--out", "run"]) == 130
+    assert json.loads(Path("run/summary.json").read_text())["sequential"]["n"] == 2
 
 
 def _spin() -> None:
@@ -665,6 +703,18 @@ def test_organizations_may_have_models_of_their_own(
     assert models == {"before": "toy", "after": "toy-async"}
     assert main(["eval", *two, "--models", "afer=toy-async", "--out", "other"]) == 2
     assert "did you mean after?" in complaint(capsys)
+
+
+def test_a_role_with_a_sampling_of_its_own_keeps_the_model_of_its_organization(toy):
+    one = Eval(organizations=("after=asyncthink",), models=("after=toy-async",))
+    plan = replace(one, role_sampling=("worker.temperature=0.5",)).plan()
+    assert (plan.roles["worker"].engine.model, plan.roles["worker"].sampling.temperature) == ("toy-async", 0.5)
+    two = replace(one, organizations=("before=asyncthink", *one.organizations))
+    with pytest.raises(UserError, match=r"--sampling worker: .* with a worker have toy, toy-async: "):
+        replace(two, role_sampling=("worker.temperature=0.5",)).plan()
+    apart = replace(two, organizations=("before=sequential", "after=asyncthink"))
+    assert replace(apart, role_sampling=("worker.top_p=0.5",)).plan().roles["worker"].engine.model == "toy-async"
+    assert replace(two, roles=("worker=toy",), role_sampling=("worker.top_p=0.5",)).plan().roles.keys() == {"worker"}
 
 
 def backed(plan: Evaluation) -> dict[str, tuple[str | None, int]]:

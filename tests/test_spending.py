@@ -19,10 +19,11 @@ import orgthink.engines.opening
 from orgthink.cli import main
 from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Chunk, Context, EngineError
-from orgthink.episode import Episode, Origin, Problem, Sampling, Span, Trace
+from orgthink.episode import Episode, Grade, Origin, Problem, Sampling, Span, Trace
 from orgthink.runtime.clock import run_virtual
 from orgthink.spending import Bounds, Spending
 from orgthink.store import RunFolder
+from orgthink.tasks import task_named
 
 EMPTY = Episode("p|a|0", Problem("p", "t", ""), "a", 2, (Trace("a", "a", None, (), model="m"),))
 
@@ -156,6 +157,9 @@ def test_a_run_stops_at_its_bound_and_goes_on_with_a_higher_one(
     assert ended() == 2
     assert main(["eval", "--resume", "run", *more]) == 3
     assert ended() == 5
+    capsys.readouterr()
+    assert main(["eval", "--resume", "run"]) == 3
+    assert f"of {' '.join(more)} are spent" in capsys.readouterr().err, "the folder remembers the new one"
     assert main(["eval", "--resume", "run", more[-2], "1000"]) == 0
     assert ended() == 6
 
@@ -165,6 +169,13 @@ def test_a_run_may_go_on_with_other_prices(use: Callable[..., RuleEngine]) -> No
     Path("half.json").write_text('{"rule": {"input": 0, "output": 500000}}')
     assert main(["eval", "--resume", "run", "--prices", "half.json"]) == 3
     assert ended() == 4
+    Path("unlike.json").write_text('{"another": {"input": 0, "output": 1}}')
+    assert main(["eval", "--resume", "run", "--prices", "unlike.json"]) == 2
+    assert main(["eval", "--resume", "run", "--max-dollars", "1000"]) == 0
+    assert RunFolder.open(Path("run")).config["settings"]["prices"]["rule"]["output"] == 500000
+    assert main(["eval", "--resume", "run", "--prices", "prices.toml"]) == 0
+    prices = RunFolder.open(Path("run")).config["settings"]["prices"]
+    assert prices["rule"]["output"] == 1_000_000, "a run that is done remembers them, too"
 
 
 class Breaking(RuleEngine):
@@ -184,10 +195,21 @@ def test_what_failed_was_paid_for(use: Callable[..., RuleEngine]) -> None:
     assert len(list(RunFolder.open(Path("run")).failed())) == 6
     assert ended() == 0
     use(countdown, Breaking)
-    assert main(["eval", "--resume", "run"]) == 1
+    assert main(["eval", "--resume", "run", "--max-tokens-total", "1000"]) == 1
     use(countdown)
     assert main(["eval", "--resume", "run", "--max-tokens-total", f"{60 + 2 * WORDS}"]) == 3
     assert 0 < ended() < 6, "an episode that failed twice was paid for twice"
+
+
+def test_what_a_grader_fails_on_was_paid_for(use: Callable[..., RuleEngine], monkeypatch: pytest.MonkeyPatch) -> None:
+    def grade(problem: Problem, answer: str) -> Grade:
+        raise IndexError("nothing was found")
+
+    monkeypatch.setattr(task_named(TASK), "grade", grade)
+    assert main([*EVAL, "--max-tokens-total", f"{2 * WORDS}"]) == 3
+    assert ended() == 2
+    assert main(["eval", "--resume", "run"]) == 3
+    assert ended() == 2, "what it answered is not asked for again"
 
 
 def test_who_waited_for_the_mean_begins_once_it_is_less() -> None:

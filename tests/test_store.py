@@ -360,3 +360,11 @@ def test_what_takes_time_comes_before_the_folder(tmp_path: Path, monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         RunFolder.create(tmp_path / "run", "eval", {})
     assert not (tmp_path / "run").exists()
+
+
+def test_runs_of_one_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a loop over `orgthink.evaluate`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(store.time, "strftime", lambda form: "20261201-120000")
+    made = [RunFolder.create(store.dated("math"), "eval", {"n": n}).path.name for n in range(3)]
+    assert made == ["math-20261201-120000", "math-20261201-120000-2", "math-20261201-120000-3"]

@@ -20,7 +20,7 @@ from experiments.shared.readme import fill
 from experiments.shared.script import run_script
 from orgthink.arena.config import Arena, read_arena
 from orgthink.arena.tables import blocks
-from orgthink.cli.arena import conduct, taking
+from orgthink.cli.arena import begun, conduct, taking
 from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.store import RunFolder
@@ -85,16 +85,17 @@ def make(options: Options) -> int:
     if trial and options.target.resolve() == options.config.parent.resolve():
         raise UserError("results of a trial must not replace the published ones: give another --out")
     arena = read_arena(options.config, options.changes)
-    folder = _folder(options.folder, arena)
-    code = conduct(folder, arena, frozenset(options.only), options.command, options.side_by_side)
+    only = frozenset(options.only)
+    folder = _folder(options.folder, arena, only)
+    code = conduct(folder, arena, only, options.command, options.side_by_side)
     if (folder.path / "results.json").is_file() and code < 2:
         write(folder.path, options.target, options.config.parent)
     return code
 
 
-def _folder(path: Path, arena: Arena) -> RunFolder:
+def _folder(path: Path, arena: Arena, only: frozenset[str]) -> RunFolder:
     if not (path / "config.json").is_file():
-        return RunFolder.create(path, "arena", arena)
+        return begun(path, arena, only)
     return taking(RunFolder.open(path), arena)
 
 

@@ -111,6 +111,14 @@ def test_a_small_arena_writes_results_plots_and_tables(tmp_path: Path) -> None:
         results.make(Options(config, n=1, runs=tmp_path / "runs", out=tmp_path / "out"))
 
 
+def test_a_method_that_cannot_run_leaves_no_folder_to_mend(tmp_path: Path) -> None:
+    config = tmp_path / "tiny.toml"
+    config.write_text(TINY.replace("samples = 2", 'samples = "two"'))
+    with pytest.raises(UserError, match="the method vote: "):
+        results.make(Options(config, runs=tmp_path / "runs", out=tmp_path / "out"))
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda file: str(file.parent.relative_to(HERE.parent)))
 def test_a_trial_does_not_replace_the_published_results(config: Path) -> None:
     for trial in (Options(config, n=4), Options(config, only=("vote",)), Options(config, n=4, out=config.parent)):

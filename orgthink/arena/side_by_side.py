@@ -30,7 +30,8 @@ Run = tuple[str, int]
 
 
 def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: int = 1) -> dict[Run, Prepared | str]:
-    """Every preparation that the methods need, by name and seed: what it made, or why it failed.
+    """Every preparation that the methods need, by name and seed: what it made, or why it failed. One that comes after
+    one that failed does not run, and failed for the same reason.
 
     Up to `side_by_side` of them run at once. KeyboardInterrupt at Ctrl-C, UserError if a process was killed.
     """
@@ -42,7 +43,12 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: i
     _announce([name for folder, (name, _) in first.items() if not (folder / DONE).is_file()])
     for depth in sorted(set(depths.values())):  # those that come after nothing, those after them, …
         now = [run for run in runs if depths.get(run) == depth]
-        missing = [run for run in now if not (folder_of(out, arena, *run) / DONE).is_file()]
+        for name, seed in now:
+            after = arena.preparations[name].after
+            before = None if after is None else made[first[folder_of(out, arena, after, seed)]]
+            if isinstance(before, str):  # else it would be run once for each that comes after it
+                made[name, seed] = before
+        missing = [run for run in now if run not in made and not (folder_of(out, arena, *run) / DONE).is_file()]
         if side_by_side > 1 and missing:
             made |= _together(out, arena, missing, side_by_side)
         made |= {run: prepare_or_reason(out, arena, *run) for run in now if run not in made}

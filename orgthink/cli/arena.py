@@ -60,7 +60,7 @@ class ArenaCommand:
             path = self.out or dated(self.config.stem)
             require_vacant(path)
             self._require_methods(given)
-            folder, arena = RunFolder.create(path, "arena", given), given
+            folder, arena = begun(path, given, frozenset(self.only)), given
         else:
             if self.out is not None:
                 raise UserError("--resume goes on in its own folder: leave out --out")
@@ -78,12 +78,27 @@ class ArenaCommand:
             pick("method", name, arena.methods)
 
 
+def begun(path: Path, arena: Arena, only: frozenset[str] = frozenset()) -> RunFolder:
+    """The new folder of an arena. UserError, and no folder, for a method of `only` that cannot run: see `taking`."""
+    from orgthink.arena.beforehand import require_plans
+
+    require_plans(arena, chosen(arena, only))
+    return RunFolder.create(path, "arena", arena)
+
+
+def chosen(arena: Arena, only: frozenset[str]) -> list[str]:
+    """The methods to run now: these and the reference, or else all."""
+    return [name for name in arena.methods if not only or name in {*only, arena.reference}]
+
+
 def taking(folder: RunFolder, given: Arena) -> RunFolder:
     """The folder of an arena with the methods and preparations of `given`, which are written to it.
 
     UserError if anything else differs, also in a method or a preparation that both have: what has run is of other
-    settings then. UserError too if another process has the folder.
+    settings then. UserError too for a new method that cannot run, which could not be mended once it is written, and if
+    another process has the folder.
     """
+    from orgthink.arena.beforehand import require_plans
     from orgthink.arena.config import Arena, with_whole_paths
     from orgthink.registry import absolute
 
@@ -98,6 +113,7 @@ def taking(folder: RunFolder, given: Arena) -> RunFolder:
         raise UserError(
             f"{folder.path} holds an arena of other settings, in {', '.join(changed)}: choose another folder"
         )
+    require_plans(given, [name for name in given.methods if name not in stored["methods"]])
     return folder if stored == wanted else folder.changed(given)
 
 
@@ -121,7 +137,7 @@ def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str
     from orgthink.arena.beforehand import require_plans
     from orgthink.arena.side_by_side import prepare_all
 
-    methods = [name for name in arena.methods if not only or name in {*only, arena.reference}]
+    methods = chosen(arena, only)
     require_plans(arena, methods)
     try:
         prepared = prepare_all(folder.path, arena, methods, side_by_side)

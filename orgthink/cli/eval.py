@@ -188,7 +188,7 @@ async def conduct(
         episodes = list(target.episodes())
         require_planned(resolved.planned, target, episodes)
         if len(episodes) == len(resolved.planned) and not any(map(engine_failed, episodes)):
-            return report(resolved, target, episodes)
+            return report(resolved, _remembering(target, resolved.plan), episodes)
     async with Engines() as engines:
         unnamed = resolved.plan.engine.model is None
         with stoppable():
@@ -197,11 +197,20 @@ async def conduct(
             note(unlike_its_style(resolved.plan.engine, resolved.organizations.values()))
         note(unpriced([(await engines.get(spec)).model for spec in resolved.specs], resolved.plan.prices))
         if isinstance(target, Path):
-            target = RunFolder.create(target, "eval", resolved.plan, overwrite=overwrite)
-        folder = target
+            folder = RunFolder.create(target, "eval", resolved.plan, overwrite=overwrite)
+        else:
+            folder = _remembering(target, resolved.plan)
         with traced(folder):
             ended = await interruptible(lambda stop: _evaluate(resolved, engines, folder, stop))
     return report(resolved, folder, list(folder.episodes()) if ended is None else ended)
+
+
+def _remembering(folder: RunFolder, plan: Evaluation) -> RunFolder:
+    """The folder with the prices and bounds of a plan, which are written to it if they are new."""
+    stored = folder.settings("eval", Evaluation)
+    wanted = replace(stored, prices=plan.prices, bounds=plan.bounds)
+    with written(folder):
+        return folder if wanted == stored else folder.changed(wanted)
 
 
 async def _evaluate(resolved: Resolved, engines: Engines, folder: RunFolder, stop: asyncio.Event) -> list[Episode]:
@@ -211,11 +220,17 @@ async def _evaluate(resolved: Resolved, engines: Engines, folder: RunFolder, sto
 
 
 def report(resolved: Resolved, folder: RunFolder, episodes: list[Episode]) -> int:
-    """Print the table, and how to go on if something is missing; return the exit code."""
+    """Print the table, and how to go on if something is missing; return the exit code.
+
+    summary.json is written where whoever ran the episodes was ended before.
+    """
     total = len(resolved.planned)
     if episodes:
-        print_table(resolved.summary(resolved.in_order(episodes)), conditions(folder))
+        summary = resolved.summary(resolved.in_order(episodes))
+        print_table(summary, conditions(folder))
         note(*never_returned(episodes))
+        with written(folder):
+            folder.renew_json("summary.json", summary)
     failed = [episode for episode in episodes if engine_failed(episode)]
     failed.sort(key=lambda episode: episode.error_kind is not None)  # a bug is named first
     others = [episode for episode in episodes if failed_agents(episode) and not engine_failed(episode)]

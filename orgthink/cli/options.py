@@ -68,7 +68,7 @@ class Options:
     if they name none."""
     role_sampling: Annotated[tuple[str, ...], arg(name="sampling", metavar="ROLE.SETTING=VALUE")] = ()
     """Max_tokens, temperature and top_p of some roles, such as verifier.temperature=0.6; a role that --roles does not
-    name has the model of --model."""
+    name has the model of its organization."""
     depth: int = 1
     """Levels of forks: 2 lets workers have workers."""
     deadline: float | None = None
@@ -127,8 +127,26 @@ class Options:
             settings[role] = {"max_tokens": partner.max_tokens} | settings[role]
         roles, shared = dict.fromkeys((*engines, *settings)), self.sampling(organizations)
         return {
-            role: RoleSpec(engines.get(role) or self.spec(), _drawn(role, shared, settings[role])) for role in roles
+            role: RoleSpec(
+                engines.get(role) or self._engine_of(role, organizations), _drawn(role, shared, settings[role])
+            )
+            for role in roles
         }
+
+    def _engine_of(self, role: str, organizations: Mapping[str, OrganizationSpec]) -> EngineSpec:
+        """Engine of a role that has only a sampling of its own: that of the organizations that have the role.
+
+        UserError if these are several.
+        """
+        having = (how for label, how in organizations.items() if role in how.named(label).roles)
+        found = list(dict.fromkeys(how.engine or self.spec() for how in having))
+        if len(found) > 1:
+            models = ", ".join(str(engine.model) for engine in found)
+            raise UserError(
+                f"--sampling {role}: a role has one model, and the organizations with a {role} have {models}: "
+                f"evaluate them one after the other, or name its model with --roles"
+            )
+        return found[0] if found else self.spec()
 
     def limits(self, organizations: Mapping[str, OrganizationSpec]) -> Limits:
         if self.deadline == 0:
@@ -177,7 +195,7 @@ class Options:
 
     def _set(self, given: str, classes: dict[str, str], settings: dict[str, dict[str, Any]]) -> None:
         place, value = pair(given, "--set", "[LABEL.]SETTING=VALUE")
-        named = [label for label in classes if place.startswith(f"{label}.")]
+        named = sorted((label for label in classes if place.startswith(f"{label}.")), key=len)[-1:]  # `v1` and `v1.5`
         path = place.removeprefix(f"{named[0]}.") if named else place
         known = {name: None for one in named or classes for name in _known(classes[one])}
         setting, dot, _ = path.partition(".")

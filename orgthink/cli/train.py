@@ -124,13 +124,11 @@ class Train(Traced):
 
     def _own(self) -> dict[str, Any]:
         """Fields of the job that these options name; files by their full path, so that a run resumes anywhere."""
-        from orgthink.engines import MODELS
+        from orgthink.recipes.registry import with_whole_paths
         from orgthink.training.models import LoraSettings
 
-        model, files = self.model, {"pairs": self.pairs, "episodes": self.episodes}
         return {
-            "model": str(Path(model).resolve()) if model and model not in MODELS and Path(model).is_dir() else model,
-            **{name: None if file is None else str(file.resolve()) for name, file in files.items()},
+            **with_whole_paths({"model": self.model, "pairs": self.pairs, "episodes": self.episodes}),
             "lora": None if self.lora is None else LoraSettings(self.lora),
             "device": self.device,
         }

@@ -85,7 +85,7 @@ def workflow(episode: Episode, run: str) -> Description:
 
 
 def fork(child: Trace, key: str, forker: Trace) -> Description:
-    """A fork of an agent with a model: a call of that agent as a tool, which returns to its caller."""
+    """A fork of an agent with a model, or of a person: a call of that agent as a tool, which returns to its caller."""
     return Description(
         f"execute_tool fork {child.role}",
         {
@@ -124,7 +124,7 @@ def join(edge: Edge, joiner: Trace) -> Description:
 
 
 def agent(trace: Trace, critical: int) -> Description:
-    """An agent with a model, or the organization's own code at the root."""
+    """An agent with a model, a person in the place of one, or the organization's own code at the root."""
     prompts = [_message("user", span.text) for span in trace.spans if span.origin is Origin.PROMPT]
     return Description(
         f"invoke_agent {trace.role}",
@@ -152,7 +152,7 @@ def chats(trace: Trace) -> Iterator[tuple[int, Description]]:
             yield index, _chat(trace, span, read if known else None, _json(given), last=not decoded)
             given = []
         else:
-            given.append(_message("assistant" if span.origin is Origin.SAMPLED else "user", span.text))
+            given.append(_message("assistant" if span.origin.own else "user", span.text))
         read += span.tokens
         known = known and span.token_ids is not None  # otherwise their number is an estimate
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
-from orgthink.episode import Edge, EdgeKind, Episode, Origin, Trace
+from orgthink.episode import Edge, EdgeKind, Episode, Origin, Span, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class ChatTurn:
     seconds: float | None = None
     """When it was complete, from the start of the episode; `None` where the record does not say."""
     model: str | None = None
-    """Model that wrote it."""
+    """Model that wrote it; `None` for people and code."""
 
 
 def turns(trace: Trace, episode: Episode) -> Iterator[ChatTurn]:
@@ -49,8 +50,8 @@ def turns(trace: Trace, episode: Episode) -> Iterator[ChatTurn]:
     edges, joined, steps = list(trace.edges), list[Edge](), 0
     if not trace.spans and trace.parent is None:
         yield ChatTurn("user", episode.problem.text, seconds=trace.start)
-    for span in trace.spans:
-        if span.origin is not Origin.SAMPLED:
+    for index, span in enumerate(trace.spans):
+        if not span.origin.own:
             if len(joined) == 1:
                 yield ChatTurn("tool", span.text, answers=joined[0].child, seconds=traces[joined[0].child].end)
             elif joined:
@@ -60,16 +61,28 @@ def turns(trace: Trace, episode: Episode) -> Iterator[ChatTurn]:
             joined = []
             continue
         yield from _results(joined, traces)
-        steps += span.tokens
+        steps += span.tokens if span.origin is Origin.SAMPLED else 0
         done = [edge for edge in edges if edge.at <= steps]
+        if span.origin is Origin.WRITTEN:
+            done = _done_by_person(edges, trace.spans[index + 1 :])
         edges, joined = edges[len(done) :], [edge for edge in done if edge.kind is EdgeKind.JOIN]
         yield ChatTurn("assistant", span.text, _calls(done, traces), seconds=span.end, model=trace.model)
     yield from _results(joined, traces)
     if edges:
         yield ChatTurn("assistant", "", _calls(edges, traces))
         yield from _results([edge for edge in edges if edge.kind is EdgeKind.JOIN], traces)
-    if trace.model is None and trace.returned is not None:
+    if trace.is_code and trace.returned is not None:
         yield ChatTurn("assistant", trace.returned, seconds=trace.end)
+
+
+def _done_by_person(edges: list[Edge], following: Sequence[Span]) -> list[Edge]:
+    """What a person did in what they wrote, by the spans that follow: it takes no steps, but they read next what they
+    have joined."""
+    if not any(span.origin.own for span in following):
+        return edges
+    read = {span.source for span in takewhile(lambda span: not span.origin.own, following)}
+    ends = [n for n, edge in enumerate(edges, 1) if edge.kind is EdgeKind.JOIN and edge.child in read]
+    return edges[: max(ends, default=0)]
 
 
 def _results(joins: Sequence[Edge], traces: dict[str, Trace]) -> Iterator[ChatTurn]:
@@ -85,4 +98,4 @@ def _calls(edges: Sequence[Edge], traces: dict[str, Trace]) -> tuple[ChatCall, .
 
 
 def _called(child: Trace) -> str:
-    return child.role if child.model is None else f"fork {child.role}"
+    return child.role if child.is_code else f"fork {child.role}"

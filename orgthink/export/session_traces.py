@@ -28,7 +28,7 @@ def sessions(episode: Episode, began: float = 0.0) -> Iterator[list[Line]]:
     `began` is when the episode began, in seconds since 1970.
     """
     for trace in episode.traces:
-        if trace.parent is None or trace.model is not None or trace.edges:
+        if trace.parent is None or not trace.is_code or trace.edges:
             yield [_header(trace, episode), *(_line(turn, began) for turn in turns(trace, episode))]
 
 

@@ -125,7 +125,7 @@ class _Tree:
             self._with_fork(trace.agent, extent),
         )
         around = ("agent", forker.agent)
-        if trace.model is None:
+        if trace.is_code:
             yield self._span(key, around, seconds, conventions.tool(trace, name, forker, critical))
         else:
             fork = ("fork", trace.agent)

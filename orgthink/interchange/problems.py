@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orgthink.episode import Problem
+from orgthink.episode import Message, Problem
 from orgthink.errors import UserError
 from orgthink.files import write_whole
 from orgthink.interchange.verl_data import OURS
+from orgthink.store import plain
 from orgthink.tabular import parquet_bytes
 from orgthink.tasks.task import Split
 
@@ -31,7 +32,7 @@ def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
         raise UserError(f"problem {problem.id}: its data are not JSON values: use lists, and texts as keys")
     return {
         "data_source": OURS + problem.task,
-        "prompt": [{"role": "user", "content": problem.text}],
+        "prompt": [plain(turn) for turn in (*problem.history, Message("user", problem.text))],
         "ability": problem.task,
         "reward_model": {"style": "rule", "ground_truth": truth},
         "extra_info": {
@@ -40,6 +41,7 @@ def row_of(problem: Problem, split: Split, index: int) -> dict[str, Any]:
             "id": problem.id,
             "required": problem.required,
             "instruction": problem.instruction,
+            "history": len(problem.history),
         },
     }
 

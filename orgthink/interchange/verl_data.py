@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orgthink.episode import Grade, Problem
+from orgthink.episode import Grade, Message, Problem
 from orgthink.errors import UserError
 from orgthink.integrity import MOST_REQUIRED
 from orgthink.registry import references
@@ -127,13 +127,15 @@ def problem_of(row: Mapping[str, Any], place: str) -> Problem:
         data = json.loads(str(truth))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: its ground truth is not JSON: {error}") from error
+    *history, question = _turns(row, _typed_value({"history": 0, **extra}, "history", int, place), place)
     problem = Problem(
         id=_typed_value(extra, "id", str, place),
         task=source.removeprefix(OURS),
-        text=_question(row, place),
+        text=question.content,
         required=_typed_value(extra, "required", int, place),
         data=_typed_value({"data": data}, "data", dict, place),
         instruction=_typed_value({"instruction": "", **extra}, "instruction", str, place),
+        history=tuple(history),
     )
     return require_shallow(problem, place)
 
@@ -146,11 +148,16 @@ def _typed_value(row: Mapping[str, Any], name: str, kind: type[T], place: str) -
     raise UserError(f"{place}: its {name} is {'missing' if value is None else f'no {kind.__name__}'}")
 
 
-def _question(row: Mapping[str, Any], place: str) -> str:
+def _turns(row: Mapping[str, Any], before: int, place: str) -> list[Message]:
+    """The turns of a prompt: so many `before` the question, and the question. UserError if there are others."""
     turns = _typed_value(row, "prompt", list, place)
-    if [turn.get("role") if isinstance(turn, Mapping) else None for turn in turns] != ["user"]:
-        raise UserError(f"{place}: its prompt is not one turn of the user: leave out what others say")
-    return _typed_value(turns[0], "content", str, place)
+    found = [turn if isinstance(turn, Mapping) else {} for turn in turns]
+    if len(found) != before + 1 or found[-1].get("role") != "user":
+        wanted = (
+            f"one turn of the user after the {before} that its extra_info says" if before else "one turn of the user"
+        )
+        raise UserError(f"{place}: its prompt is not {wanted}: leave out what others say")
+    return [Message(*(_typed_value(turn, name, str, place) for name in ("role", "content"))) for turn in found]
 
 
 def _mathematical(
@@ -160,7 +167,7 @@ def _mathematical(
     if source not in MATHEMATICAL and not source.startswith("aime"):
         raise UserError(f"{place}: {source} has no short mathematical answers, and orgthink no task for it")
     alone = extra.get("question") or extra.get("raw_problem")
-    question = alone if isinstance(alone, str) else _question(row, place)
+    question = alone if isinstance(alone, str) else _turns(row, 0, place)[0].content
     for before, behind in INSTRUCTIONS:
         if question.startswith(before) and question.endswith(behind):
             question = question.removeprefix(before).removesuffix(behind)

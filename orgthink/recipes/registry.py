@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orgthink.engines import MODELS
 from orgthink.errors import UserError
 from orgthink.kinds import class_by_kind
 from orgthink.recipes.adjust import put
@@ -95,6 +96,21 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
         except UserError as error:
             raise UserError(f"--set {given}: {error}") from None
     return typed(type(job), data, "--set")
+
+
+def with_whole_paths(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a job with the whole paths of the model's folder and of the files to learn from, so that a run goes on
+    wherever it is called. A model of an installed package keeps its name."""
+    found = dict(options)
+    for name in ("model", "pairs", "episodes"):
+        value = found.get(name)
+        if (
+            value
+            and isinstance(value, str | Path)
+            and (name != "model" or (value not in MODELS and Path(value).is_dir()))
+        ):
+            found[name] = str(Path(value).resolve())
+    return found
 
 
 def folder_of(recipe: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from orgthink.concurrency import first_error
@@ -44,13 +45,14 @@ async def attempt(
     watch: Watcher | None = None,
     since: float = 0.0,
     cancelled: Callable[[Episode], object] | None = None,
+    broken: Callable[[Episode], object] = lambda episode: None,
     approve: Approve | None = None,
 ) -> Episode:
     """Run the organization on the problem. Failures and limits end up in the episode; bugs are raised.
 
     `approve` decides about every fork before it begins. Where the caller's task is cancelled, `cancelled` is told what
-    the episode came to. `since` is the seconds that the attempt has taken before, where the organization goes on from a
-    record.
+    the episode came to; where a bug ends it, `broken` is, before the bug is raised: what its agents did was paid for.
+    `since` is the seconds that the attempt has taken before, where the organization goes on from a record.
     """
     limits = limits or Limits()
     how = {"roles": roles, "limits": limits, "sample": sample, "watch": watch, "since": since, "approve": approve}
@@ -63,12 +65,23 @@ async def attempt(
         end.stop, end.cancel, end.answer = StopReason.DEADLINE, CancelSource.LIMIT, session.so_far()
     except asyncio.CancelledError as stray:
         if not _is_ended():
+            _tell(broken, organization, session, end)
             raise RuntimeError("the work was cancelled from within, though nobody ended the episode") from stray
         end.stop, end.cancel, end.answer = StopReason.CANCELLED, CancelSource.OPERATOR, session.so_far()
         if cancelled is not None:
             cancelled(_episode(organization, session, end))
         raise
+    except Exception:
+        _tell(broken, organization, session, end)
+        raise
     return _episode(organization, session, end)
+
+
+def _tell(broken: Callable[[Episode], object], organization: Organization, session: Session, end: _End) -> None:
+    """Tell what an episode came to that a bug ended, unless the bug left nothing that can be told."""
+    end.stop = StopReason.ERROR
+    with suppress(Exception):  # it would hide the bug
+        broken(_episode(organization, session, end))
 
 
 def _is_ended() -> bool:

@@ -340,7 +340,7 @@ def test_a_method_that_cannot_run_is_named_before_anything_does(
     assert main(["arena", str(config), "--out", str(out)]) == 2
     said = capsys.readouterr().err
     assert complaint in said and said.count("\n") == 1
-    assert not (out / "preparations").exists()
+    assert not out.exists()
 
 
 def test_settings_come_from_the_pool_the_shared_ones_the_method_and_the_grid(tmp_path: Path) -> None:
@@ -479,6 +479,22 @@ def test_an_arena_takes_new_methods_and_leaves_out_others_but_changes_none(tmp_p
     with locked(tmp_path / "run"), pytest.raises(UserError, match="another process"):
         taking(RunFolder.open(tmp_path / "run"), more)
     assert settings_of(RunFolder.open(tmp_path / "run"), "arena", Arena) == first, "what is refused is not written"
+
+
+def test_a_new_method_that_cannot_run_is_not_written_and_can_be_mended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, out = read_arena(arena_file(tmp_path)), tmp_path / "out"
+    before = RunFolder.create(out, "arena", first).config
+    new = '\n[methods.new]\norganization = "majority-vote"\nmodel = "good"\nsettings = { samples = VALUE }\n'
+    config = arena_file(tmp_path)
+    text = config.read_text()
+    config.write_text(text + new.replace("VALUE", '"three"'))
+    assert main(["arena", str(config), "--resume", str(out)]) == 2
+    assert "the method new: " in capsys.readouterr().err
+    assert RunFolder.open(out).config == before
+    config.write_text(text + new.replace("VALUE", "3"))
+    assert "new" in taking(RunFolder.open(out), read_arena(config)).config["settings"]["methods"]
 
 
 def test_a_second_arena_in_one_folder_is_refused_and_writes_nothing(

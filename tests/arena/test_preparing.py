@@ -180,3 +180,18 @@ def test_what_a_training_sampled_is_in_its_metrics(tmp_path: Path) -> None:
 def test_a_sum_of_nothing_is_nothing() -> None:
     assert sum_of([]) == Spent()
     assert sum_of([Spent(1, 2, 3, None, 4.0), Spent(1, 1, 1, 1.0, 1.0)]).cost_units is None
+
+
+def test_what_comes_after_a_failure_fails_with_it_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = replace(guesses(tmp_path), seeds=(0,))
+    later = {name: Preparation(f"{HERE}:GUESS", after="hopeless") for name in ("one", "two")}
+    preparations = {"hopeless": Preparation(f"{HERE}:GUESS", {"fails": True}), **later}
+    methods = {"asking": Method("sequential", prepared={"roles.a": "one", "roles.b": "two"})}
+    arena = replace(arena, preparations=preparations, methods=methods, reference="asking")
+    found = prepare_all(tmp_path, arena, methods)
+    assert found == {(name, 0): "nothing to be found" for name in preparations}
+    assert [path.name for path in (tmp_path / "preparations").iterdir()] == ["hopeless-seed0"]
+    said = capsys.readouterr()
+    assert said.out.count("steps …") == 1 and said.err.count("nothing to be found") == 1

@@ -187,6 +187,38 @@ async def test_a_bug_in_an_organization(attack: Attack, tmp_path: Path, monkeypa
 
 
 @each(
+    Attack("an organization of a plug-in fails after its agents have answered", BUG, WHERE, ZeroDivisionError("late")),
+    Attack(
+        "an organization of a plug-in cancels its own work after its agents have answered",
+        BUG,
+        WHERE,
+        asyncio.CancelledError(),
+    ),
+)
+async def test_a_late_bug_in_an_organization(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest, what = Sequential.run, planned()
+
+    async def run(self: Sequential, problem: Problem, session: Session) -> str | None:
+        answer = await honest(self, problem, session)
+        if problem.text == ATTACKED:
+            raise attack.given
+        return answer
+
+    monkeypatch.setattr(Sequential, "run", run)
+    resolved, folder = resolve(what), RunFolder.create(tmp_path / "run", "eval", what)
+    engine = RuleEngine(lambda text: "so <ANSWER> 3 </ANSWER>")
+    episodes = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), folder)
+    (attacked,) = [episode for episode in episodes if episode.stop is StopReason.ERROR]
+    assert attacked.root.text == "so <ANSWER> 3 </ANSWER>" and attacked.root.steps == 4, "it was paid for"
+    assert (attacked.answer, attacked.error_kind, attacked.grade) == (None, None, None)
+    assert str(attacked.error).endswith(" (a bug: its traceback is in crashes.log)")
+    monkeypatch.setattr(Sequential, "run", honest)
+    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), RunFolder.open(folder.path))
+    assert [episode.answer for episode in again] == ["3"] * 3 and engine.requests == 4
+    assert [episode.root.steps for episode in folder.failed()] == [4]
+
+
+@each(
     Attack(
         "a grader of a plug-in fails on one answer",
         BUG,
@@ -201,6 +233,12 @@ async def test_a_bug_in_an_organization(attack: Attack, tmp_path: Path, monkeypa
         BUG,
         WHERE,
         (lambda answer: None, "TypeError in evaluation.py, line "),
+    ),
+    Attack(
+        "a grader of a plug-in finds more right solutions than a number may say",
+        BUG,
+        WHERE,
+        (lambda answer: Grade(10**13, 1), "ValueError in integrity.py, line "),
     ),
 )
 async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +257,11 @@ async def test_a_bug_in_a_grader(attack: Attack, tmp_path: Path, monkeypatch: py
     assert str(attacked.error).startswith(message.format(line=bug.__code__.co_firstlineno))
     assert str(attacked.error).endswith(" (a bug: its traceback is in crashes.log)")
     assert report(resolved, folder, episodes) == 1
+    assert attacked.answer == "3" and attacked.root.steps, "it was paid for"
+    monkeypatch.setattr(resolved.task, "grade", grades)
+    again = await evaluate(resolved, Engines(dict.fromkeys(resolved.specs, engine)), RunFolder.open(folder.path))
+    assert [episode.grade for episode in again] == [grades(each.problem, "3") for each in again]
+    assert engine.requests == 3, "a resume only grades it"
 
 
 @each(

@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 import sample
 from hypothesis import given, settings
+from scripted_people import Answer, ann
 from timed_episodes import timed_episodes
 
 from orgthink.cli import main
-from orgthink.episode import Episode, Origin
+from orgthink.engines.scripted import ScriptedEngine, Turn
+from orgthink.episode import Episode, Origin, Problem, Sampling
 from orgthink.export.session_traces import sessions
+from orgthink.export.spans import trace_spans
+from orgthink.organizations.asyncthink import AsyncThink
+from orgthink.runtime.agent import Backing
+from orgthink.runtime.attempt import attempt
+from orgthink.runtime.clock import run_virtual
 from orgthink.store import RunFolder
 
 FIELDS = {"role", "content", "toolCalls", "toolCallId", "timestamp", "model"}
@@ -41,7 +48,7 @@ def check(lines: list[dict[str, Any]], episode: Episode) -> None:
             results[message["toolCallId"]] += 1
     assert calls == Counter(fork.child for fork in trace.forks)
     assert results == Counter(join.child for join in trace.joins)
-    replies = [span.text for span in trace.spans if span.origin is Origin.SAMPLED]
+    replies = [span.text for span in trace.spans if span.origin.own]
     written = [line["message"]["content"] for line in others if line["message"]["role"] == "assistant"]
     assert written[: len(replies)] == replies
 
@@ -72,6 +79,59 @@ def test_the_result_of_a_join_is_what_the_model_read() -> None:
     assert [message["content"] for message in read] == injected
     assert read[0]["timestamp"] == round(1000 * (100 + episode.trace("organizer/1").end))
     assert first[0]["parent"] == second[0]["parent"] == organizer[0]["id"]
+
+
+def staffed(role: str, *answers: Answer) -> Episode:
+    """An episode in which a person organizes or works, and a script does the rest."""
+    person = ann(*answers)
+    turns = [
+        Turn("<RETURN> six </RETURN>", when="Subtask: first"),
+        Turn("<FORK-1> is it so </FORK-1> o <JOIN-1>", when="main question"),
+        Turn("<ANSWER> 7 </ANSWER>", when="</JOIN-1>"),
+    ]
+    engine = ScriptedEngine(turns[:1] * 2 if role == "organizer" else turns[1:])
+
+    async def run() -> Episode:
+        roles = {role: Backing(person.engine(), Sampling(100))}
+        return await attempt(
+            AsyncThink(), Problem("p", "asked", "main question"), Backing(engine, Sampling(100)), roles=roles
+        )
+
+    return run_virtual(run())
+
+
+def test_what_a_person_wrote_is_theirs_and_their_forks_stand_where_they_joined_them() -> None:
+    episode = staffed(
+        "organizer",
+        Answer("so <FORK-1> first </FORK-1> <JOIN-1>", when="main question"),
+        Answer("then <FORK-2> first </FORK-2> <JOIN-2>", when="six </JOIN-1>"),
+        Answer("<ANSWER> 7 </ANSWER>", when="six </JOIN-2>"),
+    )
+    organizer, *workers = sessions(episode)
+    assert len(workers) == 2
+    for lines in (organizer, *workers):
+        check(lines, episode)
+    said = [line["message"] for line in organizer[2:]]
+    assert [(m["role"], [call["id"] for call in m.get("toolCalls", ())], m.get("toolCallId")) for m in said] == [
+        ("assistant", ["organizer/1"], None),
+        ("tool", [], "organizer/1"),
+        ("assistant", ["organizer/2"], None),
+        ("tool", [], "organizer/2"),
+        ("assistant", [], None),
+    ]
+    assert said[-1]["content"] == "<ANSWER> 7 </ANSWER>" and not any("model" in message for message in said)
+
+
+def test_a_person_who_works_has_a_session_and_is_no_tool() -> None:
+    episode = staffed("worker", Answer("yes, by parity", when="is it so"))
+    organizer, worker = sessions(episode)
+    (call,) = [call for line in organizer[1:] for call in line["message"].get("toolCalls", ())]
+    assert call["function"]["name"] == "fork worker"
+    assert [line["message"]["role"] for line in worker[1:]] == ["user", "assistant"]
+    assert worker[2]["message"]["content"] == "<RETURN> yes, by parity </RETURN>"
+    check(worker, episode)
+    names = [span.name for span in trace_spans(episode)]
+    assert "execute_tool fork worker" in names and "invoke_agent worker" in names
 
 
 def test_code_that_forks_is_a_session_too() -> None:

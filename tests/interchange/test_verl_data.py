@@ -18,7 +18,7 @@ from tiny_policy import TINY
 from tiny_recipes import named
 
 from orgthink.cli import main
-from orgthink.episode import Episode, Grade, Problem, Trace
+from orgthink.episode import Episode, Grade, Message, Problem, Trace
 from orgthink.errors import UserError
 from orgthink.interchange.problems import row_of, write
 from orgthink.interchange.verl_data import VerlData, problem_of, read
@@ -32,8 +32,16 @@ json_values = st.recursive(
     max_leaves=6,
 )
 texts = st.text(st.characters(codec="utf-8"))
+conversations = st.lists(st.builds(Message, st.sampled_from(("system", "user", "assistant")), texts), max_size=3)
 problems = st.builds(
-    Problem, texts, texts, texts, st.integers(0, 1 << 40), st.dictionaries(st.text(), json_values, max_size=3)
+    Problem,
+    texts,
+    texts,
+    texts,
+    st.integers(0, 1 << 40),
+    st.dictionaries(st.text(), json_values, max_size=3),
+    texts,
+    conversations.map(tuple),
 )
 
 GSM8K = {
@@ -92,7 +100,8 @@ def test_a_problem_comes_back_exactly(problem: Problem, index: int):
     row = row_of(problem, "test", index)
     assert same(problem_of(row, "here"), problem)
     assert row["extra_info"]["index"] == index and row["extra_info"]["split"] == "test"
-    assert row["prompt"] == [{"role": "user", "content": problem.text}]
+    said = [{"role": turn.role, "content": turn.content} for turn in problem.history]
+    assert row["prompt"] == [*said, {"role": "user", "content": problem.text}]
 
 
 @settings(max_examples=25)
@@ -261,6 +270,8 @@ def test_other_rows_are_named(change: dict[str, Any], message: str):
         ("extra_info", {"id": "p"}, "required"),
         ("extra_info", None, "id"),
         ("prompt", [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "one turn of the user"),
+        ("extra_info", {"id": "p", "required": 1, "history": 1}, "not one turn of the user after the 1 that its"),
+        ("extra_info", {"id": "p", "required": 1, "history": -1}, "after the -1 that"),
     ],
 )
 def test_rows_of_ours_that_were_changed_are_named(column: str, value: object, message: str):
