@@ -74,6 +74,8 @@ class PuppeteerSettings:
             raise ValueError("rollout.roles names roles to train: the policy is trained, and no model")
         if not isinstance(self.organization, Puppeteer):
             raise ValueError(f"the organization is {self.rollout.organization.organization}: it must be puppeteer")
+        if self.organization.temperature <= 0:
+            raise ValueError("the organization's temperature is 0: it must be above 0, so that actions are drawn")
 
     @property
     def organization(self) -> Puppeteer:
@@ -166,10 +168,10 @@ class Learner:
         )
 
     def logprobs(self, states: Tensor) -> Tensor:
-        """Log-probability of each action in each state."""
+        """Log-probability of each action in each state, at the temperature at which it is drawn."""
         for linear in self.linear[:-1]:
             states = torch.relu(linear(states))
-        return torch.log_softmax(self.linear[-1](states), -1)
+        return torch.log_softmax(self.linear[-1](states) / self.settings.organization.temperature, -1)
 
     def learn(self, played: Sequence[Played]) -> dict[str, float]:
         """One step of REINFORCE on these episodes; its metrics."""
