@@ -120,7 +120,7 @@ def rewards(played: Played, settings: PuppeteerSettings, actions: Sequence[str])
         if action == STOP:
             tokens, factor = 1000, settings.stop_factor
         else:
-            factor = settings.search_factor if "search" in action else 1.0
+            factor = settings.search_factor if "search" in action.partition(":")[0] else 1.0
         found.append(-settings.cost * math.log(1 + step) * factor * tokens / 1000)
     if found:
         found[-1] += 1.0 if grade.all_correct else -1.0

@@ -57,6 +57,10 @@ def test_rewards_by_hand() -> None:
     settings = replace(SETTINGS, cost=2.0, search_factor=3.0, stop_factor=0.5)
     found = rewards(played(*names, right=True, tokens=(500, 100)), settings, names)
     assert found == pytest.approx([-2 * math.log(2) * 0.5, -2 * math.log(3) * 3 * 0.1, 1 - 2 * math.log(4) * 0.5])
+    researched = rewards(
+        played("standard_reasoner:researcher", right=True, tokens=(500,)), settings, ["standard_reasoner:researcher"]
+    )
+    assert researched == pytest.approx([1 - 2 * math.log(2) * 0.5]), "a member's name is no search"
     failed = rewards(played(*names[:1], right=False, tokens=(500,)), settings, names)
     assert failed == pytest.approx([-1 - 2 * math.log(2) * 0.5])
 
