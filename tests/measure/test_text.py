@@ -80,6 +80,12 @@ CASES: dict[str, Row] = {
         "<FORK-1>q</FORK-1><JOIN-1>r</JOIN-1><ANSWER>x</ANSWER>",
         {"1": ["1 2", "1 2 3 4"]}, (17, 20, 20 / 17, 6 / 17, 2, 2, ["DUPLICATE_FORK"]),
     ),
+    # the doubled fork has a text as well, which is left out: the same numbers as above
+    "doubled, with its text": (
+        3, "<FORK-1>q</FORK-1><FORK-1>p</FORK-1><JOIN-1>r</JOIN-1>"
+        "<FORK-1>q</FORK-1><JOIN-1>r</JOIN-1><ANSWER>x</ANSWER>",
+        {"1": ["1 2", "1 2 3 4 5 6 7 8 9", "1 2 3 4"]}, (17, 20, 20 / 17, 6 / 17, 2, 2, ["DUPLICATE_FORK"]),
+    ),
     # an id is looked at before the pool: the third fork is doubled, not too many
     "every error, in order, as often as it occurs": (
         2, "<JOIN-3>r</JOIN-3><FORK-1>q</FORK-1><FORK-1>q</FORK-1><FORK-2>q</FORK-2></ANSWER><JOIN-3>r</JOIN-3> end",
