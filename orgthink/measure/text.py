@@ -4,7 +4,7 @@
      "workers": {"1": ["… <RETURN>r</RETURN>"]}}
 
 The list of a worker id has one text for each fork with that id, in order; those of forks with format errors, which have
-no worker, may all be left out. There is no tokenizer, so tokens are
+no worker, may all be left out. What follows the answer is text, and no protocol. There is no tokenizer, so tokens are
 words: white space separates them, and each tag is a word of its own.
 """
 
@@ -99,6 +99,8 @@ class _Record:
         text = DIALECT.render(action)
         self._spans.append(Span(Origin.SAMPLED, text, words(text)))
         self._steps += words(text)
+        if self._answer is not None:
+            return
         fault = self._protocol.check(action)
         if fault is not None:
             if isinstance(action, Fork) and action.key in self._whole:
