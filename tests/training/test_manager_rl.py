@@ -316,6 +316,17 @@ def test_who_or_what_is_not_there_is_said_before_anything_is_sampled(changes, wo
         replace(SETTINGS, rollout=replace(ROLLOUT, **changes)).require(None)
 
 
+@pytest.mark.parametrize("name", ["tool-use", "sequential", "asyncthink"])
+def test_the_reward_of_a_manager_needs_one(name):
+    spec = OrganizationSpec(name, {"tools": []} if name == "tool-use" else {})
+    settings = RlSettings(Rollout("countdown", spec), steps=1, learning_rate=1e-3, reward=ParaManagerReward())
+    if name == "tool-use":
+        settings.require(None)
+    else:
+        with pytest.raises(UserError, match=f"^the reward is of what a manager does, and {name} has none"):
+            settings.require(None)
+
+
 def test_credit_by_agent_needs_a_reward_by_agent():
     """Without one it would train the root alone, and nobody would see why."""
     settings = replace(SETTINGS, credit=RecursiveCredit(), reward=AsyncThinkReward())
