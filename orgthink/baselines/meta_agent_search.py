@@ -6,7 +6,8 @@ valid. Without one a `mutator` stands in for it, and is called so in the archive
 
 Unlike in the paper a design is a graph, which is data, not a function in Python: it cannot do what no node does, and no
 code of a model runs outside the sandbox. So errors that only a run shows, for which the paper has its repairs too, do
-not occur. Fitness is on training problems, with a bootstrap interval as there.
+not occur. Fitness is on training problems, with Wilson's interval where the paper has a bootstrap's:
+that has no width where all answers are right, or none.
 """
 
 from __future__ import annotations

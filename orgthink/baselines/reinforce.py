@@ -74,6 +74,8 @@ class PuppeteerSettings:
             raise ValueError("rollout.roles names roles to train: the policy is trained, and no model")
         if not isinstance(self.organization, Puppeteer):
             raise ValueError(f"the organization is {self.rollout.organization.organization}: it must be puppeteer")
+        if self.organization.temperature <= 0:
+            raise ValueError("the organization's temperature is 0: it must be above 0, so that actions are drawn")
 
     @property
     def organization(self) -> Puppeteer:
@@ -118,7 +120,7 @@ def rewards(played: Played, settings: PuppeteerSettings, actions: Sequence[str])
         if action == STOP:
             tokens, factor = 1000, settings.stop_factor
         else:
-            factor = settings.search_factor if "search" in action else 1.0
+            factor = settings.search_factor if "search" in action.partition(":")[0] else 1.0
         found.append(-settings.cost * math.log(1 + step) * factor * tokens / 1000)
     if found:
         found[-1] += 1.0 if grade.all_correct else -1.0
@@ -166,10 +168,10 @@ class Learner:
         )
 
     def logprobs(self, states: Tensor) -> Tensor:
-        """Log-probability of each action in each state."""
+        """Log-probability of each action in each state, at the temperature at which it is drawn."""
         for linear in self.linear[:-1]:
             states = torch.relu(linear(states))
-        return torch.log_softmax(self.linear[-1](states), -1)
+        return torch.log_softmax(self.linear[-1](states) / self.settings.organization.temperature, -1)
 
     def learn(self, played: Sequence[Played]) -> dict[str, float]:
         """One step of REINFORCE on these episodes; its metrics."""

@@ -39,7 +39,7 @@ from orgthink.evaluation import (
 )
 from orgthink.kinds import adapter
 from orgthink.measure.accuracy import all_correct
-from orgthink.measure.estimate import difference
+from orgthink.measure.estimate import proportion
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.evoflow import Individual, tags_of_problem, task_tag
 from orgthink.organizations.workflow import AnyGraph, Workflow
@@ -179,10 +179,9 @@ class Design:
     """What made it of them."""
 
 
-def entry(name: str, generation: int, draft: Design, episodes: Sequence[Episode], seed: int) -> ArchiveEntry:
+def entry(name: str, generation: int, draft: Design, episodes: Sequence[Episode]) -> ArchiveEntry:
     """A workflow with its fitness. An episode that an engine failed says nothing."""
-    values = [(episode.problem.id, all_correct(episode)) for episode in episodes]
-    known = difference(values, [(problem, 0.0) for problem, _ in values], seed)
+    known = proportion((episode.problem.id, all_correct(episode)) for episode in episodes)
     of_tag, of_problem = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for episode in episodes:
         if (right := all_correct(episode)) is not None:
@@ -264,7 +263,7 @@ class Searching:
         for name, own in of_one.items():
             if _mostly_failed(own):
                 of_one[name] = [episode for episode in own if engine_failed(episode)]
-        found = [entry(name, generation, d, of_one[name], self.settings.seed) for name, d in names.items()]
+        found = [entry(name, generation, d, of_one[name]) for name, d in names.items()]
         self.archive += found
         self.folder.write_json(
             ARCHIVE, {"entries": [adapter(ArchiveEntry).dump_python(one, mode="json") for one in self.archive]}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import partial
-from itertools import count, groupby
+from itertools import groupby
+from math import ceil
 from pathlib import Path
 
 import torch
@@ -59,7 +60,7 @@ def row_course(
 ) -> Course:
     """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(model, partial(shuffled, rows), Companions(model_folder).write, pad_id=0)
+    return Course(model, partial(epoch_part, rows), Companions(model_folder).write, pad_id=0)
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:
@@ -96,10 +97,10 @@ def end_of_text(tokenizer: Tokenizer, folder: Path) -> int:
     return written[-1] if written else min(tokenizer.eos_ids)
 
 
-def shuffled(rows: list[Row], seed: int, pool: int) -> Iterator[Row]:
-    """An endless stream of rows that starts at a pool. Each epoch has every row once, in a new random order."""
-    epoch, skipped = divmod(pool * POOL, len(rows))
-    for number in count(epoch):
-        order = random.Random(f"pairs {seed}/{number}").sample(rows, len(rows))
-        yield from order[skipped:]
-        skipped = 0
+def epoch_part(rows: list[Row], seed: int, pool: int) -> Iterator[Row]:
+    """The rows of a pool. Each epoch has every row once, in a new random order, in as few even pools as hold it.
+
+    Batches are cut from pools, so none has a row twice: of fewer rows than `batch_rows`, each batch is the whole set.
+    """
+    epoch, part = divmod(pool, pools := ceil(len(rows) / POOL))
+    yield from random.Random(f"pairs {seed}/{epoch}").sample(rows, len(rows))[part::pools]

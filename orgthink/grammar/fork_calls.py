@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from orgthink.grammar.actions import Cancel, Command, Fork, Join, Poll
-from orgthink.grammar.strict_json import kind
+from orgthink.grammar.strict_json import dump, kind
 from orgthink.grammar.toolcall import BadCall, ToolCall
 
 _ID = re.compile(r"[0-9]{1,9}")
@@ -75,8 +75,9 @@ def _require(call: ToolCall) -> None:
 
 
 def _id(value: Any) -> str:
-    """An id, which some models write as a text. ValueError for what is none."""
-    text = str(value) if isinstance(value, int | str) else ""
+    """An id, which some models write as a text or with a decimal point. ValueError for what is none."""
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    text = str(number) if isinstance(number, int | str) else ""
     if not _ID.fullmatch(text.strip()):
-        raise ValueError(f'"id" is the number that fork returned, not {kind(value)}')
+        raise ValueError(f'"id" is the number that fork returned, not {dump(value)[:64]}')
     return str(int(text))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import floor, inf, sqrt
 from statistics import fmean
 from typing import NamedTuple
@@ -40,12 +41,15 @@ class _Spread(NamedTuple):
 def crossed_proportion(cells: Cells) -> Estimate:
     """Share of samples that are true, with Wilson's interval at the effective number of samples; n counts samples.
 
-    Problems that some seed lacks are left out. With one seed it is `proportion`.
+    Problems that some seed lacks are left out. With one seed it is `proportion`; where several have no two problems in
+    common it has no interval, for nobody knows how much trainings differ.
     """
     values = list(cells)
+    if _seeds(values) < 2:
+        return proportion(_plain(values))
     table, n = _table(values)
-    if _seeds(table) < 2 or len(table) < 2:
-        return proportion((problem, value) for problem, _, value in values)
+    if not _crossed(table):
+        return replace(proportion(_plain(values)), low=None, high=None)
     spread = _spread(table)
     p, effective = spread.mean, float(len(table))
     if 0 < p < 1 and spread.variance > 0:
@@ -54,11 +58,14 @@ def crossed_proportion(cells: Cells) -> Estimate:
 
 
 def crossed_average(cells: Cells) -> Estimate:
-    """Mean of a quantity; where no value is negative, neither is the interval. With one seed it is `average`."""
+    """Mean of a quantity; where no value is negative, neither is the interval. With one seed it is `average`; where
+    several have no two problems in common it has no interval."""
     values = list(cells)
+    if _seeds(values) < 2:
+        return average(_plain(values))
     table, n = _table(values)
-    if _seeds(table) < 2 or len(table) < 2:
-        return average((problem, value) for problem, _, value in values)
+    if not _crossed(table):
+        return replace(average(_plain(values)), low=None, high=None)
     spread = _spread(table)
     half = _quantile(spread) * sqrt(spread.variance)
     low = spread.mean - half
@@ -67,44 +74,65 @@ def crossed_average(cells: Cells) -> Estimate:
 
 
 def crossed_difference(first: Cells, second: Cells) -> Estimate:
-    """Mean of first - second, paired by problem and by seed; n counts problems. With one seed it is `difference`.
+    """Mean of first - second, paired by problem and by seed; n counts problems.
 
     What makes a problem hard for both cancels. Seeds are paired as they are numbered: the same seed samples the same
-    where prompt, weights and temperature are the same, as of a part that both share, and that cancels too.
+    where prompt, weights and temperature are the same, as of a part that both share, and that cancels too. What one
+    side lacks is left out. With one seed in all it is `difference`; where no two seeds, or no two problems, are common
+    to both it has no interval.
     """
     ours, theirs = list(first), list(second)
-    a, b = _table(ours)[0], _table(theirs)[0]
-    seeds = {seed for table in (a, b) for each in table.values() for seed in each}
-    shared = [problem for problem in a if problem in b and a[problem].keys() == b[problem].keys() == seeds]
-    if len(seeds) < 2 or len(shared) < 2:
-        before, after = ([(problem, value) for problem, _, value in side] for side in (ours, theirs))
-        return difference(before, after)
-    spread = _spread({problem: {seed: a[problem][seed] - b[problem][seed] for seed in seeds} for problem in shared})
+    if _seeds([*ours, *theirs]) < 2:
+        return difference(_plain(ours), _plain(theirs))
+    a, b = _samples(ours), _samples(theirs)
+    gaps = [(*key, fmean(values) - fmean(b[key])) for key, values in a.items() if key in b]
+    table, _ = _table(gaps)
+    if not _crossed(table):
+        return Estimate(average(_plain(gaps)).mean, None, None, len({problem for problem, *_ in gaps}))
+    spread = _spread(table)
     half = _quantile(spread) * sqrt(spread.variance)
-    shares = all(0 <= value <= 1 for table in (a, b) for each in table.values() for value in each.values())
+    shares = all(0 <= value <= 1 for values in (*a.values(), *b.values()) for value in values)
     most = 1.0 if shares else inf  # shares differ by 1 at most
-    return Estimate(spread.mean, max(-most, spread.mean - half), min(most, spread.mean + half), len(shared))
+    return Estimate(spread.mean, max(-most, spread.mean - half), min(most, spread.mean + half), len(table))
+
+
+def _seeds(cells: Cells) -> int:
+    """How many there are, those without a value included."""
+    return len({seed for _, seed, _ in cells})
+
+
+def _plain(cells: Cells) -> list[tuple[str, float | None]]:
+    """Without the seeds."""
+    return [(problem, value) for problem, _, value in cells]
+
+
+def _samples(cells: Cells) -> dict[tuple[str, int], list[float]]:
+    """(Problem, seed) → its values, those that are `None` left out."""
+    samples: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    for problem, seed, value in cells:
+        if value is not None:
+            samples[problem, seed].append(float(value))
+    return dict(samples)
 
 
 def _table(cells: Cells) -> tuple[Table, int]:
     """The means of the problems that every seed has, and the number of samples behind them."""
-    samples: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for problem, seed, value in cells:
-        if value is not None:
-            samples[problem][seed].append(float(value))
-    seeds = {seed for of_one in samples.values() for seed in of_one}
-    whole = {problem: of_one for problem, of_one in samples.items() if of_one.keys() == seeds}
-    n = sum(len(values) for of_one in whole.values() for values in of_one.values())
-    return {problem: {seed: fmean(of_one[seed]) for seed in sorted(seeds)} for problem, of_one in whole.items()}, n
+    samples = _samples(cells)
+    seeds = sorted({seed for _, seed in samples})
+    problems = dict.fromkeys(problem for problem, _ in samples)
+    whole = [problem for problem in problems if all((problem, seed) in samples for seed in seeds)]
+    n = sum(len(samples[problem, seed]) for problem in whole for seed in seeds)
+    return {problem: {seed: fmean(samples[problem, seed]) for seed in seeds} for problem in whole}, n
 
 
-def _seeds(table: Table) -> int:
-    return len(next(iter(table.values()), {}))
+def _crossed(table: Table) -> bool:
+    """Whether it tells problems and seeds apart: whether there are two of each."""
+    return len(table) > 1 and len(next(iter(table.values()))) > 1
 
 
 def _spread(table: Table) -> _Spread:
     """Mean squares of problems, seeds and rest; the variance is never below that of either alone."""
-    problems, seeds = len(table), _seeds(table)
+    problems, seeds = len(table), len(next(iter(table.values())))
     rows = {problem: fmean(values.values()) for problem, values in table.items()}
     columns = {seed: fmean(values[seed] for values in table.values()) for seed in next(iter(table.values()))}
     mean = fmean(rows.values())

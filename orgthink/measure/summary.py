@@ -127,7 +127,8 @@ def compare(
 def has_format_error(episode: Episode) -> bool:
     """Whether any agent made a format error. Truncation (TRUNCATED) is reported separately and does not count.
 
-    These are the four kinds of the paper (section 3.2 of AsyncThink) and malformed tags, for every organization.
+    These are the four kinds of the paper (section 3.2 of AsyncThink) and malformed tags; of a manager also replies
+    without a call, and calls that cannot be made.
     """
     return any(fault.kind is not FormatError.TRUNCATED for fault in episode.format_faults)
 

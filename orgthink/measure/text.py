@@ -3,19 +3,22 @@
     {"capacity": 2, "organizer": "… <FORK-1>q</FORK-1> … <JOIN-1>r</JOIN-1> … <ANSWER>x</ANSWER>",
      "workers": {"1": ["… <RETURN>r</RETURN>"]}}
 
-The list of a worker id has one text for each fork with that id, in order. There is no tokenizer, so tokens are words:
-white space separates them, and each tag is a word of its own.
+The list of a worker id has one text for each fork with that id, in order; those of forks with format errors, which have
+no worker, may all be left out. What follows the answer is text, and no protocol. There is no tokenizer, so tokens are
+words: white space separates them, and each tag is a word of its own.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
+from itertools import takewhile
 from typing import Any
 
 from orgthink.episode import Edge, EdgeKind, Episode, FormatError, FormatFault, Origin, Problem, Span, Status, Trace
 from orgthink.grammar.actions import Action, Answer, Fork, Join, Return
-from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, reading, worker_scanner
+from orgthink.grammar.asyncthink import DIALECT, Injected, Keys, read, reading, worker_scanner
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
@@ -46,7 +49,10 @@ def measure_text(data: Any) -> dict[str, Any]:
 def episode_of_text(data: Any) -> Episode:
     """The record of such texts, with words as decoding steps. ValueError that names the wrong field."""
     _check(data)
-    record = _Record(Keys(data["capacity"]), data["workers"])
+    actions = takewhile(lambda part: not isinstance(part, Answer), read(data["organizer"]))
+    forks = Counter(part.key for part in actions if isinstance(part, Fork))
+    whole = {key for key, texts in data["workers"].items() if len(texts) == forks[key]}
+    record = _Record(Keys(data["capacity"]), data["workers"], whole)
     for part in reading(data["organizer"], record.returned):
         if isinstance(part, Injected):
             record.inject(part.text)
@@ -63,8 +69,9 @@ def words(text: str) -> int:
 class _Record:
     """The record of the part of an organizer's text that was read so far."""
 
-    def __init__(self, protocol: Keys, workers: dict[str, list[str]]) -> None:
-        self._protocol, self._workers = protocol, workers
+    def __init__(self, protocol: Keys, workers: dict[str, list[str]], whole: Collection[str]) -> None:
+        """`whole` are the keys whose forks with format errors have texts too."""
+        self._protocol, self._workers, self._whole = protocol, workers, whole
         self._spans: list[Span] = []
         self._edges: list[Edge] = []
         self._faults: list[FormatFault] = []
@@ -72,6 +79,9 @@ class _Record:
         """Key → the last worker that was forked with it."""
         self._traces: list[Trace] = []
         self._uses: Counter[str] = Counter()
+        """Workers that were forked with each key."""
+        self._taken: Counter[str] = Counter()
+        """Texts of each key that are used up."""
         self._steps = 0
         self._answer: str | None = None
 
@@ -89,8 +99,12 @@ class _Record:
         text = DIALECT.render(action)
         self._spans.append(Span(Origin.SAMPLED, text, words(text)))
         self._steps += words(text)
+        if self._answer is not None:
+            return
         fault = self._protocol.check(action)
         if fault is not None:
+            if isinstance(action, Fork) and action.key in self._whole:
+                self._taken[action.key] += 1
             self._faults.append(FormatFault(fault, _ROOT, self._steps, text[:80]))
             return
         match action:
@@ -102,14 +116,15 @@ class _Record:
                 self._answer = answer.strip()
 
     def _fork(self, key: str) -> None:
-        texts, use = self._workers.get(key, []), self._uses[key]
-        if use >= len(texts):
+        texts, use, taken = self._workers.get(key, []), self._uses[key], self._taken[key]
+        if taken >= len(texts):
             raise ValueError(f"workers: id {key} has fewer texts ({len(texts)}) than forks")
         self._uses[key] += 1
+        self._taken[key] += 1
         child = f"{_ROOT}/{key}" + (f"#{use + 1}" if use else "")
         self._children[key] = child
         self._edges.append(Edge(EdgeKind.FORK, key, child, self._steps))
-        self._traces.append(_worker(child, texts[use]))
+        self._traces.append(_worker(child, texts[taken]))
 
     def episode(self, capacity: int) -> Episode:
         if self._answer is None:

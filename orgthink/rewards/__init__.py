@@ -37,6 +37,9 @@ class EpisodeReward(ABC):
     watched: ClassVar[Mapping[str, str]] = {}
     """Metrics of a step that a user watches beside those of every reward: name → how it is shown, `cost {:.1f}`."""
 
+    by_agent: ClassVar[bool] = False
+    """Whether its scores say what single agents earned (`Score.of_agents`), as credit by agent needs."""
+
     @abstractmethod
     def __call__(self, episode: Episode) -> Score:
         """R of a graded episode. ValueError for one that has none: an unknown reward is not zero."""

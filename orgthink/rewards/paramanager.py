@@ -13,6 +13,7 @@ from orgthink.episode import Episode
 from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.grammar.toolcall import TAGS, CallTags
 from orgthink.measure.orchestration import (
+    MANAGER,
     calls_per_round,
     cost,
     managed,
@@ -115,6 +116,9 @@ class ParaManagerReward(EpisodeReward):
         return replace(earned, total=self._total(earned))
 
     def require(self, organization: object) -> None:
+        if MANAGER not in getattr(organization, "roles", ()):
+            name = getattr(organization, "name", type(organization).__name__)
+            raise UserError(f"the reward is of what a manager does, and {name} has none: choose another reward.kind")
         tags: CallTags = getattr(organization, "tags", TAGS)
         if tags != self.tags:
             raise UserError(

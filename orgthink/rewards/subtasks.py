@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from orgthink.episode import Episode, Status, Trace
 from orgthink.rewards import EpisodeReward, Score
@@ -30,6 +31,8 @@ class SubtaskScore(Score):
 @dataclass(frozen=True, slots=True)
 class SubtaskReward(EpisodeReward):
     """The root's answer and what each forked agent returned, each by itself."""
+
+    by_agent: ClassVar[bool] = True
 
     def __call__(self, episode: Episode) -> SubtaskScore:
         """ValueError if the episode is not graded."""

@@ -68,17 +68,20 @@ class ToolOrchestraReward(EpisodeReward):
                 raise ValueError(f"preferences: that of {tool} is {liked}: it must be a finite number")
 
     def __call__(self, episode: Episode) -> ToolOrchestraScore:
-        """ValueError if the episode is not graded. One that called nobody cost nothing."""
+        """ValueError if the episode is not graded, or its cost not known. One that called nobody cost nothing."""
         if episode.grade is None:
             raise ValueError(f"episode {episode.id} is not graded, so it has no reward")
-        outcome = float(episode.grade.all_correct)
-        economy = max(0.0, 1 - (cost(episode) or 0.0) / self.cost_target)
+        outcome, calls, spent = float(episode.grade.all_correct), _calls(episode), cost(episode)
+        if calls and spent is None:
+            raise ValueError(f"nobody knows what the calls of episode {episode.id} cost, so it has no reward")
+        economy = max(0.0, 1 - (spent or 0.0) / self.cost_target)
         speed = max(0.0, 1 - critical_path(episode) / self.latency_target)
-        preference = self._preference(episode)
+        preference = sum(self.preferences.get(tool, 0.0) * count / calls.total() for tool, count in calls.items())
         earned = self.outcome * outcome + self.cost * economy + self.latency * speed + preference
         return ToolOrchestraScore(outcome * earned, outcome, economy, speed, preference)
 
-    def _preference(self, episode: Episode) -> float:
-        roles = {trace.agent: trace.role for trace in episode.traces}
-        calls = Counter(roles[fork.child] for fork in episode.root.forks if roles[fork.child] != ORCHESTRATOR)
-        return sum(self.preferences.get(tool, 0.0) * count / calls.total() for tool, count in calls.items())
+
+def _calls(episode: Episode) -> Counter[str]:
+    """How often each tool was called."""
+    roles = {trace.agent: trace.role for trace in episode.traces}
+    return Counter(roles[fork.child] for fork in episode.root.forks if roles[fork.child] != ORCHESTRATOR)

@@ -16,7 +16,7 @@ from orgthink.errors import require_at_least
 from orgthink.training.rows import Row
 
 POOL = 1280
-"""Number of rows in a pool. Each pool is split into batches."""
+"""Most rows in a pool. Each pool is split into batches."""
 
 PADDING = 0.05
 """Largest share of padding in one micro-batch."""
@@ -47,7 +47,8 @@ def batches(
 
     Without a `size`, a batch has rows of similar length, with at most `tokens` tokens after padding; a longer row is a
     batch of its own. With a `size`, each pool is split evenly into batches of about `size` rows of any length.
-    `rows` takes a seed and the index of a pool, and returns an endless stream of rows. Pools are drawn ahead by so many
+    `rows` takes a seed and the index of a pool, and returns a stream of rows: a pool is its first `POOL`, or all if it
+    ends before. A cursor past the end of its pool goes on at the next one. Pools are drawn ahead by so many
     `processes`; without any, here. That changes nothing but the time.
     """
     pools = _Pools(rows, seed)

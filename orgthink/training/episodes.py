@@ -79,6 +79,11 @@ class RlSettings(Optimization):
         self.rollout.require()
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
+            if self.credit.of_agents({}) is not None and not self.reward.by_agent:
+                raise UserError(
+                    "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
+                    "would be trained: set reward.kind=subtasks, or credit.kind=shared"
+                )
         next(endless(task_named(self.rollout.task), self.seed))
 
     @property

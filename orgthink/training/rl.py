@@ -267,7 +267,8 @@ async def _step(
     """Run one step. Returns its metrics and its episodes."""
     clock = Clock()
     batch = await source.collect(backend.sampler, step, clock)
-    rows = within(batch.rows, settings.loss.staleness)
+    # Under POIS no token counts as old.
+    rows = batch.rows if settings.loss.old == "pois" else within(batch.rows, settings.loss.staleness)
     tokens = _trained(rows)
     if settings.mastered is not None:
         rows = mask_mastered(rows, settings.mastered, batch.entropy)

@@ -40,7 +40,7 @@ class SftSettings:
     batch_tokens: int = 5_000
     """Largest number of tokens in a micro-batch, padding included; without `batch_rows`, also in a batch."""
     batch_rows: int | None = None
-    """Approximate number of rows in a batch; `None`: as many as fit into `batch_tokens`."""
+    """Approximate number of rows in a batch, at most all of a data set; `None`: as many as fit into `batch_tokens`."""
     weight_decay: float = 0.05
     """Weight decay, applied to matrices only."""
     clip: float = 1.0
@@ -79,7 +79,7 @@ class Course:
     model: Trainable
     """Model to train, on the device of the training."""
     rows: Callable[[int, int], Iterator[Row]]
-    """Function of a seed and the index of a pool that returns an endless stream of rows."""
+    """Function of a seed and the index of a pool that returns the rows of the pool, or an endless stream from it on."""
     write_folder: Callable[[Path], None]
     """Function that writes all files of the model folder except the weights."""
     pad_id: int

@@ -57,8 +57,29 @@ def test_rewards_by_hand() -> None:
     settings = replace(SETTINGS, cost=2.0, search_factor=3.0, stop_factor=0.5)
     found = rewards(played(*names, right=True, tokens=(500, 100)), settings, names)
     assert found == pytest.approx([-2 * math.log(2) * 0.5, -2 * math.log(3) * 3 * 0.1, 1 - 2 * math.log(4) * 0.5])
+    researched = rewards(
+        played("standard_reasoner:researcher", right=True, tokens=(500,)), settings, ["standard_reasoner:researcher"]
+    )
+    assert researched == pytest.approx([1 - 2 * math.log(2) * 0.5]), "a member's name is no search"
     failed = rewards(played(*names[:1], right=False, tokens=(500,)), settings, names)
     assert failed == pytest.approx([-1 - 2 * math.log(2) * 0.5])
+
+
+def at(temperature: float) -> PuppeteerSettings:
+    """Settings under which actions are drawn at a temperature."""
+    drawn = replace(ORGANIZATION, settings={**ORGANIZATION.settings, "temperature": temperature})
+    return replace(SETTINGS, rollout=replace(ROLLOUT, organization=drawn), cost=0.0, baseline="none")
+
+
+def test_what_every_action_earns_moves_no_policy_at_any_temperature() -> None:
+    """Probabilities of 1, 2 and 1 parts are drawn as 1, 4 and 1 parts at temperature 0.5."""
+    learner = Learner(at(0.5))
+    with torch.no_grad():
+        learner.linear[-1].bias.copy_(torch.tensor([1.0, 2.0, 1.0]).log())
+    episode, state = played(ACTIONS[0], right=True, tokens=(9,)).episode, torch.zeros(size(3)).numpy()
+    learner.learn([Played(episode, [Drawn(state, action)]) for action in (0, 1, 1, 1, 1, 2)])
+    assert learner.linear[-1].bias.grad is not None
+    assert learner.linear[-1].bias.grad.tolist() == pytest.approx([0, 0, 0], abs=1e-6)
 
 
 @given(st.lists(st.floats(-5, 5), max_size=8), st.floats(0, 1))
@@ -132,6 +153,8 @@ def test_what_cannot_be_trained_is_one_line() -> None:
         PuppeteerTraining(replace(SETTINGS, rollout=replace(ROLLOUT, models=models))).require()
     with pytest.raises(ValueError, match="no model"):
         replace(SETTINGS, rollout=replace(ROLLOUT, roles=("right",), models={"wrong": POOL["wrong"]}))
+    with pytest.raises(ValueError, match="temperature is 0: it must be above 0"):
+        at(0)
 
 
 def test_a_damaged_checkpoint_is_not_read(tmp_path: Path) -> None:

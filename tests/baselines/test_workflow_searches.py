@@ -91,7 +91,7 @@ def test_a_search_is_a_training_whose_result_an_organization_takes(name: str, tm
         assert len(entries) == 2 + 3 and all(one["change"].startswith("mutator: ") for one in entries[2:])
     else:
         assert len(read_population(str(file)).individuals) == 3 and len(entries) == 3 + 3 * 2
-    assert all(one["low"] <= one["accuracy"] <= one["high"] for one in entries)
+    assert all(0 <= one["low"] <= one["accuracy"] <= one["high"] <= 1 and one["low"] < one["high"] for one in entries)
     setting, organization = ("graph", "workflow") if name == "meta" else ("population", "evoflow")
     own = {**META.settings.workflow, setting: str(file)}
     roles = {role: one.engine for role, one in META.settings.models.items()}

@@ -3,6 +3,8 @@
 import json
 import signal
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from random_model import END, TURN, write_random_model
 from safetensors.torch import load_file
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from orgthink.coldstart.pair_course import end_of_text, rows_of, sft_course, shuffled, stretches
+from orgthink.coldstart.pair_course import end_of_text, epoch_part, rows_of, sft_course, stretches
 from orgthink.coldstart.pairs import Pair, write
 from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
@@ -19,7 +21,7 @@ from orgthink.errors import UserError
 from orgthink.scale.sizing.configs import QWEN3_4B
 from orgthink.store import RunFolder
 from orgthink.training import checkpoint
-from orgthink.training.batches import POOL
+from orgthink.training.batches import POOL, Cursor, batches
 from orgthink.training.models import LoraSettings
 from orgthink.training.rows import Row
 from orgthink.training.sft import SftSettings, train
@@ -87,15 +89,32 @@ def test_what_joins_brought_spells_no_special_token(chat):
     assert tokenizer.decode(row.token_ids[before:-1]) == begun + PAIRS[1].response
 
 
-def test_every_row_comes_once_an_epoch():
-    rows = [Row((i,), (True,)) for i in range(7)]
-    stream = shuffled(rows, 0, 0)
-    drawn = [next(stream) for _ in range(POOL + 20)]
-    for start in range(0, POOL, 7):
-        assert {row.token_ids for row in drawn[start : start + 7]} == {row.token_ids for row in rows}
-    later = shuffled(rows, 0, 1)
-    assert [next(later) for _ in range(20)] == drawn[POOL:]
-    assert drawn[:7] != drawn[7:14]
+@pytest.mark.parametrize("size", [None, 16])
+@pytest.mark.parametrize("count", [40, POOL, POOL + 1, 2 * POOL + 300])
+def test_every_row_comes_once_an_epoch(count, size):
+    """No batch has a row twice while others have not been seen."""
+    rows = [Row((i,) * (1 + i % 30), (True,) * (1 + i % 30)) for i in range(count)]
+    stream, epochs = batches(partial(epoch_part, rows), 0, 300, Cursor(), size), []
+    for _ in range(3):
+        epochs.append([])
+        while len(epochs[-1]) < count:
+            epochs[-1] += next(stream)[0]
+    assert all(sorted(row.token_ids for row in epoch) == [row.token_ids for row in rows] for epoch in epochs)
+    assert epochs[0] != epochs[1]
+
+
+def test_pools_of_an_epoch_are_even():
+    rows = [Row((i,), (True,)) for i in range(2 * POOL + 300)]
+    pools = [list(islice(epoch_part(rows, 0, pool), POOL)) for pool in range(6)]
+    assert {len(pool) for pool in pools} == {953, 954}
+    assert pools[:3] != pools[3:]
+
+
+def test_a_cursor_past_the_end_of_a_pool_goes_on_at_the_next_one():
+    """Pools of few rows had many copies of each once, so older checkpoints are further in theirs."""
+    rows = [Row((i,), (True,)) for i in range(40)]
+    later = batches(partial(epoch_part, rows), 0, 300, Cursor(3, 70), size=10)
+    assert next(later) == next(batches(partial(epoch_part, rows), 0, 300, Cursor(4), size=10))
 
 
 def folder(path):

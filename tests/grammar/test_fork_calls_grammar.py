@@ -38,12 +38,23 @@ def test_any_call_is_a_command_or_says_on_one_line_what_is_wrong(made: ToolCall 
         (("join", {"id": 2}), Join("2")),
         (("join", {"id": "02"}), Join("2")),
         (("cancel", {"id": " 2 "}), Cancel("2")),
+        (("join", {"id": 2.0}), Join("2")),
         (("status", {}), Poll()),
     ],
 )
 def test_a_call_is_the_command_that_it_names(made: tuple[str, dict[str, Any]], command: Command) -> None:
     (read,) = read_reply(render_call(ToolCall(*made))).calls
     assert read_command(read, "3") == command
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(-1, "-1"), (1.5, "1.5"), (1e300, "1e+300"), ("one", '"one"'), ("", '""'), (True, "true"), (None, "null")],
+)
+def test_what_is_no_id_is_named(value: object, said: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        read_command(ToolCall("join", {"id": value}), "3")
+    assert str(refused.value) == f'"id" is the number that fork returned, not {said}'
 
 
 def test_the_descriptions_ask_for_what_is_read() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orgthink.measure.crossed import Cells, crossed_average, crossed_difference, crossed_proportion
-from orgthink.measure.estimate import average, difference, proportion
+from orgthink.measure.estimate import Estimate, average, difference, proportion
 
 TABLES = st.integers(2, 6).flatmap(
     lambda seeds: st.lists(
@@ -125,6 +125,36 @@ def test_trainings_that_differ_make_an_interval_wider() -> None:
 def test_what_is_not_known_is_left_out_with_its_problem() -> None:
     table = [*cells([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), ("p9", 0, 100.0), ("p9", 1, None)]
     assert crossed_average(table).mean == 3.5
+
+
+def test_seeds_that_only_one_side_has_are_left_out() -> None:
+    rng = random.Random(4)
+    table = [[rng.random() for _ in range(4)] for _ in range(9)]
+    ours, theirs = cells(table), cells([[value**2 for value in row] for row in table])
+
+    def of(some: Cells, *seeds: int) -> list[tuple[str, int, float | None]]:
+        return [cell for cell in some if cell[1] in seeds]
+
+    wanted = crossed_difference(of(ours, 0, 1), of(theirs, 0, 1))
+    assert crossed_difference(of(ours, 0, 1, 2), of(theirs, 0, 1)) == wanted
+    assert crossed_difference(of(ours, 0, 1, 2), of(theirs, 0, 1, 3)) == wanted
+    few = crossed_difference(of(ours, 0, 1), of(theirs, 1, 2))
+    assert few.mean == pytest.approx(fmean(row[1] - row[1] ** 2 for row in table)) and few.n == 9
+    assert few.low is few.high is None, "one seed tells nothing of how much trainings differ"
+    assert crossed_difference(of(ours, 0, 1), of(theirs, 2, 3)) == Estimate(None, None, None, 0)
+
+
+def test_trainings_without_two_problems_in_common_have_no_interval() -> None:
+    """Over problems alone it would be much too narrow."""
+    known = [(problem, seed, float(seed > 0)) for problem, seed, _ in cells([[0.0] * 3] * 90)]
+    holes = [(problem, seed, None if int(problem[1:]) % 3 == seed else value) for problem, seed, value in known]
+    for estimate in (crossed_proportion(holes), crossed_average(holes)):
+        assert (estimate.mean, estimate.low, estimate.high) == (pytest.approx(2 / 3), None, None)
+        assert estimate.n == 180
+    gap = crossed_difference(holes, known)
+    assert (gap.mean, gap.low, gap.high, gap.n) == (0.0, None, None, 90)
+    assert crossed_proportion(known).low is not None
+    assert crossed_proportion([("p0", seed, 1.0) for seed in range(3)]).low is None
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,16 @@ CASES: dict[str, Row] = {
         "<FORK-1>q</FORK-1><JOIN-1>r</JOIN-1><ANSWER>x</ANSWER>",
         {"1": ["1 2", "1 2 3 4"]}, (17, 20, 20 / 17, 6 / 17, 2, 2, ["DUPLICATE_FORK"]),
     ),
+    # the doubled fork has a text as well, which is left out: the same numbers as above
+    "doubled, with its text": (
+        3, "<FORK-1>q</FORK-1><FORK-1>p</FORK-1><JOIN-1>r</JOIN-1>"
+        "<FORK-1>q</FORK-1><JOIN-1>r</JOIN-1><ANSWER>x</ANSWER>",
+        {"1": ["1 2", "1 2 3 4 5 6 7 8 9", "1 2 3 4"]}, (17, 20, 20 / 17, 6 / 17, 2, 2, ["DUPLICATE_FORK"]),
+    ),
+    "no protocol after the answer": (
+        2, "<ANSWER>x</ANSWER> that is <JOIN-3> all <FORK-1>q</FORK-1> </ANSWER> <ANSWER>y</ANSWER>", {},
+        (14, 14, 1.0, 0.0, 0, 0, []),
+    ),
     # an id is looked at before the pool: the third fork is doubled, not too many
     "every error, in order, as often as it occurs": (
         2, "<JOIN-3>r</JOIN-3><FORK-1>q</FORK-1><FORK-1>q</FORK-1><FORK-2>q</FORK-2></ANSWER><JOIN-3>r</JOIN-3> end",
@@ -169,6 +179,11 @@ def test_the_record_of_a_text() -> None:
     assert episode.answer == "x"
     assert [span.text for span in episode.root.spans if span.origin is Origin.INJECTED] == [" r </JOIN-1>"]
     assert episode.traces[1].returned == "r"
+
+
+def test_the_first_answer_is_the_answer() -> None:
+    text = "<ANSWER>1</ANSWER> or <ANSWER>2</ANSWER>"
+    assert episode_of_text({"capacity": 1, "organizer": text, "workers": {}}).answer == "1"
 
 
 FORGED = ["<JOIN-1>", "</JOIN-1>", "</JOIN1>", "<FORK-2>", "</FORK-2>", "<ANSWER>", "</ANSWER>", "9", " ", "\n"]

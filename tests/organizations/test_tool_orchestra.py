@@ -161,8 +161,7 @@ def test_the_pieces_of_a_state_are_data_of_their_place() -> None:
 
 
 def rewarded(reward: ToolOrchestraReward, right: bool, *turns: Turn) -> float:
-    episode = played(turns)
-    return reward(Episode(**{**{f: getattr(episode, f) for f in episode.__slots__}, "grade": Grade(right, 1)})).total
+    return reward(replace(played(turns), grade=Grade(right, 1))).total
 
 
 def test_the_reward_by_hand() -> None:
@@ -176,3 +175,14 @@ def test_the_reward_by_hand() -> None:
     assert rewarded(liked, False, *turns) == 0.0, "a wrong answer earns nothing by its tools"
     quick = ToolOrchestraReward(cost=0.0, latency=1.0, latency_target=10)
     assert rewarded(quick, True, *turns) == 1.0, "no credit beyond the target"
+
+
+def test_a_cost_that_nobody_knows_is_not_none() -> None:
+    priced, right = ToolOrchestraReward(cost=0.5, latency=0.0, cost_target=4.0), Grade(1, 1)
+    called, idle = (
+        replace(episode, grade=right, traces=tuple(replace(trace, cost=None) for trace in episode.traces))
+        for episode in (played((step(4, ask()), SOLVED, step(3, END), LAST)), played((step(4, END), LAST)))
+    )
+    with pytest.raises(ValueError, match=r"nobody knows what the calls of episode .* cost"):
+        priced(called)
+    assert priced(idle).total == pytest.approx(1.5), "who called nobody spent nothing"

@@ -422,6 +422,15 @@ def test_stale_tokens_are_left_out_or_capped_as_ever(tmp_path: Path, beyond: Any
     assert all(math.isfinite(line["loss"]) for line in lines if line["loss"] is not None)
 
 
+def test_under_pois_nothing_is_left_out_for_its_age(tmp_path: Path):
+    plain, bounded = (
+        trained(tmp_path / name, replace(RL, loss=PolicyLoss(old="pois", staleness=staleness)))
+        for name, staleness in (("plain", Staleness()), ("bounded", Staleness(bound=0, beyond="drop")))
+    )
+    assert max(line["age_max"] or 0 for line in bounded) > 0
+    assert bounded == plain
+
+
 def test_training_is_no_time_of_the_episodes_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Steps and checkpoints of an hour each, deadlines of half an hour."""
     real = asyncio.BaseEventLoop.time

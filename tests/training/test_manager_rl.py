@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, MARSRL
 
+from orgthink.credit.recursive import RecursiveCredit
 from orgthink.credit.shared import SharedCredit
 from orgthink.engines import EngineSpec, opening
 from orgthink.engines.engine import EngineUnavailable
@@ -38,6 +39,7 @@ from orgthink.organizations import ORGANIZATIONS
 from orgthink.recipes.registry import RECIPES, Training, adjusted
 from orgthink.rewards.asyncthink import AsyncThinkReward, AsyncThinkScore
 from orgthink.rewards.paramanager import ParaManagerReward
+from orgthink.rewards.subtasks import SubtaskReward
 from orgthink.runtime.agent import Agent
 from orgthink.runtime.budget import Limits
 from orgthink.runtime.session import Session
@@ -312,6 +314,26 @@ def test_who_or_what_is_not_there_is_said_before_anything_is_sampled(changes, wo
     SETTINGS.require(None)
     with pytest.raises(UserError, match=words):
         replace(SETTINGS, rollout=replace(ROLLOUT, **changes)).require(None)
+
+
+@pytest.mark.parametrize("name", ["tool-use", "sequential", "asyncthink"])
+def test_the_reward_of_a_manager_needs_one(name):
+    spec = OrganizationSpec(name, {"tools": []} if name == "tool-use" else {})
+    settings = RlSettings(Rollout("countdown", spec), steps=1, learning_rate=1e-3, reward=ParaManagerReward())
+    if name == "tool-use":
+        settings.require(None)
+    else:
+        with pytest.raises(UserError, match=f"^the reward is of what a manager does, and {name} has none"):
+            settings.require(None)
+
+
+def test_credit_by_agent_needs_a_reward_by_agent():
+    """Without one it would train the root alone, and nobody would see why."""
+    settings = replace(SETTINGS, credit=RecursiveCredit(), reward=AsyncThinkReward())
+    with pytest.raises(UserError, match=r"set reward\.kind=subtasks, or credit\.kind=shared$"):
+        settings.require(None)
+    replace(settings, reward=SubtaskReward()).require(None)
+    replace(settings, credit=SharedCredit()).require(None)
 
 
 def test_a_reward_that_reads_other_tags_than_the_manager_writes_is_refused():
