@@ -34,10 +34,10 @@ def _with_members(node: dict) -> dict:
 
 def everybody() -> Graph:
     """Every member is asked, side by side, and they vote."""
-    asked = {
+    members = {
         name: {"kind": "agent", "role": "solver", "model": name, "template": "standard_reasoner"} for name in REORDERED
     }
-    nodes = {**asked, "ballot": {"kind": "vote", "of": list(asked)}}
+    nodes = {**members, "ballot": {"kind": "vote", "of": list(members)}}
     return read_graph({"description": "Every member is asked, and they vote.", "nodes": nodes, "output": "ballot"})
 
 
