@@ -73,6 +73,8 @@ class Base:
             raise ValueError(f"capacity is {self.capacity}: an organizer needs at least 1, itself")
         if not 0 <= self.start_weight <= 1:
             raise ValueError(f"start_weight is {self.start_weight}: it must be from 0 to 1")
+        if self.start_weight and self.model is None:
+            raise ValueError("start_weight is a share of the model to begin with, and there is none: name one")
 
     @property
     def steps(self) -> int:

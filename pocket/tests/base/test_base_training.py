@@ -82,7 +82,9 @@ def test_a_result_is_between_what_the_model_was_and_what_it_became(trained, tmp_
     again = replace(after, start_weight=0.25).run(RunFolder.open(tmp_path / "between"), lambda line: None)
     torch.testing.assert_close(weights(again), expected)  # what is done is not averaged a second time
     with pytest.raises(ValueError, match="start_weight is 2"):
-        replace(SMALL, start_weight=2)
+        replace(after, start_weight=2)
+    with pytest.raises(ValueError, match="there is none"):
+        replace(SMALL, start_weight=0.5)
 
 
 def test_it_learns_and_its_folder_says_what_it_is_for(trained):
