@@ -179,6 +179,10 @@ def test_pairs_are_those_that_were_written():
 # Trainings
 
 
+OTHER_BATCHES = {"asyncthink-sft", "asyncthink-sft-lora", "paramanager-sft"}
+"""Trainings on data sets of a few rows. Their batches had copies of one row then; they go on with others."""
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in TRAININGS])
 def test_a_training_goes_on(name: str):
     """From its checkpoint, a step or two short of the end; those without one begin again."""
@@ -196,7 +200,8 @@ def test_a_training_goes_on(name: str):
     require_finite(lines)
     agree(lines[:saved], expected["metrics"][:saved], rel=0.0)
     assert all((line.pop(name, None) or 0.0) < 1e-3 for line in lines[saved:] for name in NOISE)
-    again = [{name: line[name] for name in line if name not in NOISE} for line in expected["metrics"][saved:]]
+    same = {"step", "learning_rate"} if name in OTHER_BATCHES else expected["metrics"][0].keys() - set(NOISE)
+    again = [{name: line[name] for name in line.keys() & same} for line in expected["metrics"][saved:]]
     agree(lines[saved:], again, rel=UPDATED, abs=TINY)
     last = run / "checkpoints" / f"step-{steps:06d}"
     assert json.loads((last / "trainer.json").read_text())["step"] == steps
