@@ -82,11 +82,11 @@ def begun(path: Path, arena: Arena, only: frozenset[str] = frozenset()) -> RunFo
     """The new folder of an arena. UserError, and no folder, for a method of `only` that cannot run: see `taking`."""
     from orgthink.arena.beforehand import require_plans
 
-    require_plans(arena, chosen(arena, only))
+    require_plans(arena, methods_of(arena, only))
     return RunFolder.create(path, "arena", arena)
 
 
-def chosen(arena: Arena, only: frozenset[str]) -> list[str]:
+def methods_of(arena: Arena, only: frozenset[str]) -> list[str]:
     """The methods to run now: these and the reference, or else all."""
     return [name for name in arena.methods if not only or name in {*only, arena.reference}]
 
@@ -137,7 +137,7 @@ def _conduct(folder: RunFolder, arena: Arena, only: frozenset[str], command: str
     from orgthink.arena.beforehand import require_plans
     from orgthink.arena.side_by_side import prepare_all
 
-    methods = chosen(arena, only)
+    methods = methods_of(arena, only)
     require_plans(arena, methods)
     try:
         prepared = prepare_all(folder.path, arena, methods, side_by_side)
