@@ -289,7 +289,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         return run_main(work)
     begun = Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]]()
 
-    async def cancellable() -> T:
+    async def main() -> T:
         task = asyncio.current_task()
         assert task is not None
         begun.set_result((asyncio.get_running_loop(), task))
@@ -297,7 +297,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
     with ThreadPoolExecutor(1) as thread:
         try:
-            return thread.submit(run_main, cancellable()).result()
+            return thread.submit(run_main, main()).result()
         except BaseException:
             begun.add_done_callback(_cancel)
             raise

@@ -491,17 +491,17 @@ async def evaluate(
 
         async def work(planned: PlannedEpisode) -> None:
             organization, problem, sample = planned
-            backing, limits, remains = own[organization.name], plan.limits_of(organization.name), list[Episode]()
+            backing, limits, left = own[organization.name], plan.limits_of(organization.name), list[Episode]()
 
             async def attempted() -> Episode:
-                how = {"roles": roles, "limits": limits, "sample": sample, "broken": remains.append}
+                how = {"roles": roles, "limits": limits, "sample": sample, "broken": left.append}
                 found = await attempt(organization, problem, backing, **how)
                 return await graded_or_kept(found, resolved.task, journal.crash)
 
             if not await spending.admits(stop):
                 return
             guard = Guard(problem, organization.name, sample, limits.capacity, journal.crash)
-            episode = guard.store(journal, await guard.run(attempted(), remains))
+            episode = guard.store(journal, await guard.run(attempted(), left))
             done[episode.id] = episode
             await spending.ended(episode)
             tokens = sum(trace.steps for trace in episode.traces)

@@ -34,10 +34,9 @@ class Guard:
     crash: Crash
     """Stores a traceback."""
 
-    async def run(self, work: Awaitable[Episode], remains: Sequence[Episode] = ()) -> Episode:
+    async def run(self, work: Awaitable[Episode], left: Sequence[Episode] = ()) -> Episode:
         """The episode of this work, or what is left of it after a bug, such as a number that is none. A UserError is
-        about all episodes, and is raised. `remains` are what the work has reported of the episode by then: see
-        `attempt`."""
+        about all episodes, and is raised. `left` is what a bug in the work leaves by then: see `attempt`."""
         try:
             episode = await work
             require_integrity(episode)
@@ -45,7 +44,7 @@ class Guard:
         except UserError:
             raise
         except Exception as bug:
-            return self.crashed(bug, remains)
+            return self.crashed(bug, left)
 
     def store(self, journal: Journal, episode: Episode) -> Episode:
         """Append an episode and return it; what is left of it in its place if it cannot be stored. OSError as such;
@@ -60,12 +59,12 @@ class Guard:
                 raise UserError(str(error)) from error
         return episode
 
-    def crashed(self, bug: Exception, remains: Sequence[Episode] = ()) -> Episode:
-        """What is left of the episode, with the error and without an answer: what `remains` of it, if that can be
+    def crashed(self, bug: Exception, left: Sequence[Episode] = ()) -> Episode:
+        """What is left of the episode, with the error and without an answer, as the work `left` it if that can be
         stored."""
         name = episode_id(self.problem, self.organization, self.sample)
         error = self.crash(name, bug)
-        for episode in filter(_is_storable, remains):
+        for episode in filter(_is_storable, left):
             return replace(episode, stop=StopReason.ERROR, error=error, error_kind=None)
         root = Trace(CONTROLLER, CONTROLLER, None, (), stop=StopReason.ERROR, status=Status.ERROR, error=error)
         return Episode(

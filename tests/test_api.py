@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -78,15 +79,16 @@ async def test_ctrl_c_in_a_thread_s_loop_is_raised_as_itself():
 
 async def test_ctrl_c_in_a_notebook_ends_what_runs():
     """The kernel raises KeyboardInterrupt where its thread waits for the one that works."""
-    ended: list[str] = []
+    ends = SimpleQueue[str]()
 
     async def work() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
-            ended.append("cancelled")
+            ends.put("cancelled")
             raise
+        ends.put("at its own end")
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -94,7 +96,7 @@ async def test_ctrl_c_in_a_notebook_ends_what_runs():
             api._run(work())
     finally:
         signal.signal(signal.SIGINT, before)
-    assert ended == ["cancelled"]
+    assert ends.get(timeout=60) == "cancelled"
 
 
 def evaluation(organizations: list[str], **settings: Any) -> Run:

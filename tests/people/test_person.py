@@ -342,14 +342,16 @@ def test_a_picture_shows_when_a_person_waited_for_a_join() -> None:
     assert (wait.agent, wait.seconds) == ("organizer", (30, 110))
 
 
-def test_other_formats_have_what_a_person_wrote_as_words_of_a_user() -> None:
+def test_other_formats_have_what_a_person_wrote_as_a_reply_of_no_model() -> None:
     organized = play(ann("<FORK-1> x </FORK-1> <JOIN-1>", "<ANSWER> 7 </ANSWER>"), [RETURNED], roles=("organizer",))
     worked = play(ann("yes, by parity"), [FORKED, ANSWERED])
     for episode in (organized, worked):
         assert eval_log([(episode, 0.0)], "run") and list(sessions(episode))
     written = [turn for turn in turns(worked.traces[1], worked) if "by parity" in turn.content]
-    assert written[0].role == "user" and written[0].model is None
-    assert [turn.role for turn in turns(organized.root, organized) if turn.content.startswith("<FORK-1>")] == ["user"]
+    assert [(turn.role, turn.model) for turn in written] == [("assistant", None)]
+    assert [turn.role for turn in turns(organized.root, organized) if turn.content.startswith("<FORK-1>")] == [
+        "assistant"
+    ]
 
 
 def test_a_person_is_an_open_engine_in_python() -> None:
