@@ -165,8 +165,8 @@ class Contest:
         plan = evaluation(self.arena, contender.method, contender.cap, seed, work, variant, given)
         path = self.out / part / contender.method / run
         unit = self.arena.unit if part == "evaluations" else None
-        made = made_in(self.out, self.arena)
-        episodes = await self.lab.episodes(path, plan, made, f"{part}/{contender.method}/{run}")
+        made = made_in(self.out, self.arena).resolve()
+        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}", made)
         return [attempt_of(episode, unit) for episode in episodes]
 
     def _preparations(self, name: str, seed: int) -> dict[str, Prepared]:

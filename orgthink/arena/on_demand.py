@@ -44,16 +44,16 @@ class OnDemand:
         await self._engines.__aexit__()
         await self._timed.__aexit__()
 
-    async def episodes(self, path: Path, plan: Evaluation, made: Path, name: str = "") -> list[Episode]:
-        """The episodes of a plan, in its order; missing ones are run. `made` is the folder of the arena's preparations,
-        `name` is for the line of progress.
+    async def episodes(self, path: Path, plan: Evaluation, name: str = "", made: Path | None = None) -> list[Episode]:
+        """The episodes of a plan, in its order; missing ones are run. `name` is for the line of progress,
+        `made` the folder of what was prepared: it may have been moved.
 
         UserError if the folder holds another evaluation, or if an episode failed with an engine error. Stopped if some
         are missing because `stop` is set.
         """
         begun = (path / "config.json").is_file()  # a kill may have left a folder without it
         folder = RunFolder.open(path) if begun else RunFolder.create(path, "eval", plan)
-        require_same(folder, plan, made.resolve())
+        require_same(folder, plan, made)
         found = list(folder.episodes())
         resolved = resolve(plan)
         if len(found) < len(resolved.planned) or any(map(engine_failed, found)):
@@ -73,7 +73,7 @@ class OnDemand:
         return resolved.in_order(found)
 
 
-def require_same(folder: RunFolder, plan: Evaluation, made: Path) -> None:
+def require_same(folder: RunFolder, plan: Evaluation, made: Path | None = None) -> None:
     """UserError if a folder holds the evaluation of another plan; the name of a server's only model may be new."""
     found, wanted = folder.settings("eval", Evaluation), absolute(plain(plan))
     if plan.engine.model is None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from orgthink.coldstart.structures import fixed_structure, random_structure, varied_structure
 from orgthink.engines.tokenizer import Tokenizer
+from orgthink.errors import UserError
 from orgthink.recipes.jobs import Report, model_folder
 from orgthink.store import RunFolder
 from orgthink.training.models import resolve_device
@@ -73,8 +74,6 @@ class Base:
             raise ValueError(f"capacity is {self.capacity}: an organizer needs at least 1, itself")
         if not 0 <= self.start_weight <= 1:
             raise ValueError(f"start_weight is {self.start_weight}: it must be from 0 to 1")
-        if self.start_weight and self.model is None:
-            raise ValueError("start_weight is a share of the model to begin with, and there is none: name one")
 
     @property
     def steps(self) -> int:
@@ -83,6 +82,8 @@ class Base:
     def require(self) -> None:
         if self.model is not None:
             model_folder(self.model)
+        elif self.start_weight:
+            raise UserError("start_weight is a share of the model to begin with, and there is none: name one")
         resolve_device(self.device)
 
     def run(self, folder: RunFolder, report: Report) -> Path:

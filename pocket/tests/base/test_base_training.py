@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from orgthink.engines.local.qwen3 import Qwen3
+from orgthink.errors import UserError
 from orgthink.store import RunFolder
 from orgthink.training.sft import SftSettings
 
@@ -83,8 +84,8 @@ def test_a_result_is_between_what_the_model_was_and_what_it_became(trained, tmp_
     torch.testing.assert_close(weights(again), expected)  # what is done is not averaged a second time
     with pytest.raises(ValueError, match="start_weight is 2"):
         replace(after, start_weight=2)
-    with pytest.raises(ValueError, match="there is none"):
-        replace(SMALL, start_weight=0.5)
+    with pytest.raises(UserError, match="there is none"):
+        replace(SMALL, start_weight=0.5).require()
 
 
 def test_it_learns_and_its_folder_says_what_it_is_for(trained):
