@@ -173,14 +173,7 @@ async def aevaluate(
     gets every episode that ends and the number of ended ones. UserError for bad input.
     """
     name, spec = task or default("task", "a task"), _spec(model, url, tokenizer)
-    given = settings or {}
-    for one in given:
-        pick("organization", one, dict.fromkeys(organizations))
-    named = [OrganizationSpec(one, organization_settings(one, spec, given.get(one), prompts)) for one in organizations]
-    for label, times in Counter(one.label for one in named).items():
-        if times > 1:
-            raise UserError(f"organization {label} is named twice: evaluate each once")
-    specs = {one.label: replace(one, settings=plain(one.named(one.label))) for one in named}
+    specs = _organizations(organizations, spec, settings or {}, prompts)
     found = allowance(specs, spec, capacity=capacity, max_tokens=max_tokens)
     tried = attempts(name, split, seed, n, samples, temperature)
     sampling = Sampling(found.max_tokens, tried.temperature, seed=seed)
@@ -238,6 +231,19 @@ def train(
     job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
     folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
     return go_on(folder, report)
+
+
+def _organizations(
+    names: Sequence[str], spec: EngineSpec, settings: Mapping[str, Mapping[str, Any]], prompts: str | None
+) -> dict[str, OrganizationSpec]:
+    """The organizations by their labels. UserError for settings of another one, and for one that is named twice."""
+    for name in settings:
+        pick("organization", name, dict.fromkeys(names))
+    found = [OrganizationSpec(name, organization_settings(name, spec, settings.get(name), prompts)) for name in names]
+    for label, times in Counter(one.label for one in found).items():
+        if times > 1:
+            raise UserError(f"organization {label} is named twice: evaluate each once")
+    return {one.label: replace(one, settings=plain(one.named(one.label))) for one in found}
 
 
 def _limits(found: Allowance) -> Limits:

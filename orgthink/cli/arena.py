@@ -111,7 +111,8 @@ def taking(folder: RunFolder, given: Arena) -> RunFolder:
     changed += [name for name in wanted if name not in tables and stored[name] != wanted[name]]
     if changed:
         raise UserError(
-            f"{folder.path} holds an arena of other settings, in {', '.join(changed)}: choose another folder"
+            f"{folder.path} holds an arena of other settings, in {', '.join(changed)}: choose another folder, "
+            "or another name for a method that has changed"
         )
     require_plans(given, [name for name in given.methods if name not in stored["methods"]])
     return folder if stored == wanted else folder.changed(given)
