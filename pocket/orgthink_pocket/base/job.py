@@ -42,12 +42,21 @@ class Base:
     """A pocket model of the same width and no more layers to begin with, such as an earlier state of the base; `None`:
     fresh weights."""
     mixture: Literal[
-        "even", "late", "reviews", "renewing", "renewed", "dividing", "dividing-whole", "mixed", "manager"
+        "even",
+        "late",
+        "reviews",
+        "renewing",
+        "renewed",
+        "dividing",
+        "dividing-whole",
+        "dividing-drilled",
+        "mixed",
+        "manager",
     ] = "even"
     """How often each lesson is drawn: `late` has more of what takes longest to learn, `reviews` has only solvers,
     verifiers and correctors, `renewing` also correctors that begin anew, `renewed` also verifiers of grids that break
     their clues, `dividing` only thinkers, organizers and workers of several countdowns, `dividing-whole` the same with
-    six countdowns each, `mixed` the same and named values, `manager` only managers."""
+    six countdowns each, `dividing-drilled` these with more drills, `mixed` the same and named values, `manager` only managers."""
     organizers: Literal["random", "varied", "fixed", "none"] = "random"
     """Structures of its organizers: `random`, as AsyncThink's cold start has them; `varied`, each with chances of its
     own for thinking, forks and joins; `fixed`, the two topologies that a teacher writes by itself; or `none`, no
