@@ -1,7 +1,7 @@
 """What each span of an episode says, in the words of OpenTelemetry's conventions for generative AI, version 0.1.0.
 
-What these have no word for is called `orgthink.*`. Texts of prompts, replies, results and errors are kept apart:
-whoever sends spans decides whether they go along.
+What these have no word for is called `orgthink.*`. Texts of prompts, replies, results and errors, and names of persons,
+are kept apart: whoever sends spans decides whether they go along.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Description:
     attributes: dict[str, Value | None]
     """By name; `None` is left out."""
     texts: dict[str, str | None] = field(default_factory=dict)
-    """Attributes with texts of users, models and tools; `None` is left out."""
+    """Attributes with texts of users, models and tools, and names of persons; `None` is left out."""
     failed: str | None = None
     """Class of the error that it ended with, if it did."""
     message: str | None = None
@@ -137,6 +137,7 @@ def agent(trace: Trace, critical: int) -> Description:
         {
             "gen_ai.input.messages": _json(prompts) if prompts else None,
             "gen_ai.output.messages": _output(trace.returned, trace.stop),
+            "user.name": trace.person,
         },
         *_failure(trace),
     )

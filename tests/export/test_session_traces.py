@@ -130,8 +130,10 @@ def test_a_person_who_works_has_a_session_and_is_no_tool() -> None:
     assert [line["message"]["role"] for line in worker[1:]] == ["user", "assistant"]
     assert worker[2]["message"]["content"] == "<RETURN> yes, by parity </RETURN>"
     check(worker, episode)
-    names = [span.name for span in trace_spans(episode)]
-    assert "execute_tool fork worker" in names and "invoke_agent worker" in names
+    spans = {span.name: span for span in trace_spans(episode, content=True)}
+    assert "execute_tool fork worker" in spans
+    assert spans["invoke_agent worker"].attributes["user.name"] == episode.trace("organizer/1").person == "ann"
+    assert not any("user.name" in span.attributes for span in trace_spans(episode)), "a name of somebody is a text"
 
 
 def test_code_that_forks_is_a_session_too() -> None:
