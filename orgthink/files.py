@@ -36,11 +36,15 @@ def require_folder_name(name: str) -> None:
         raise ValueError(f"{name!r} names a folder: at most 100 letters, digits and any of _ . + -")
 
 
+class Busy(UserError):
+    """Another process writes the folder."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Be the only process that writes a folder. The system ends the lock with its process, however that ends.
 
-    UserError if another process has it, if the file system has no locks, or for a link within a locked folder.
+    Busy if another process has it, UserError if the file system has no locks, or for a link within a locked folder.
     """
     import fcntl
 
@@ -49,7 +53,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
+            raise Busy(
                 f"{folder} is being written by another process: wait until that ends, or choose another folder"
             ) from None
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -14,6 +15,7 @@ from orgthink.arena.moved import same
 from orgthink.baselines import spent as ledger
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
+from orgthink.files import Busy, locked
 from orgthink.pace import Pace
 from orgthink.registry import absolute
 from orgthink.store import RunFolder, plain
@@ -25,6 +27,8 @@ if TYPE_CHECKING:  # else an arena of models behind a URL would need torch
 
 DONE = "prepared.json"
 """File of a run folder whose job is done: where its result is."""
+POLL = 1.0
+"""Seconds between two looks at a folder that another process writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ def folder_of(out: Path, arena: Arena, name: str, seed: int) -> Path:
 
 
 def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
-    """Run a preparation unless it is done. At Ctrl-C its job saves what it has, and KeyboardInterrupt is raised.
+    """Run a preparation unless it is done, or another process does. At Ctrl-C its job saves what it has, and
+    KeyboardInterrupt is raised.
 
     UserError if the folder holds a run of another recipe or of other settings, and the errors of the job.
     """
@@ -63,12 +68,28 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     if not same(_anywhere(training_of(folder)), _anywhere(wanted), made_in(out, arena).resolve()):
         raise UserError(f"{path} holds a run of other settings: move it away, or choose another folder")
     if not (path / DONE).is_file():
+        _wait_for_others(path)
+    if not (path / DONE).is_file():
         show(f"{path.name}: {wanted.recipe}, {wanted.job.steps} steps …")
         result = wanted.job.run(folder, _reporter(path.name, wanted))
         model = result / "model"
         made = model if model.is_dir() else result
         folder.write_json(DONE, {"result": str(made.resolve().relative_to(path.resolve()))})
     return done(path)
+
+
+def _wait_for_others(path: Path) -> None:
+    """Return when no other process writes the folder: arenas that share their preparations may run side by side."""
+    waiting = False
+    while True:
+        try:
+            with locked(path):
+                return
+        except Busy:
+            if not waiting:
+                show(f"{path.name}: another process prepares it; this one waits for that (Ctrl-C stops)")
+            waiting = True
+        time.sleep(POLL)
 
 
 def _anywhere(wanted: Any) -> Any:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from contestants import HERE, arena_file
 
 from orgthink.arena.config import Arena, Method, Preparation, read_arena
-from orgthink.arena.preparing import Prepared, given_settings, prepare, spent_in, sum_of
+from orgthink.arena.preparing import Prepared, given_settings, prepare, prepare_or_reason, spent_in, sum_of
 from orgthink.arena.side_by_side import prepare_all
 from orgthink.baselines.spent import Spent
 from orgthink.errors import UserError
+from orgthink.files import locked
 from orgthink.recipes.registry import RECIPES, Training, start, training_of
 from orgthink.store import RunFolder
 
@@ -48,6 +52,34 @@ def test_arenas_beside_each_other_share_what_was_prepared(tmp_path: Path) -> Non
     for outside in ("../elsewhere", "/tmp", ".."):
         with pytest.raises(ValueError, match="names a folder"):
             replace(arena, prepared_in=outside)
+
+
+@pytest.mark.parametrize("ends", ["done", "stopped"])
+def test_what_another_process_prepares_is_waited_for(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena = guesses(tmp_path)
+    first = prepare(tmp_path, arena, "guess", 0)
+    done = (first.folder / "prepared.json").read_bytes()
+    (first.folder / "prepared.json").unlink()
+    looks: list[float] = []
+    with ExitStack() as other:
+        other.enter_context(locked(first.folder))
+
+        def sleep(seconds: float) -> None:
+            looks.append(seconds)
+            if len(looks) == 3:  # the other process ends
+                if ends == "done":
+                    (first.folder / "prepared.json").write_bytes(done)
+                other.close()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        capsys.readouterr()
+        assert prepare_or_reason(tmp_path, arena, "guess", 0) == replace(first, spent=ANY)
+    assert len(looks) == 3
+    shown = capsys.readouterr().out
+    assert shown.count("guess-seed0: another process prepares it; this one waits for that") == 1
+    assert ("steps …" in shown) == (ends == "stopped")
 
 
 def test_one_is_done_wherever_the_command_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
