@@ -25,6 +25,7 @@ EVIDENCE = Evidence(
         "averaged",
         "paid",
         "longer",
+        "drilled",
         "mixed",
         "dependent",
     ),
@@ -38,6 +39,7 @@ EVIDENCE = Evidence(
         "memory-bound-averaged": ("averaged", memory_bound),
         "memory-bound-paid": ("paid", memory_bound),
         "memory-bound-longer": ("longer", memory_bound),
+        "memory-bound-drilled": ("drilled", memory_bound),
     },
 )
 """The arenas and claims of AsyncThink."""
