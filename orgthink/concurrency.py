@@ -249,6 +249,18 @@ class AdaptivePlaces:
                 waiter.set_result(None)
 
 
+async def pause(seconds: float) -> None:
+    """Wait until a server may be asked again: it takes no time on any watch and is told, as a wait for a place."""
+    record, now = _tell.get(), asyncio.get_running_loop().time
+    began = now()
+    with standing_still():
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            if record is not None:
+                record(now() - began)
+
+
 @asynccontextmanager
 async def place(places: Acquirable) -> AsyncIterator[None]:
     """One of the places of a client. To wait for it takes no time on any watch.

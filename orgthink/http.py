@@ -24,7 +24,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from orgthink.concurrency import AdaptivePlaces, place
+from orgthink.concurrency import AdaptivePlaces, pause, place
 from orgthink.errors import Failure, UserError
 from orgthink.redaction import conceal, conceal_proxies, redact
 from orgthink.secrets import expand
@@ -62,6 +62,9 @@ LARGEST_BODY = 64 * 2**20
 OVERLOADED = (429, 503)
 """Statuses of a server that gets more requests at once than it takes."""
 
+MISSING = (501, 505)
+"""Statuses of a server that lacks what a request is for."""
+
 LARGEST_COMPLAINT = 2**16
 """Bytes that are read of a response with a status other than 200."""
 
@@ -95,14 +98,13 @@ class RetryPolicy:
     def delay(self, attempt: int, retry_after: float | None = None) -> float | None:
         """Seconds to wait after failed attempt number `attempt` (from 1); `None` to give up.
 
-        `retry_after` is the delay that the server asked for; without it the delay is exponential, with jitter over its
-        upper half.
+        The delay is exponential, with jitter over its upper half, after `retry_after`, the delay that the server asked
+        for: those who wait for the same moment do not come back together, and one of 0 does not use up all attempts.
         """
-        if attempt >= self.attempts or (retry_after or 0.0) > self.longest_delay:
+        least = retry_after or 0.0
+        if attempt >= self.attempts or least > self.longest_delay:
             return None
-        if retry_after is not None:
-            return retry_after
-        return min(self.first_delay * 2 ** (attempt - 1), self.longest_delay) * random.uniform(0.5, 1.0)
+        return least + min(self.first_delay * 2 ** (attempt - 1), self.longest_delay) * random.uniform(0.5, 1.0)
 
 
 class HttpResponse(NamedTuple):
@@ -124,8 +126,10 @@ class HttpResponse(NamedTuple):
 
     @property
     def busy(self) -> bool:
-        """Whether the status means that the same request may succeed soon. A spent quota is not refilled soon."""
-        return (self.status in (408, 429) or self.status >= 500) and not self.without_quota
+        """Whether the status means that the same request may succeed soon. A spent quota is not refilled soon, and what
+        a server lacks it does not get."""
+        failed = self.status in (408, 429) or (self.status >= 500 and self.status not in MISSING)
+        return failed and not self.without_quota
 
     @property
     def overloaded(self) -> bool:
@@ -314,7 +318,7 @@ class HttpClient:
             self._report(failure)
             if overloaded:
                 self._places.pause(delay)
-            await asyncio.sleep(delay)
+            await pause(delay)
         raise AssertionError
 
     def _report(self, failure: Failure) -> None:

@@ -30,7 +30,7 @@ def finish_reason(choice: SentChoice) -> FinishReason | None:
     word = choice.finish_reason
     if not word:
         return None
-    if word == "stop" and choice.stop_reason is not None:
+    if word == "stop" and isinstance(choice.stop_reason, str):  # of vLLM: a stop text, or the id of a token
         return FinishReason.STOP
     if word in _ENDS:
         return _ENDS[word]

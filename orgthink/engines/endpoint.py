@@ -92,8 +92,10 @@ class EndpointEngine:
         """Member of a message in which the server sends thoughts."""
         self._fields = wire.SupportedFields()
         try:
+            base, own = _with_key(_base(server_url(url)))
+            self._key = own or self._key
             self._server = HttpClient(
-                _base(server_url(url)),
+                base,
                 failure=EngineError,
                 unreachable=EngineUnavailable,
                 refusal=self._refusal,
@@ -132,7 +134,8 @@ class EndpointEngine:
     ) -> EndpointEngine:
         """Ask the server for its models, then for one token in each possible mode until one works.
 
-        `model` is optional if the server has only one; `api_key` is `OPENAI_API_KEY` by default. Mode `tokens` needs
+        `model` is optional if the server has only one; `api_key` is `OPENAI_API_KEY` by default, and a password without
+        a user in the URL, `https://:KEY@HOST`, is a key that goes before it. Mode `tokens` needs
         the model's tokenizer, ValueError without it; `auto` prefers `tokens`, then `chat`, then `completions`. At most
         `concurrency` streams are open at once; others wait. `cache` holds earlier answers. EngineUnavailable says what
         to do, on one line.
@@ -233,17 +236,18 @@ class EndpointEngine:
         await self._server.aclose()
 
     async def _choose(self, model: str | None) -> str:
-        """The model to use, checked against the server's list."""
+        """The model to use, checked against the server's list. Some have none, or refuse it to a key that may ask a
+        model."""
         reply = await self._request("GET", "models")
         if reply.status == 200:
             self.models = wire.models(reply.text)
-        elif reply.status not in (404, 405):  # some servers do not list models
+        elif reply.status == 401 or 300 <= reply.status < 400 or (model is None and reply.status not in (404, 405)):
             raise self._refusal(reply)
         if model is None:
             if len(self.models) != 1:
                 raise EngineUnavailable(f"name a model of {self.url}: {self._offer()}")
             return next(iter(self.models))
-        if self.models and model not in self.models:
+        if self.models and _plain(model) not in map(_plain, self.models):
             raise EngineUnavailable(f"{self.url} has no model {model!r}: {self._offer()}")
         return model
 
@@ -268,6 +272,8 @@ class EndpointEngine:
                 return mode
             refusal = EngineUnavailable(f"{self.url} returns no token ids: use mode chat or completions")
         assert refusal is not None
+        if self.models and self.model not in self.models:
+            raise EngineUnavailable(f"{self.url} has no model {self.model!r}: {self._offer()}") from refusal
         raise refusal
 
     async def _takes_tools(self, body: dict[str, Any], without: HttpResponse) -> bool:
@@ -321,6 +327,8 @@ class EndpointEngine:
                     wire.check_stream(response.url.host, response.headers.get("content-type"))
                     events = self._server.events(response, (1 + BYTES) * body["max_tokens"] + IDLE_EVENTS)
                     first = await anext(events, None)
+                    if first is not None and (failed := wire.reported(first)) is not None:
+                        raise self._server.refused(failed)
                     stack.push_async_exit(trial.pop_all())
                     return _chained(first, events)
                 reply = await self._server.wait(read(response))
@@ -335,7 +343,7 @@ class EndpointEngine:
             case 401 | 403 if self._key:
                 return EngineUnavailable(f"{self.url} refuses the API key: {message}")
             case 401 | 403:
-                return EngineUnavailable(f"{self.url} asks for an API key: set OPENAI_API_KEY")
+                return EngineUnavailable(f"{self.url} asks for an API key: set OPENAI_API_KEY, or name one in its URL")
             case 404:
                 offer = f"; it has {self._offer()}" if self.models else ""
                 return EngineUnavailable(f"{self.url} does not know model {self.model!r}: {message}{offer}")
@@ -349,6 +357,19 @@ class EndpointEngine:
     def _offer(self) -> str:
         others = ["…"] if len(self.models) > MOST_OFFERED else []
         return ", ".join([*islice(self.models, MOST_OFFERED), *others]) or "it does not say which it has"
+
+
+def _with_key(url: httpx2.URL) -> tuple[httpx2.URL, str]:
+    """The URL without a password that has no user, and that: it is the server's key. Others are a login."""
+    if url.username or not url.password:
+        return url, ""
+    return url.copy_with(username=None, password=None), url.password
+
+
+def _plain(model: str) -> str:
+    """A model's name without what a list may add or leave out: Gemini lists `models/NAME`, Ollama `NAME:latest`, and
+    OpenRouter takes `NAME:VARIANT`."""
+    return model.removeprefix("models/").partition(":")[0]
 
 
 def _base(url: httpx2.URL) -> httpx2.URL:

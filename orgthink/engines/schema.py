@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 MOST = 2**31 - 1
 """Largest count and largest token id."""
@@ -16,6 +24,17 @@ T = TypeVar("T")
 
 Many = Annotated[list[T], Field(fail_fast=True)]
 """A list of which the first wrong item is an error, and no other: a list of all takes long, and much memory."""
+
+
+def _wished(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(value)
+    except ValidationError:
+        return None
+
+
+Wished = Annotated[T | None, WrapValidator(_wished)]
+"""What an answer is as good without: `None` if it has another form."""
 
 MOST_CHOICES, MOST_CALLS, MOST_PARTS = 128, 1_000, 100
 """Choices, of which the first is read, parts of calls and parts of a content in an event: to make an object of each
@@ -31,8 +50,8 @@ class Sent(BaseModel):
 class SentUsage(Sent):
     """Counts of tokens. What only a bill needs may be anything: see `orgthink.engines.bill`."""
 
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
+    prompt_tokens: Wished[Count] = None
+    completion_tokens: Wished[Count] = None
     total_tokens: Any = None
     prompt_tokens_details: Any = None
     completion_tokens_details: Any = None
@@ -67,6 +86,7 @@ class SentDelta(Sent):
     """The next part of a chat's reply. Its content is a text, or a list of parts."""
 
     content: str | Annotated[Many[SentPart], Field(max_length=MOST_PARTS)] | None = None
+    refusal: Wished[str] = None
     tool_calls: Annotated[Many[SentCall], Field(max_length=MOST_CALLS)] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -94,34 +114,28 @@ class SentLogprobs(Sent):
 
 
 class SentChoice(Sent):
-    """A part of an answer: `delta` of a chat, or `text` of a completion."""
+    """A part of an answer: `delta` of a chat, or `text` of a completion. Azure's filters send some without either."""
 
     delta: SentDelta | None = None
     text: str | None = None
-    logprobs: SentLogprobs | None = None
+    logprobs: Wished[SentLogprobs] = None
     token_ids: Many[Count] | None = None
     finish_reason: str | None = None
     stop_reason: Any = None
-
-    @model_validator(mode="after")
-    def _require_text(self) -> SentChoice:
-        if self.delta is None and "text" not in self.model_fields_set:
-            raise ValueError("neither text nor delta")
-        return self
 
 
 class SentEvent(Sent):
     """An event of a streamed response."""
 
     error: Any = None
-    usage: SentUsage | None = None
+    usage: Wished[SentUsage] = None
     choices: Annotated[Many[SentChoice], Field(max_length=MOST_CHOICES)] | None = None
 
 
 class SentReply(Sent):
     """A response without streaming, of which only the counts are read."""
 
-    usage: SentUsage | None = None
+    usage: Wished[SentUsage] = None
 
 
 class SentRefusal(Sent):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import tokenizers
 
+from orgthink.engines.templates import chat_template
 from orgthink.episode import Message, Origin, Span
 from orgthink.errors import UserError
-from orgthink.files import read_whole
 from orgthink.tabular import json_object
 from orgthink.terminal import reason
 
@@ -44,7 +44,7 @@ class Tokenizer:
         self._tokenizer = _library_result(f"{file} cannot be read", tokenizers.Tokenizer.from_file, file)
         self._tokenizer.no_truncation()  # the file may ask for either
         self._tokenizer.no_padding()
-        self._folder, self._template, self._marks = folder, _chat_template(folder), _marks(folder)
+        self._folder, self._template, self._marks = folder, chat_template(folder), _marks(folder)
         self.eos_ids = _eos_ids(folder)
         """Ids that end a text."""
         self._tokenizer = self._with_special_marks()
@@ -286,23 +286,6 @@ class PieceStream:
 
     def _decoded(self, ids: list[int]) -> str:
         return _library_result(_FAILS, self._tokenizer.decode, ids, skip_special_tokens=False)
-
-
-def _chat_template(folder: Path) -> Any:
-    """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one
-    that is damaged."""
-    file = folder / "chat_template.jinja"
-    source = read_whole(file) if file.is_file() else _json(folder / "tokenizer_config.json").get("chat_template")
-    if not isinstance(source, str | bytes):
-        return None
-    from jinja2 import TemplateError
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    try:
-        return environment.from_string(source.decode() if isinstance(source, bytes) else source)
-    except (TemplateError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"the chat template of {folder} cannot be read: {reason(error)}") from error
 
 
 def _marks(folder: Path) -> dict[str, str]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from orgthink.engines import content, native_calls
+from orgthink.engines import content, native_calls, refusals
 from orgthink.engines.bill import billed
 from orgthink.engines.endings import finish_reason
-from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason
+from orgthink.engines.engine import Chunk, Context, EngineError, FinishReason, StreamDropped
 from orgthink.engines.fewest import BYTES, Fewest
 from orgthink.engines.schema import (
     MOST,
@@ -46,9 +46,9 @@ KEEPS_STOPS = {"stop_reason": "include_stop_str_in_output", "matched_stop": "no_
 that asks for it: vLLM's and SGLang's."""
 
 OPTIONAL_FIELDS = frozenset(
-    {*KEEPS_STOPS.values(), "return_token_ids", "stream_options", "logprobs", "parallel_tool_calls"}
+    {*KEEPS_STOPS.values(), "return_token_ids", "stream_options", "logprobs", "parallel_tool_calls", "seed"}
 )
-"""Fields of a request that are left out if the server refuses them."""
+"""Fields of a request that are left out if the server refuses them. Without `seed` its answers are others each time."""
 
 
 NEUTRAL_FIELDS = {"temperature": 1.0, "top_p": 1.0}
@@ -139,12 +139,18 @@ class SupportedFields:
         needless = OPTIONAL_FIELDS | {name for name, value in NEUTRAL_FIELDS.items() if sent.get(name) == value}
         named = {name for name in (*needless, "max_completion_tokens") if name in text and name not in prompt}
         refused = {name for name in needless & named if name in sent and name not in needed}
-        if "max_completion_tokens" in named and "max_tokens" in sent:
+        if "max_completion_tokens" in named and _may_be_renamed(response, sent):
             refused.add("max_tokens")
         if refused - self._refused:
             log.info("the server takes no %s", ", ".join(sorted(refused)))
         self._refused |= refused
         return bool(refused)
+
+
+def _may_be_renamed(response: HttpResponse, sent: dict[str, Any]) -> bool:
+    """Whether a refusal may ask for the other name of `max_tokens`. Only chats have it, and vLLM mentions both where a
+    prompt and its reply are too long."""
+    return "max_tokens" in sent and "messages" in sent and not refusals.context_full(response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +184,15 @@ def event(data: str) -> StreamEvent:
     except ValueError as error:
         raise EngineError(f"the server sent what is not an event of an answer: {excerpt(data, 80)}") from error
     if sent.error:
-        raise EngineError(f"the server failed: {complaint(data)}")
+        failed = reported(data)
+        raise (StreamDropped if failed and failed.busy else EngineError)(f"the server failed: {complaint(data)}")
     usage, bill = (sent.usage or SentUsage()).completion_tokens, billed(sent.usage)
     if not sent.choices:
         return StreamEvent(tokens=usage, billed=bill)
     choice, delta = sent.choices[0], sent.choices[0].delta
     text, thoughts = (choice.text or "", "") if delta is None else content.text_and_thoughts(delta.content)
+    if delta is not None and delta.refusal:  # of OpenAI, in the place of a content
+        text += delta.refusal
     tokens, logprobs = _logprobs(choice.logprobs)
     ids = choice.token_ids
     known = len(tokens) if tokens else len(ids or ())
@@ -199,6 +208,17 @@ def event(data: str) -> StreamEvent:
         reasoning,
         member,
     )
+
+
+def reported(data: str) -> HttpResponse | None:
+    """The failure that an event reports, as the response that it would have been; `None` if it has no status. Servers
+    that answer 200 before they have begun send it so."""
+    try:
+        code = (parsed(SentEvent, data).error or {}).get("code")
+    except (ValueError, AttributeError):
+        return None
+    known = type(code) is int and 400 <= code < 600
+    return HttpResponse(code, data.encode("utf-8", "replace")) if known else None
 
 
 def check_stream(host: str, kind: str | None) -> None:

@@ -1,0 +1,207 @@
+"""Servers that do otherwise than OpenAI's, each as somebody meets it: their answers are read all the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from loopback import Exchange, Play, Server, answers, loopback, says, sends
+
+from orgthink.engines.endings import finish_reason
+from orgthink.engines.endpoint import EndpointEngine
+from orgthink.engines.engine import Context, EngineError, EngineUnavailable, FinishReason, StreamDropped
+from orgthink.engines.schema import SentChoice
+from orgthink.engines.wire import event
+from orgthink.episode import Message, Origin, Problem, Sampling, Span
+from orgthink.errors import ErrorKind, RequestRefused
+from orgthink.http import RetryPolicy
+from orgthink.organizations.sequential import Sequential
+from orgthink.runtime import Backing, Limits, attempt
+
+QUICK = RetryPolicy(first_delay=0.001)
+"""Without pauses that a test would wait for."""
+
+
+@asynccontextmanager
+async def opened(*plays: Play, mode: Any = "auto", model: str = "tiny", **how: Any) -> AsyncIterator[Any]:
+    async with loopback(*plays) as server:
+        engine = await EndpointEngine.open(server.url, model, mode=mode, retry_policy=QUICK, **how)
+        yield server, engine
+        await engine.aclose()
+
+
+async def said(engine: EndpointEngine, text: str = "hi", **sampling: Any) -> tuple[str, FinishReason | None]:
+    context = Context((Message("user", text),), [Span(Origin.PROMPT, text, 1)])
+    chunks = [chunk async for chunk in engine.stream(context, Sampling(100, **sampling))]
+    return "".join(piece for chunk in chunks for piece in chunk.pieces).strip(), chunks[-1].finish
+
+
+@pytest.mark.parametrize("mode", ["completions", "chat"])
+async def test_a_prompt_that_is_too_long_changes_no_later_request(mode: str) -> None:
+    """vLLM's refusal names both members for the most tokens, and its completions know only one of them."""
+    long = (
+        "'max_tokens' or 'max_completion_tokens' is too large: 100. This model's maximum context length is 64 tokens "
+        "and your request has 60 input tokens (100 > 64 - 60)."
+    )
+    async with opened(answers(400, long), says("short"), says("whole"), mode=mode) as (server, engine):
+        assert await said(engine) == ("short", FinishReason.EOS)
+        assert await said(engine) == ("whole", FinishReason.EOS)
+        assert [exchange.body.get("max_tokens") for exchange in server.exchanges] == [100, 4, 100]
+        assert not any("max_completion_tokens" in exchange.body for exchange in server.exchanges)
+
+
+async def test_completions_have_one_name_for_the_most_tokens() -> None:
+    refusal = answers(400, "'max_tokens' or 'max_completion_tokens' must be at most 50")
+    async with opened(refusal, says("fine"), mode="completions") as (server, engine):
+        with pytest.raises(RequestRefused, match="at most 50"):
+            await said(engine)
+        assert (await said(engine))[0] == "fine" and server.exchanges[1].body["max_tokens"] == 100
+
+
+async def test_a_server_without_seeds_gets_none() -> None:
+    """As Mistral refuses what it does not know."""
+
+    async def strict(exchange: Exchange) -> None:
+        if "seed" in exchange.body:
+            wrong = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+            return await exchange.reply(422, {"detail": [wrong]})
+        await says("seven")(exchange)
+
+    async with opened(*[strict] * 3) as (server, engine):
+        assert (await said(engine, seed=1))[0] == "seven" == (await said(engine, seed=2))[0]
+        assert ["seed" in exchange.body for exchange in server.exchanges] == [True, False, False], "it was learned"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"index": 0, "finish_reason": None, "content_filter_offsets": {}},  # Azure's filter
+        {"delta": {"content": ""}, "logprobs": 7},
+        {"delta": {"content": ""}, "logprobs": {"tokens": None, "token_logprobs": [0.5]}},
+        {"delta": {"content": "", "refusal": 7}},
+    ],
+)
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 3.5, "completion_tokens": -1}, "many", [], None])
+async def test_what_an_answer_is_as_good_without_does_not_end_it(choice: dict[str, Any], usage: Any) -> None:
+    async def play(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.say("one ")
+        await exchange.event({"choices": [choice]})
+        last = {"delta": {"content": "two"}, "finish_reason": "stop"}
+        await exchange.event({"choices": [last], "usage": usage})
+        await exchange.end()
+
+    async with opened(play) as (_, engine):
+        assert await said(engine) == ("one two", FinishReason.EOS)
+
+
+def test_a_refusal_is_what_the_model_said() -> None:
+    """In OpenAI's structured outputs it stands in the place of the content."""
+    assert event('{"choices":[{"delta":{"content":null,"refusal":"I may not"}}]}').pieces == ("I may not",)
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"), [(None, FinishReason.EOS), (106, FinishReason.EOS), ("</s>", FinishReason.STOP)]
+)
+def test_an_end_of_turn_by_its_id_is_no_stop_text(reason: Any, finish: FinishReason) -> None:
+    """vLLM names the token that ended an answer where it is not the first of those that may."""
+    assert finish_reason(SentChoice(text="", finish_reason="stop", stop_reason=reason)) is finish
+
+
+def fails(code: object, message: str = "no") -> Play:
+    """Answers 200 before it has begun, and then fails."""
+    return sends(json.dumps({"error": {"message": message, "code": code}}), "[DONE]")
+
+
+@pytest.mark.parametrize("code", [429, 503, 500])
+async def test_a_failure_as_the_first_event_is_tried_again(code: int) -> None:
+    async with opened(fails(code), says("fine")) as (server, engine):
+        assert (await said(engine))[0] == "fine" and len(server.exchanges) == 2
+
+
+async def test_a_full_context_as_the_first_event_is_answered_with_fewer_tokens() -> None:
+    full = fails(400, "Requested token count exceeds the model's maximum context length of 90 tokens.")
+    async with opened(full, says("fine")) as (server, engine):
+        assert (await said(engine))[0] == "fine"
+        assert [exchange.body["max_tokens"] for exchange in server.exchanges] == [100, 50]
+
+
+@pytest.mark.parametrize("code", [400, "insufficient", None, 7])
+async def test_another_failure_as_the_first_event_is_one(code: object) -> None:
+    async with opened(fails(code, "not so"), says("fine")) as (server, engine):
+        with pytest.raises(EngineError, match="not so"):
+            await said(engine)
+        assert len(server.exchanges) == 1
+
+
+@pytest.mark.parametrize(("code", "kind"), [(503, StreamDropped), (429, StreamDropped), (400, EngineError)])
+def test_a_failure_in_the_middle_may_pass(code: int, kind: type[EngineError]) -> None:
+    with pytest.raises(EngineError) as failed:
+        event(f'{{"error": {{"code": {code}, "message": "no"}}}}')
+    assert type(failed.value) is kind
+
+
+async def test_the_pause_that_a_server_asks_for_is_not_the_agents_time() -> None:
+    """A deadline stands still meanwhile, and the record says how long it was."""
+    busy = answers(429, "slow down", Retry_After="1")
+    async with opened(busy, says("<ANSWER> 7 </ANSWER>")) as (_, engine):
+        limits = Limits(agent_seconds=0.8, episode_seconds=0.9)
+        episode = await attempt(Sequential(), Problem("p", "free", "?"), Backing(engine, Sampling(50)), limits=limits)
+    assert episode.answer == "7" and episode.error_kind is not ErrorKind.DEADLINE
+    assert episode.traces[0].queued >= 1
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "taken"),
+    [
+        ("models/gemini-2.5-flash", "gemini-2.5-flash", True),
+        ("llama3.2:latest", "llama3.2", True),
+        ("openai/gpt-4o", "openai/gpt-4o:online", True),
+        ("llama3.2:latest", "llama3.3", False),
+        ("tiny", "tinny", False),
+    ],
+)
+async def test_a_model_may_be_listed_under_a_longer_name(listed: str, name: str, taken: bool) -> None:
+    async with loopback() as server:
+        server.listing = lambda exchange: exchange.reply(200, {"data": [{"id": listed}]})
+        if taken:
+            engine = await EndpointEngine.open(server.url, name)
+            assert engine.model == name
+            await engine.aclose()
+        else:
+            with pytest.raises(EngineUnavailable, match=f"no model '{name}': {listed}"):
+                await EndpointEngine.open(server.url, name)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 501])
+async def test_a_list_that_is_refused_is_not_needed_where_a_model_is_named(status: int) -> None:
+    """As a key of OpenAI's that may ask a model, and may not list them."""
+    async with loopback() as server:
+        server.listing = answers(status, "Missing scopes: api.model.read")
+        engine = await EndpointEngine.open(server.url, "tiny")
+        assert engine.model == "tiny"
+        await engine.aclose()
+        with pytest.raises(EngineUnavailable):
+            await EndpointEngine.open(server.url)
+
+
+async def test_a_server_may_have_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its URL, as a password without a user; the key of the environment goes to the others."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")
+    monkeypatch.setenv("OTHER_PART", "sk-other%2F1")
+
+    async def sent(server: Server, url: str) -> set[str]:
+        engine = await EndpointEngine.open(url, "tiny")
+        assert (await said(engine))[0] == "fine" and "sk-other" not in engine.url
+        await engine.aclose()
+        return {exchange.headers["authorization"] for exchange in server.exchanges}
+
+    for login, header in ((":${OTHER_PART}@", "Bearer sk-other/1"), ("", "Bearer sk-usual")):
+        async with loopback(says("fine")) as server:
+            assert await sent(server, server.url.replace("://", f"://{login}")) == {header}
+    async with loopback(says("fine")) as server:
+        (header,) = await sent(server, server.url.replace("://", "://me:secret@"))
+        assert header.startswith("Basic ")
