@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,8 +22,8 @@ from starlette.applications import Starlette
 
 from orgthink import redaction
 from orgthink.cli import main
-from orgthink.engines.engine import ContextFull, Engine, EngineError
-from orgthink.episode import CancelSource, Message, Problem, Sampling, StopReason
+from orgthink.engines.engine import Chunk, ContextFull, Engine, EngineError, FinishReason
+from orgthink.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
@@ -206,6 +207,23 @@ async def test_limits_of_a_client(tmp_path: Path) -> None:
         both = (await server.ask(max_tokens=20, max_completion_tokens=10)).json()
     assert cut["choices"][0]["finish_reason"] == "length" and cut["usage"]["completion_tokens"] == 20
     assert both["usage"]["completion_tokens"] == 10
+
+
+async def test_a_prompt_without_ids_is_not_counted_in_words(tmp_path: Path) -> None:
+    """What its server reports counts, else its bytes do: Chinese has no spaces."""
+
+    class Reporting(RuleEngine):
+        async def stream(self, context: Any, sampling: Sampling) -> Any:
+            yield Chunk(("It is three.",), finish=FinishReason.EOS, billed=Billed(2100))
+
+    turns = [{"role": "user", "content": "七" * 3000}]
+    for folder, other, tokens in (("a", None, range(3000, 3100)), ("b", Reporting(str), [2100])):
+        async with serving(tmp_path / folder, other=other) as server:
+            used = (await server.ask(messages=turns)).json()["usage"]
+            body = {"model": "sequential-rule", "input": turns}
+            twin = (await server.client.post("/v1/responses", json=body)).json()["usage"]
+        assert used["prompt_tokens"] == twin["input_tokens"] and used["prompt_tokens"] in tokens
+        assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
 
 
 async def test_an_answer_ends_before_a_stop_text(tmp_path: Path) -> None:
