@@ -270,6 +270,39 @@ async def test_what_is_refused(tmp_path: Path) -> None:
     assert server.engine.requests == 0
 
 
+@pytest.mark.parametrize(
+    ("default", "asked", "roles", "ways"),
+    [
+        (1.0, 0, {}, "leave temperature out, or ask for a temperature above 0; whoever serves can set "),
+        (0.0, None, {}, ": ask for a temperature above 0; whoever serves can set "),
+        (0.0, 0, {}, ": ask for a temperature above 0; whoever serves can set "),
+        (1.0, None, {"thinker": 0.0}, "answer alike: whoever serves can set "),
+        (1.0, 0, {"thinker": 1.0}, None),
+        (0.0, 0.5, {}, None),
+    ],
+)
+def test_a_greedy_vote_is_refused_in_words_for_a_client(
+    default: float, asked: float | None, roles: Mapping[str, float], ways: str | None
+) -> None:
+    engine = RuleEngine(str)
+    backed = {name: Backing(engine, Sampling(9, temperature)) for name, temperature in roles.items()}
+    served = Served("rule", Parallel(), Backing(engine, Sampling(9, default)), backed, Limits(8))
+    sampling = Sampling(9, default if asked is None else asked)
+    if ways is None:
+        served.require_sampling_noise(sampling)
+        return
+    with pytest.raises(RequestError, match=re.escape(f"{ways}--sampling thinker.temperature=1")) as refused:
+        served.require_sampling_noise(sampling)
+    assert (refused.value.status, refused.value.param) == (400, "temperature")
+
+
+async def test_temperature_0_of_a_client(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        assert (await server.ask("parallel-rule", temperature=0)).json()["error"]["param"] == "temperature"
+        assert (await server.ask("parallel-rule", temperature=0.1)).status_code == 200
+        assert (await server.ask(temperature=0)).status_code == 200
+
+
 async def test_a_key(tmp_path: Path) -> None:
     async with serving(tmp_path, key="secret") as server:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer sécret".encode()}):
