@@ -11,7 +11,16 @@ from pydantic import BaseModel, Field, field_validator
 
 from orgthink.episode import Episode
 from orgthink.serve.exchange import event
-from orgthink.serve.question import Many, Question, RequestError, Tokens, Turns, parse, require_question
+from orgthink.serve.question import (
+    ChatMessage,
+    Conversation,
+    Many,
+    Question,
+    RequestError,
+    Tokens,
+    parse,
+    require_question,
+)
 from orgthink.serve.usage import facts, finish_reason, usage
 
 _UNSUPPORTED = {
@@ -43,7 +52,7 @@ class ChatRequest(BaseModel):
     """The members that are honoured."""
 
     model: Annotated[str, Field(max_length=1000)]
-    messages: Turns
+    messages: Conversation[ChatMessage]
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: Tokens | None = None

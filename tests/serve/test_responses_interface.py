@@ -191,7 +191,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"type": ["message"], "role": "user", "content": "x"}]}, "input"),
     ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
     ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),
-    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content.0"),
+    ({"input": [{"role": "user", "content": "x"}, {"type": "function_call", "name": "f"}]}, "input.1"),
+    ({"input": [{"type": "reasoning", "id": "rs_1", "summary": []}, {"role": "tool", "content": "x"}]}, "input.1.role"),
+    ({"input": [None]}, "input.0"),
 ]
 
 

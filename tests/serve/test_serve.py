@@ -270,6 +270,37 @@ async def test_what_is_refused(tmp_path: Path) -> None:
     assert server.engine.requests == 0
 
 
+TOOLS = "messages with tool calls or their results are not supported by an organization"
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("turn", "place", "message"),
+    [
+        ({"role": "user", "content": [{"type": "text", "text": "What?"}, IMAGE]}, ".content.1", "'image_url'"),
+        ({"role": "user", "content": [{"type": "audio\nx"}]}, ".content.0", "type 'audio x' are not"),
+        ({"role": "user", "content": [{"type": "text", "text": 1}]}, ".content.0.text", "valid string"),
+        ({"role": "user", "content": None}, ".content", "it must be a text, or a list of parts"),
+        ({"role": "assistant", "content": None, "tool_calls": [CALL]}, ".tool_calls", TOOLS),
+        ({"role": "assistant", "content": "x", "function_call": {"name": "f"}}, ".function_call", TOOLS),
+        ({"role": "tool", "content": "x", "tool_call_id": "1"}, ".role", TOOLS),
+        ({"role": "function", "content": "x", "name": "f"}, ".role", TOOLS),
+    ],
+)
+def test_a_refused_turn_is_named_by_its_place_in_the_request(turn: dict[str, Any], place: str, message: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(message)) as refused:
+        chat.read(json.dumps({"model": "m", "messages": [*ASK["messages"], turn, *ASK["messages"]]}).encode())
+    assert refused.value.param == f"messages.1{place}" and str(refused.value).startswith(f"messages.1{place}: ")
+    assert "Value error" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_turn_without_tool_calls_may_say_so() -> None:
+    turn = {"role": "assistant", "content": "Yes.", "tool_calls": [], "function_call": None, "refusal": None}
+    question = chat.read(json.dumps({"model": "m", "messages": [turn, *ASK["messages"]]}).encode()).question
+    assert question.messages == (Message("assistant", "Yes."), Message("user", "How many?"))
+
+
 @pytest.mark.parametrize(
     ("default", "asked", "roles", "ways"),
     [
