@@ -265,7 +265,6 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             assert reply.status_code == status and reply.json()["error"]["message"]
         form = await server.client.post("/v1/chat/completions", content=b"{}", headers={"content-type": "text/plain"})
         assert form.status_code == 415
-        assert (await server.client.get("/v1/other")).json()["error"]["message"] == "Not Found"
         assert (await server.client.get("/v1/models", headers={"host": "evil.example"})).status_code == 400
     assert server.engine.requests == 0
 
@@ -332,6 +331,41 @@ async def test_temperature_0_of_a_client(tmp_path: Path) -> None:
         assert (await server.ask("parallel-rule", temperature=0)).json()["error"]["param"] == "temperature"
         assert (await server.ask("parallel-rule", temperature=0.1)).status_code == 200
         assert (await server.ask(temperature=0)).status_code == 200
+
+
+async def test_one_model_and_those_that_are_none(tmp_path: Path) -> None:
+    async with serving(tmp_path, key="k") as server:
+        locked = await server.client.get("/v1/models/sequential-rule")
+        server.client.headers["authorization"] = "Bearer k"
+        listed = (await server.client.get("/v1/models")).json()["data"]
+        for model in listed:
+            assert (await server.client.get(f"/v1/models/{model['id']}")).json() == model
+        missing = await server.client.get("/v1/models/meta%2Fllama%0A")
+        posted = await server.client.post("/v1/models/sequential-rule")
+    assert locked.status_code == 401
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+    assert missing.json()["error"]["message"].startswith("there is no model 'meta/llama': there is sequential-rule, ")
+    assert posted.status_code == 405
+
+
+async def test_a_model_whose_name_has_a_slash(tmp_path: Path) -> None:
+    served = Served("rule", Sequential(), Backing(RuleEngine(str), Sampling(9)), {}, Limits(8))
+    with RunFolder.create(tmp_path / "run", "serve", {}).journal(redo=None) as journal:
+        app = application({"team/careful": served}, ServedEpisodes(journal, 1))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
+            for name in ("team/careful", "team%2Fcareful"):
+                assert (await client.get(f"/v1/models/{name}")).json()["id"] == "team/careful"
+
+
+async def test_a_path_that_is_none_and_a_method_that_is_none(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        path = await server.client.post("/v1/completions", json={})
+        method = await server.client.get("/v1/chat/completions")
+    unknown, other = path.json()["error"], method.json()["error"]
+    assert (path.status_code, unknown["code"], unknown["type"]) == (404, "unknown_url", "invalid_request_error")
+    assert unknown["message"] == "there is no 'POST /v1/completions' here"
+    assert (method.status_code, other["code"], method.headers["allow"]) == (405, "method_not_allowed", "POST")
+    assert other["message"] == "there is no 'GET /v1/chat/completions' here: its methods are POST"
 
 
 async def test_a_key(tmp_path: Path) -> None:
