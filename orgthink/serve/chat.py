@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, field_validator
 from orgthink.episode import Episode
 from orgthink.serve.exchange import event
 from orgthink.serve.question import (
+    EXTENSIONS,
     ChatMessage,
     Conversation,
     Many,
@@ -30,6 +31,7 @@ _UNSUPPORTED = {
     "tools": ([],),
     "functions": ([],),
     "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
@@ -37,6 +39,12 @@ _UNSUPPORTED = {
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
+    "reasoning_effort": (),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "prediction": (),
+    "store": (False,),
+    **EXTENSIONS,
 }
 """Members that an organization cannot honour, and the values of each that want nothing."""
 

@@ -25,6 +25,20 @@ MOST_PARTS = 10_000
 NO_TOOLS = "messages with tool calls or their results are not supported by an organization"
 """Why a conversation in which tools were called is refused."""
 
+EXTENSIONS: Mapping[str, tuple[Any, ...]] = {
+    "best_of": (1,),
+    "top_k": (-1, 0),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+}
+"""Members that vLLM and other servers add to OpenAI's interfaces. An organization cannot honour them either; the values
+of each that want nothing."""
+
 T = TypeVar("T", bound=BaseModel)
 Item = TypeVar("Item")
 

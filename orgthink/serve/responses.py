@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidat
 from orgthink.episode import Episode, Message
 from orgthink.serve.exchange import encoded
 from orgthink.serve.question import (
+    EXTENSIONS,
     ChatMessage,
     Conversation,
     Question,
@@ -40,6 +41,7 @@ _UNSUPPORTED = {
     "tool_choice": ("none", "auto"),
     "top_logprobs": (0,),
     "truncation": ("disabled",),
+    **EXTENSIONS,
 }
 """Members that an organization cannot honour, and the values of each that want nothing."""
 

@@ -176,6 +176,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tool_choice": "required"}, "tool_choice"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"truncation": "auto"}, "truncation"),
+    ({"top_k": 5}, "top_k"),
+    ({"guided_json": {}}, "guided_json"),
     ({"max_output_tokens": 0}, "max_output_tokens"),
     ({"temperature": 3}, "temperature"),
     ({"metadata": {str(n): "x" for n in range(17)}}, "metadata"),
@@ -225,6 +227,11 @@ HARMLESS = {
     "parallel_tool_calls": True,
     "user": "u",
     "service_tier": "auto",
+    "top_k": -1,
+    "min_p": 0,
+    "repetition_penalty": 1.0,
+    "best_of": 1,
+    "guided_json": None,
 }
 
 

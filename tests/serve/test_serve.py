@@ -237,6 +237,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True}, "logprobs"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"reasoning_effort": "high"}, "reasoning_effort"),
+    ({"verbosity": "low"}, "verbosity"),
+    ({"function_call": {"name": "f"}}, "function_call"),
+    ({"web_search_options": {}}, "web_search_options"),
+    ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
+    ({"store": True}, "store"),
+    ({"best_of": 3}, "best_of"),
+    ({"top_k": 5}, "top_k"),
+    ({"min_p": 0.1}, "min_p"),
+    ({"repetition_penalty": 1.5}, "repetition_penalty"),
+    ({"guided_json": {"type": "object"}}, "guided_json"),
+    ({"guided_regex": "a+"}, "guided_regex"),
+    ({"guided_choice": ["a"]}, "guided_choice"),
+    ({"guided_grammar": "root ::= 'a'"}, "guided_grammar"),
+    ({"structured_outputs": {"regex": "a+"}}, "structured_outputs"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": "many"}, "max_tokens"),
     ({"temperature": 3}, "temperature"),
@@ -267,6 +282,20 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         assert form.status_code == 415
         assert (await server.client.get("/v1/models", headers={"host": "evil.example"})).status_code == 400
     assert server.engine.requests == 0
+
+
+HARMLESS: list[dict[str, Any]] = [
+    {name: None for _, name in REFUSED if name != "messages"},
+    {"function_call": "auto", "verbosity": "medium", "store": False, "best_of": 1, "n": 1, "tools": []},
+    {"top_k": -1, "min_p": 0, "repetition_penalty": 1},
+    {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+    {"user": "u", "service_tier": "auto", "metadata": {}},
+]
+
+
+@pytest.mark.parametrize("members", HARMLESS)
+def test_members_that_want_nothing_are_no_error(members: dict[str, Any]) -> None:
+    assert chat.read(json.dumps({"model": "m", **ASK, **members}).encode()).question.model == "m"
 
 
 TOOLS = "messages with tool calls or their results are not supported by an organization"
