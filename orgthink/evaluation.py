@@ -219,18 +219,36 @@ class Voting(Protocol):
         ...
 
 
-def require_sampling_noise(
+class GreedyVote(NamedTuple):
+    """Agents with the same prompt that would all say the same."""
+
+    role: str
+    """Their role."""
+    agents: int
+    """How many they are."""
+
+
+def greedy_vote(
     organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec | Backing] | None = None
-) -> None:
-    """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
+) -> GreedyVote | None:
+    """The first identical agents that would be greedy; `None` without any."""
     votes = organization.identical_agents(capacity) if isinstance(organization, Voting) else {}
     for role, count in votes.items():
         of_role = roles[role].sampling if roles and role in roles else sampling
         if count > 1 and of_role.temperature == 0:
-            raise UserError(
-                f"{organization.name}: {count} thinkers at temperature 0 all think the same; "
-                f"give them a temperature, such as --sampling {role}.temperature=1, or do without the vote"
-            )
+            return GreedyVote(role, count)
+    return None
+
+
+def require_sampling_noise(
+    organization: Organization, sampling: Sampling, capacity: int, roles: Mapping[str, RoleSpec | Backing] | None = None
+) -> None:
+    """UserError if identical agents would be greedy: all their traces would be the same, and a vote useless."""
+    if (greedy := greedy_vote(organization, sampling, capacity, roles)) is not None:
+        raise UserError(
+            f"{organization.name}: {greedy.agents} thinkers at temperature 0 all think the same; "
+            f"give them a temperature, such as --sampling {greedy.role}.temperature=1, or do without the vote"
+        )
 
 
 def pool_warning(organization: Organization, capacity: int) -> str | None:

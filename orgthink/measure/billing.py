@@ -74,6 +74,19 @@ def reports(traces: Iterable[Trace]) -> list[Billed]:
     return [span.billed for trace in traces for span in trace.spans if span.billed is not None]
 
 
+def context_tokens(trace: Trace) -> Iterator[tuple[Span, int]]:
+    """The spans of a context that were not sampled, and the tokens of each, which count once however often it was sent.
+
+    Of a prompt without ids they are what its server says it read, if it says so of the first request; later requests
+    say too little, for thoughts are read again or not. Of other texts without ids they are estimated.
+    """
+    first = trace.spans[1].billed if len(trace.spans) > 1 else None
+    for at, span in enumerate(trace.spans):
+        if span.origin is not Origin.SAMPLED:
+            reported = first.input if first is not None and at == 0 and span.token_ids is None else None
+            yield span, _length(span) if reported is None else reported
+
+
 class _Tokens(NamedTuple):
     """Of a request."""
 

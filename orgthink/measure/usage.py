@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orgthink.episode import Episode, Origin, Trace
-from orgthink.measure.billing import Prices, dollars, reports
+from orgthink.measure.billing import Prices, context_tokens, dollars, reports
 from orgthink.measure.latency import critical_stretches
 from orgthink.measure.people import seconds_of_people, waits_for_people
 
@@ -23,11 +23,11 @@ class Usage:
     calls: int
     """Times they asked an engine."""
     prompt_tokens: int
-    """Tokens of their prompts, each counted once however often it was sent."""
+    """Tokens of their prompts, each counted once however often sent; without ids as servers say, else estimated."""
     sampled_tokens: int
     """Tokens they decoded."""
     injected_tokens: int
-    """Tokens the runtime appended to their contexts."""
+    """Tokens the runtime appended to their contexts; without ids estimated."""
     seconds: float
     """From start to end of each agent, waiting for other agents included, added up."""
     queued: float
@@ -101,9 +101,9 @@ def _row(role: str, agents: list[Trace], critical: int, total: int, people: floa
         role=role,
         agents=len(agents),
         calls=sum(trace.turns for trace in traces),
-        prompt_tokens=_tokens(traces, Origin.PROMPT),
-        sampled_tokens=_tokens(traces, Origin.SAMPLED),
-        injected_tokens=_tokens(traces, Origin.INJECTED),
+        prompt_tokens=_context_tokens(traces, Origin.PROMPT),
+        sampled_tokens=sum(trace.steps for trace in traces),
+        injected_tokens=_context_tokens(traces, Origin.INJECTED),
         seconds=sum(trace.end - trace.start for trace in agents) - people,
         queued=sum(trace.queued for trace in traces),
         critical_steps=critical,
@@ -126,5 +126,5 @@ def _known(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _tokens(traces: list[Trace], origin: Origin) -> int:
-    return sum(span.tokens for trace in traces for span in trace.spans if span.origin is origin)
+def _context_tokens(traces: list[Trace], origin: Origin) -> int:
+    return sum(tokens for trace in traces for span, tokens in context_tokens(trace) if span.origin is origin)

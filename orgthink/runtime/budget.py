@@ -28,7 +28,8 @@ class Budget:
     """Limits of one agent and everything it forks; `None` is no limit."""
 
     tokens: int | None = None
-    """Sampled tokens; agents at work at once may overdraw it by a chunk each."""
+    """Sampled tokens; agents at work at once may overdraw it by a chunk each. Each is promised all that is left. Where
+    a server hides thoughts, the chunk is the whole reply, at whose end they are counted: `max_tokens` bounds that."""
     turns: int | None = None
     """Requests to an engine."""
     cost: float | None = None

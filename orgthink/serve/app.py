@@ -24,7 +24,7 @@ from orgthink.serve import chat, responses
 from orgthink.serve.episodes import Served, ServedEpisodes
 from orgthink.serve.exchange import Exchange, answered, encoded, events
 from orgthink.serve.lanes import Lanes
-from orgthink.serve.question import RequestError
+from orgthink.serve.question import RequestError, quoted
 from orgthink.view import live_page
 
 _Made = TypeVar("_Made")
@@ -59,6 +59,7 @@ def application(
             Route("/healthz", routes.health),
             Route("/metrics", routes.metrics),
             Route("/v1/models", routes.models),
+            Route("/v1/models/{name:path}", routes.model),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/responses", routes.responses, methods=["POST"]),
             *(live if page else ()),
@@ -96,11 +97,14 @@ class _Routes:
 
     async def models(self, request: Request) -> Response:
         self._admit(request)
-        data = [
-            {"id": name, "object": "model", "created": self._began, "owned_by": "orgthink", "root": one.base}
-            for name, one in self._served.items()
-        ]
-        return _Json({"object": "list", "data": data})
+        return _Json({"object": "list", "data": [self._described(name) for name in self._served]})
+
+    async def model(self, request: Request) -> Response:
+        """One of the models. Its name may have slashes."""
+        self._admit(request)
+        name = request.path_params["name"]
+        self._find(name)
+        return _Json(self._described(name))
 
     async def chat(self, request: Request) -> Response:
         return await self._answer(request, chat.read)
@@ -165,10 +169,7 @@ class _Routes:
             raise RequestError("the content type must be application/json", 415)  # no form of a foreign page
         exchange = read(await self._body(request))
         question = exchange.question
-        if question.model not in self._served:
-            known = ", ".join(self._served)
-            raise RequestError(f"there is no model {question.model!r}: there is {known}", 404, code="model_not_found")
-        served = self._served[question.model]
+        served = self._find(question.model)
         if exchange.streams:
             texts: asyncio.Queue[str | None] = asyncio.Queue()
             task = self._episodes.begin(served, question, Lanes(texts.put_nowait).watch)
@@ -178,6 +179,18 @@ class _Routes:
         task = self._episodes.begin(served, question, Lanes(lanes.append).watch)
         episode = answered(await _unless_gone(request, task))
         return _Json(exchange.whole(episode, "".join(lanes)))
+
+    def _find(self, name: str) -> Served:
+        """The model of a name; RequestError without one."""
+        if name not in self._served:
+            text = f"there is no model {quoted(name)}: there is {', '.join(self._served)}"
+            raise RequestError(text, 404, code="model_not_found", param="model")
+        return self._served[name]
+
+    def _described(self, name: str) -> dict[str, Any]:
+        """A model, as OpenAI lists it."""
+        root = self._served[name].base
+        return {"id": name, "object": "model", "created": self._began, "owned_by": "orgthink", "root": root}
 
     async def _body(self, request: Request) -> bytes:
         """The body, of a bounded size."""
@@ -297,7 +310,13 @@ async def _refused(request: Request, error: RequestError) -> Response:
 
 
 async def _unknown(request: Request, error: HTTPException) -> Response:
-    return _Json(RequestError(error.detail, error.status_code).body, error.status_code)
+    """No path of ours, or another method than its own."""
+    place = quoted(f"{request.method} {request.url.path}")
+    text, code = {
+        404: (f"there is no {place} here", "unknown_url"),
+        405: (f"there is no {place} here: its methods are {(error.headers or {}).get('Allow')}", "method_not_allowed"),
+    }.get(error.status_code, (error.detail, None))
+    return _Json(RequestError(text, error.status_code, code=code).body, error.status_code, headers=error.headers)
 
 
 async def _bug(request: Request, error: Exception) -> Response:

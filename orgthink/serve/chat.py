@@ -11,7 +11,17 @@ from pydantic import BaseModel, Field, field_validator
 
 from orgthink.episode import Episode
 from orgthink.serve.exchange import event
-from orgthink.serve.question import Many, Question, RequestError, Tokens, Turns, parse, require_question
+from orgthink.serve.question import (
+    EXTENSIONS,
+    ChatMessage,
+    Conversation,
+    Many,
+    Question,
+    RequestError,
+    Tokens,
+    parse,
+    require_question,
+)
 from orgthink.serve.usage import facts, finish_reason, usage
 
 _UNSUPPORTED = {
@@ -21,6 +31,7 @@ _UNSUPPORTED = {
     "tools": ([],),
     "functions": ([],),
     "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
@@ -28,6 +39,12 @@ _UNSUPPORTED = {
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
+    "reasoning_effort": (),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "prediction": (),
+    "store": (False,),
+    **EXTENSIONS,
 }
 """Members that an organization cannot honour, and the values of each that want nothing."""
 
@@ -43,7 +60,7 @@ class ChatRequest(BaseModel):
     """The members that are honoured."""
 
     model: Annotated[str, Field(max_length=1000)]
-    messages: Turns
+    messages: Conversation[ChatMessage]
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: Tokens | None = None

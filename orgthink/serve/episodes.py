@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from orgthink.engines.engine import Bounded
 from orgthink.episode import Episode, Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import require_sampling_noise
+from orgthink.evaluation import greedy_vote
 from orgthink.runtime import Backing, Limits, attempt
 from orgthink.runtime.agent import Watcher
 from orgthink.runtime.attempt import Organization
@@ -53,6 +53,19 @@ class Served:
             text = f"the messages of {question.size:,} bytes do not fit the model's context of {max(known):,} tokens"
             raise RequestError(text, code="context_length_exceeded", param="messages")
 
+    def require_sampling_noise(self, sampling: Sampling) -> None:
+        """RequestError if agents with the same prompt would be greedy. It says what a client can do, who cannot give
+        the server options, and what whoever serves can."""
+        greedy = greedy_vote(self.organization, sampling, self.limits.capacity, self.roles)
+        if greedy is None:
+            return
+        same = f"{self.organization.name} asks {greedy.agents} agents the same, and at temperature 0 all answer alike"
+        ways = [f"whoever serves can set --sampling {greedy.role}.temperature=1"]
+        if greedy.role not in self.roles:
+            unset = "leave temperature out, or " if self.default.sampling.temperature > 0 else ""
+            ways.insert(0, f"{unset}ask for a temperature above 0")
+        raise RequestError(f"{same}: {'; '.join(ways)}", code="unsupported", param="temperature")
+
 
 @dataclass(slots=True)
 class Counts:
@@ -92,10 +105,7 @@ class ServedEpisodes:
             raise error
         served.require_room(question)
         default = served.default._replace(sampling=_drawn(served.default.sampling, question))
-        try:
-            require_sampling_noise(served.organization, default.sampling, served.limits.capacity, served.roles)
-        except UserError as error:
-            raise RequestError(str(error)) from error
+        served.require_sampling_noise(default.sampling)
         running = Running(question.problem, served.organization.name, served.limits.capacity, watch)
         self.board.begin(running)
         task = asyncio.create_task(self._run(served, default, question, running))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
 from orgthink.episode import Message, Problem
@@ -17,10 +17,27 @@ TASK = "served"
 """Task of a problem that came from a client: nobody can grade it."""
 
 PLACE = 100
-"""Characters of the place of what is wrong in a request: it may hold the client's own names."""
+"""Characters of the place of what is wrong in a request, which may hold the client's own names, and of such a name."""
 
 MOST_PARTS = 10_000
 """Parts of all messages together."""
+
+NO_TOOLS = "messages with tool calls or their results are not supported by an organization"
+"""Why a conversation in which tools were called is refused."""
+
+EXTENSIONS: Mapping[str, tuple[Any, ...]] = {
+    "best_of": (1,),
+    "top_k": (-1, 0),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+}
+"""Members that vLLM and other servers add to OpenAI's interfaces. An organization cannot honour them either; the values
+of each that want nothing."""
 
 T = TypeVar("T", bound=BaseModel)
 Item = TypeVar("Item")
@@ -48,21 +65,61 @@ class RequestError(Exception):
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
 
+def quoted(word: Any) -> str:
+    """The beginning of a client's own word, for a message."""
+    return repr(excerpt(str(word)[: 10 * PLACE], PLACE))
+
+
 class _TextPart(BaseModel):
     type: Literal["text", "input_text", "output_text"]
     text: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_text(cls, value: Any) -> Any:
+        kind = value.get("type") if isinstance(value, dict) else None
+        if kind is not None and kind not in ("text", "input_text", "output_text"):
+            raise ValueError(f"parts of the type {quoted(kind)} are not supported: text only")
+        return value
 
 
 class ChatMessage(BaseModel):
     """A turn of the conversation, in the forms of either interface."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Many[_TextPart]
+    tool_calls: Any = None
+    """Nothing: an organization calls no tools of clients. Before the content, which is null beside tool calls."""
+    function_call: Any = None
+    """The older form of `tool_calls`."""
+    content: Many[_TextPart]
+    """A text is its only part."""
+
+    @field_validator("role", mode="before")
+    @classmethod
+    def _no_tool(cls, value: Any) -> Any:
+        if value in ("tool", "function"):
+            raise ValueError(NO_TOOLS)
+        return value
+
+    @field_validator("tool_calls", "function_call")
+    @classmethod
+    def _no_calls(cls, value: Any) -> Any:
+        if value:
+            raise ValueError(NO_TOOLS)
+        return value
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _parts(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return [{"type": "text", "text": value}]
+        if not isinstance(value, list):
+            raise ValueError("it must be a text, or a list of parts with the type 'text'")
+        return value
 
     @property
     def message(self) -> Message:
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return Message("system" if self.role == "developer" else self.role, text)
+        return Message("system" if self.role == "developer" else self.role, "".join(part.text for part in self.content))
 
 
 def _few_parts(turns: Any) -> Any:
@@ -73,8 +130,8 @@ def _few_parts(turns: Any) -> Any:
     return turns
 
 
-Turns = Annotated[Many[ChatMessage], Field(min_length=1, max_length=10_000), BeforeValidator(_few_parts)]
-"""A conversation."""
+Conversation = Annotated[Many[Item], Field(min_length=1, max_length=10_000), BeforeValidator(_few_parts)]
+"""What was said, in items of an interface."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +190,7 @@ def parse(body: bytes, unsupported: Mapping[str, tuple[Any, ...]], model: type[T
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = excerpt(".".join(str(part) for part in first["loc"]), PLACE)
-        raise RequestError(f"{place}: {first['msg']}", param=place) from None
+        raise RequestError(f"{place}: {first['msg'].removeprefix('Value error, ')}", param=place) from None
 
 
 def _member(raw: Any, path: str) -> Any:

@@ -10,11 +10,21 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, ValidatorFunctionWrapHandler, WrapValidator, field_validator
 
 from orgthink.episode import Episode, Message
 from orgthink.serve.exchange import encoded
-from orgthink.serve.question import Question, RequestError, Tokens, Turns, parse, require_question
+from orgthink.serve.question import (
+    EXTENSIONS,
+    ChatMessage,
+    Conversation,
+    Question,
+    RequestError,
+    Tokens,
+    parse,
+    quoted,
+    require_question,
+)
 from orgthink.serve.usage import facts, finish_reason, response_usage
 
 _UNSUPPORTED = {
@@ -31,6 +41,7 @@ _UNSUPPORTED = {
     "tool_choice": ("none", "auto"),
     "top_logprobs": (0,),
     "truncation": ("disabled",),
+    **EXTENSIONS,
 }
 """Members that an organization cannot honour, and the values of each that want nothing."""
 
@@ -40,11 +51,25 @@ NOTES = 16
 Json = dict[str, Any]
 
 
+def _turn(item: Any, read: ValidatorFunctionWrapHandler) -> ChatMessage | None:
+    """The turn that an item is; `None` for earlier reasoning, which is no part of what was answered. It keeps its
+    place, so that an error names the item that the client sent."""
+    if not isinstance(item, dict):
+        raise ValueError("an item must be an object")
+    kind = item.get("type") or "message"
+    if kind not in ("message", "reasoning"):
+        raise ValueError(f"items of the type {quoted(kind)} are not supported by an organization")
+    return None if kind == "reasoning" else read(item)
+
+
+_Item = Annotated[ChatMessage | None, WrapValidator(_turn)]
+
+
 class ResponseRequest(BaseModel):
     """The members that are honoured."""
 
     model: Annotated[str, Field(max_length=1000)]
-    input: Turns
+    input: Conversation[_Item]
     instructions: str | None = None
     """What a message of the system would say, before the conversation."""
     stream: bool = False
@@ -59,15 +84,8 @@ class ResponseRequest(BaseModel):
     @field_validator("input", mode="before")
     @classmethod
     def _turns(cls, value: Any) -> Any:
-        """A text is the user's turn. Earlier reasoning is left out: it is no part of what was answered."""
-        if isinstance(value, str):
-            return [{"role": "user", "content": value}]
-        if not isinstance(value, list):
-            return value
-        kinds = [item.get("type") or "message" if isinstance(item, dict) else "message" for item in value]
-        if unknown := [kind for kind in kinds if kind not in ("message", "reasoning")]:
-            raise ValueError(f"items of the type {str(unknown[0])[:40]!r} are not supported by an organization")
-        return [item for item, kind in zip(value, kinds, strict=True) if kind == "message"]
+        """A text is the user's turn."""
+        return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
     @field_validator("metadata", mode="before")
     @classmethod
@@ -82,7 +100,7 @@ class ResponseRequest(BaseModel):
         first = () if self.instructions is None else (Message("system", self.instructions),)
         return Question(
             model=self.model,
-            messages=(*first, *(turn.message for turn in self.input)),
+            messages=(*first, *(turn.message for turn in self.input if turn is not None)),
             tokens=self.max_output_tokens,
             temperature=self.temperature,
             top_p=self.top_p,

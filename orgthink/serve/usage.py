@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orgthink.episode import Episode, Origin, StopReason, Trace
+from orgthink.episode import Episode, StopReason, Trace
+from orgthink.measure.billing import context_tokens
 from orgthink.measure.concurrency import concurrency
 from orgthink.measure.latency import critical_path
 from orgthink.measure.usage import sampled_tokens
@@ -66,4 +67,4 @@ def finish_reason(episode: Episode) -> str:
 
 def _read(trace: Trace) -> int:
     """People read and write no tokens."""
-    return 0 if trace.person else sum(span.tokens for span in trace.spans if span.origin is not Origin.SAMPLED)
+    return 0 if trace.person else sum(tokens for _, tokens in context_tokens(trace))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orgthink.episode import CONTROLLER, Billed, Edge, EdgeKind, Episode, Origin, Problem, Span, Trace
-from orgthink.measure.billing import Dollars, Price, dollars, spent
+from orgthink.measure.billing import Dollars, Price, context_tokens, dollars, spent
 from orgthink.measure.summary import summarise
 from orgthink.measure.usage import usage
 
@@ -76,6 +76,33 @@ def test_roles_and_organizations() -> None:
     assert row["usage"]["organizer"]["billed_input"] == 120
     assert not any("dollars" in name for name in summarise([EPISODE])["a"])
     assert usage([EPISODE])[0].dollars is None
+
+
+WORDLESS = Span(Origin.PROMPT, "七" * 3000, 1)
+"""A prompt of one word, as an engine without ids counts, and of 9,000 bytes."""
+
+
+@pytest.mark.parametrize(
+    ("spans", "tokens"),
+    [
+        ((WORDLESS, sampled(9, Billed(2100, output=9))), [2100]),
+        ((WORDLESS, sampled(9, Billed(output=9))), [3000]),
+        ((WORDLESS, sampled(9)), [3000]),
+        ((WORDLESS,), [3000]),
+        ((WORDLESS, sampled(9, Billed(2100)), injected("七" * 30), sampled(9, Billed(2200))), [2100, 30]),
+        ((WORDLESS, injected("七" * 30), sampled(9, Billed(2200))), [3000, 30]),
+        ((prompt(50), sampled(7, Billed(60))), [50]),
+        ((), []),
+    ],
+)
+def test_tokens_of_a_context_that_a_server_read(spans: tuple[Span, ...], tokens: list[int]) -> None:
+    """Those of ids are known. Without ids the server's count of the first request is, else they are estimated."""
+    trace = replace(WORKER, parent=None, spans=spans)
+    assert [count for _, count in context_tokens(trace)] == tokens
+    episode = replace(EPISODE, traces=(trace,))
+    (row,) = usage([episode])
+    assert row.prompt_tokens + row.injected_tokens == sum(tokens)
+    assert row.sampled_tokens == trace.steps
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))))

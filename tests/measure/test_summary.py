@@ -179,7 +179,8 @@ def test_what_managers_did_stands_beside_the_rest() -> None:
 
 
 def test_calls_are_read_in_the_tags_of_their_organization() -> None:
-    tags = CallTags(call=("<tools>", "</tools>"), response=("<results>", "</results>"))
+    """As long as ours: tokens of texts without ids are estimated by their bytes."""
+    tags = CallTags(call=("<calls_for>", "</calls_for>"), response=("<results_of_it>", "</results_of_it>"))
 
     def other(text: str) -> str:
         for before, after in zip(TAGS.all, tags.all, strict=True):

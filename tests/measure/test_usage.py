@@ -15,7 +15,10 @@ from orgthink.measure.usage import forks, replies, sampled_tokens, usage
 
 
 def spans(*parts: tuple[Origin, int]) -> tuple[Span, ...]:
-    return tuple(Span(origin, "", tokens) for origin, tokens in parts)
+    """With ids but where they were sampled, so that their length is known."""
+    return tuple(
+        Span(origin, "", tokens, None if origin is Origin.SAMPLED else tuple(range(tokens))) for origin, tokens in parts
+    )
 
 
 ORGANIZER = Trace(

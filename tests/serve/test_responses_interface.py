@@ -176,6 +176,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tool_choice": "required"}, "tool_choice"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"truncation": "auto"}, "truncation"),
+    ({"top_k": 5}, "top_k"),
+    ({"guided_json": {}}, "guided_json"),
     ({"max_output_tokens": 0}, "max_output_tokens"),
     ({"temperature": 3}, "temperature"),
     ({"metadata": {str(n): "x" for n in range(17)}}, "metadata"),
@@ -191,7 +193,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"type": ["message"], "role": "user", "content": "x"}]}, "input"),
     ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
     ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),
-    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input.0.content.0"),
+    ({"input": [{"role": "user", "content": "x"}, {"type": "function_call", "name": "f"}]}, "input.1"),
+    ({"input": [{"type": "reasoning", "id": "rs_1", "summary": []}, {"role": "tool", "content": "x"}]}, "input.1.role"),
+    ({"input": [None]}, "input.0"),
 ]
 
 
@@ -222,6 +227,11 @@ HARMLESS = {
     "parallel_tool_calls": True,
     "user": "u",
     "service_tier": "auto",
+    "top_k": -1,
+    "min_p": 0,
+    "repetition_penalty": 1.0,
+    "best_of": 1,
+    "guided_json": None,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,8 +22,8 @@ from starlette.applications import Starlette
 
 from orgthink import redaction
 from orgthink.cli import main
-from orgthink.engines.engine import ContextFull, Engine, EngineError
-from orgthink.episode import CancelSource, Message, Problem, Sampling, StopReason
+from orgthink.engines.engine import Chunk, ContextFull, Engine, EngineError, FinishReason
+from orgthink.episode import Billed, CancelSource, Message, Problem, Sampling, StopReason
 from orgthink.organizations.asyncthink import AsyncThink
 from orgthink.organizations.parallel import Parallel
 from orgthink.organizations.prompts import prompt
@@ -208,6 +209,23 @@ async def test_limits_of_a_client(tmp_path: Path) -> None:
     assert both["usage"]["completion_tokens"] == 10
 
 
+async def test_a_prompt_without_ids_is_not_counted_in_words(tmp_path: Path) -> None:
+    """What its server reports counts, else its bytes do: Chinese has no spaces."""
+
+    class Reporting(RuleEngine):
+        async def stream(self, context: Any, sampling: Sampling) -> Any:
+            yield Chunk(("It is three.",), finish=FinishReason.EOS, billed=Billed(2100))
+
+    turns = [{"role": "user", "content": "七" * 3000}]
+    for folder, other, tokens in (("a", None, range(3000, 3100)), ("b", Reporting(str), [2100])):
+        async with serving(tmp_path / folder, other=other) as server:
+            used = (await server.ask(messages=turns)).json()["usage"]
+            body = {"model": "sequential-rule", "input": turns}
+            twin = (await server.client.post("/v1/responses", json=body)).json()["usage"]
+        assert used["prompt_tokens"] == twin["input_tokens"] and used["prompt_tokens"] in tokens
+        assert used["total_tokens"] == used["prompt_tokens"] + used["completion_tokens"]
+
+
 async def test_an_answer_ends_before_a_stop_text(tmp_path: Path) -> None:
     async with serving(tmp_path, lambda text: "<ANSWER> one two three </ANSWER>") as server:
         reply = (await server.ask(stop=["three", "two"])).json()
@@ -219,6 +237,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True}, "logprobs"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"reasoning_effort": "high"}, "reasoning_effort"),
+    ({"verbosity": "low"}, "verbosity"),
+    ({"function_call": {"name": "f"}}, "function_call"),
+    ({"web_search_options": {}}, "web_search_options"),
+    ({"prediction": {"type": "content", "content": "x"}}, "prediction"),
+    ({"store": True}, "store"),
+    ({"best_of": 3}, "best_of"),
+    ({"top_k": 5}, "top_k"),
+    ({"min_p": 0.1}, "min_p"),
+    ({"repetition_penalty": 1.5}, "repetition_penalty"),
+    ({"guided_json": {"type": "object"}}, "guided_json"),
+    ({"guided_regex": "a+"}, "guided_regex"),
+    ({"guided_choice": ["a"]}, "guided_choice"),
+    ({"guided_grammar": "root ::= 'a'"}, "guided_grammar"),
+    ({"structured_outputs": {"regex": "a+"}}, "structured_outputs"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": "many"}, "max_tokens"),
     ({"temperature": 3}, "temperature"),
@@ -247,9 +280,121 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             assert reply.status_code == status and reply.json()["error"]["message"]
         form = await server.client.post("/v1/chat/completions", content=b"{}", headers={"content-type": "text/plain"})
         assert form.status_code == 415
-        assert (await server.client.get("/v1/other")).json()["error"]["message"] == "Not Found"
         assert (await server.client.get("/v1/models", headers={"host": "evil.example"})).status_code == 400
     assert server.engine.requests == 0
+
+
+HARMLESS: list[dict[str, Any]] = [
+    {name: None for _, name in REFUSED if name != "messages"},
+    {"function_call": "auto", "verbosity": "medium", "store": False, "best_of": 1, "n": 1, "tools": []},
+    {"top_k": -1, "min_p": 0, "repetition_penalty": 1},
+    {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0},
+    {"user": "u", "service_tier": "auto", "metadata": {}},
+]
+
+
+@pytest.mark.parametrize("members", HARMLESS)
+def test_members_that_want_nothing_are_no_error(members: dict[str, Any]) -> None:
+    assert chat.read(json.dumps({"model": "m", **ASK, **members}).encode()).question.model == "m"
+
+
+TOOLS = "messages with tool calls or their results are not supported by an organization"
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("turn", "place", "message"),
+    [
+        ({"role": "user", "content": [{"type": "text", "text": "What?"}, IMAGE]}, ".content.1", "'image_url'"),
+        ({"role": "user", "content": [{"type": "audio\nx"}]}, ".content.0", "type 'audio x' are not"),
+        ({"role": "user", "content": [{"type": "text", "text": 1}]}, ".content.0.text", "valid string"),
+        ({"role": "user", "content": None}, ".content", "it must be a text, or a list of parts"),
+        ({"role": "assistant", "content": None, "tool_calls": [CALL]}, ".tool_calls", TOOLS),
+        ({"role": "assistant", "content": "x", "function_call": {"name": "f"}}, ".function_call", TOOLS),
+        ({"role": "tool", "content": "x", "tool_call_id": "1"}, ".role", TOOLS),
+        ({"role": "function", "content": "x", "name": "f"}, ".role", TOOLS),
+    ],
+)
+def test_a_refused_turn_is_named_by_its_place_in_the_request(turn: dict[str, Any], place: str, message: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(message)) as refused:
+        chat.read(json.dumps({"model": "m", "messages": [*ASK["messages"], turn, *ASK["messages"]]}).encode())
+    assert refused.value.param == f"messages.1{place}" and str(refused.value).startswith(f"messages.1{place}: ")
+    assert "Value error" not in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_turn_without_tool_calls_may_say_so() -> None:
+    turn = {"role": "assistant", "content": "Yes.", "tool_calls": [], "function_call": None, "refusal": None}
+    question = chat.read(json.dumps({"model": "m", "messages": [turn, *ASK["messages"]]}).encode()).question
+    assert question.messages == (Message("assistant", "Yes."), Message("user", "How many?"))
+
+
+@pytest.mark.parametrize(
+    ("default", "asked", "roles", "ways"),
+    [
+        (1.0, 0, {}, "leave temperature out, or ask for a temperature above 0; whoever serves can set "),
+        (0.0, None, {}, ": ask for a temperature above 0; whoever serves can set "),
+        (0.0, 0, {}, ": ask for a temperature above 0; whoever serves can set "),
+        (1.0, None, {"thinker": 0.0}, "answer alike: whoever serves can set "),
+        (1.0, 0, {"thinker": 1.0}, None),
+        (0.0, 0.5, {}, None),
+    ],
+)
+def test_a_greedy_vote_is_refused_in_words_for_a_client(
+    default: float, asked: float | None, roles: Mapping[str, float], ways: str | None
+) -> None:
+    engine = RuleEngine(str)
+    backed = {name: Backing(engine, Sampling(9, temperature)) for name, temperature in roles.items()}
+    served = Served("rule", Parallel(), Backing(engine, Sampling(9, default)), backed, Limits(8))
+    sampling = Sampling(9, default if asked is None else asked)
+    if ways is None:
+        served.require_sampling_noise(sampling)
+        return
+    with pytest.raises(RequestError, match=re.escape(f"{ways}--sampling thinker.temperature=1")) as refused:
+        served.require_sampling_noise(sampling)
+    assert (refused.value.status, refused.value.param) == (400, "temperature")
+
+
+async def test_temperature_0_of_a_client(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        assert (await server.ask("parallel-rule", temperature=0)).json()["error"]["param"] == "temperature"
+        assert (await server.ask("parallel-rule", temperature=0.1)).status_code == 200
+        assert (await server.ask(temperature=0)).status_code == 200
+
+
+async def test_one_model_and_those_that_are_none(tmp_path: Path) -> None:
+    async with serving(tmp_path, key="k") as server:
+        locked = await server.client.get("/v1/models/sequential-rule")
+        server.client.headers["authorization"] = "Bearer k"
+        listed = (await server.client.get("/v1/models")).json()["data"]
+        for model in listed:
+            assert (await server.client.get(f"/v1/models/{model['id']}")).json() == model
+        missing = await server.client.get("/v1/models/meta%2Fllama%0A")
+        posted = await server.client.post("/v1/models/sequential-rule")
+    assert locked.status_code == 401
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+    assert missing.json()["error"]["message"].startswith("there is no model 'meta/llama': there is sequential-rule, ")
+    assert posted.status_code == 405
+
+
+async def test_a_model_whose_name_has_a_slash(tmp_path: Path) -> None:
+    served = Served("rule", Sequential(), Backing(RuleEngine(str), Sampling(9)), {}, Limits(8))
+    with RunFolder.create(tmp_path / "run", "serve", {}).journal(redo=None) as journal:
+        app = application({"team/careful": served}, ServedEpisodes(journal, 1))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
+            for name in ("team/careful", "team%2Fcareful"):
+                assert (await client.get(f"/v1/models/{name}")).json()["id"] == "team/careful"
+
+
+async def test_a_path_that_is_none_and_a_method_that_is_none(tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        path = await server.client.post("/v1/completions", json={})
+        method = await server.client.get("/v1/chat/completions")
+    unknown, other = path.json()["error"], method.json()["error"]
+    assert (path.status_code, unknown["code"], unknown["type"]) == (404, "unknown_url", "invalid_request_error")
+    assert unknown["message"] == "there is no 'POST /v1/completions' here"
+    assert (method.status_code, other["code"], method.headers["allow"]) == (405, "method_not_allowed", "POST")
+    assert other["message"] == "there is no 'GET /v1/chat/completions' here: its methods are POST"
 
 
 async def test_a_key(tmp_path: Path) -> None:
