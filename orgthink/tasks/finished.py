@@ -163,10 +163,11 @@ def _outside(plain: str) -> str:
     return plain
 
 
-def _largest_root(plain: str) -> float:
+def _largest_root(plain: str) -> Fraction:
     """The largest number under a root; 0 without one."""
     values = (value_of(found[1]) or 0 for found in _UNDER_ROOT.finditer(plain))
-    return max((float(value.lstrip("≈")) if isinstance(value, str) else float(value) for value in values), default=0)
+    exact = (Fraction(value.lstrip("≈") if isinstance(value, str) else value) for value in values)
+    return max(exact, default=Fraction(0))
 
 
 def _parts(plain: str) -> list[str]:

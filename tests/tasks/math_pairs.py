@@ -49,6 +49,11 @@ SPELLINGS = [
     (r"\sin x", r"\sin(x)"), (r"\sin(x)", r"\sin x"), (r"2\cos(2x)+1", r"1+2\cos 2x"), (r"\sqrt[3]{2}", r"\sqrt[3]2"),
     (r"\sqrt[3]2", r"\sqrt[3]{2}"), ("x^2", "x²"), ("x²", "x^2"), (r"2\pi r^{2}", r"2\pi r²"), ("x^{-1}", "x⁻¹"),
     (r"\emptyset", r"\varnothing"), (r"\varnothing", "∅"),
+    # small numbers, by their exact values
+    (r"\frac{1}{2^{2024}}", "2^{-2024}"), (r"1-\frac{1}{2024!}", r"\frac{2024!-1}{2024!}"),
+    (r"\frac{1}{5000!}", r"\frac{1}{5000 \cdot 4999!}"), ("e^{-50}", r"\frac{1}{e^{50}}"),
+    (r"\frac{\ln 2}{10^{40}}", r"\frac{\ln 4}{2\cdot 10^{40}}"), (r"10^{30}\pi", r"10^{29}\cdot 10\pi"),
+    (r"\frac{x}{2^{2024}}", "2^{-2024}x"),
     # braces and bold print around all of it
     ("17", "{17}"), ("17", "{{17}}"), ("17", r"\fbox{17}"), ("17", r"\boldsymbol{17}"), ("x=17", r"x={17}"),
     ("x^2", "{x}^{2}"), (r"\frac{1}{2}", r"\boldsymbol{\frac12}"), ("1,2", "{1,2}"), ("17", r"\mathbf{17}"),
@@ -77,6 +82,12 @@ TRICKS = [
     ("5", r"5\mathrm{e}"), (r"2\mathrm{i}", "2"), ("3", "3 pi"), ("7", "7 xy"), ("5", "5 hundredth"),
     (r"4\text{ ln}", "4"),
     ("5", "5d"), ("5", "5m"), ("5m", "5"), ("5", "5c"), ("5", "5x"),
+    # small numbers that differ
+    (r"\frac{1}{2^{2024}}", r"\frac{1}{2^{2023}}"), (r"\frac{1}{100!}", r"\frac{1}{99!}"), (r"\frac{1}{100!}", "0"),
+    (r"1-\frac{1}{2024!}", r"1-\frac{1}{2025!}"), (r"\frac{1}{5000!}", r"\frac{1}{4999!}"),
+    (r"1-\frac{1}{2^{100000}}", r"1-\frac{1}{2^{99999}}"), (r"\frac{\sqrt2}{10^{40}}", r"\frac{\sqrt3}{10^{40}}"),
+    (r"1-\frac{\sqrt2}{10^{40}}", r"1-\frac{\sqrt3}{10^{40}}"), (r"\frac{\ln 2}{10^{40}}", r"\frac{\ln 3}{10^{40}}"),
+    ("1-e^{-4000}", "1-e^{-4001}"), ("e^{-50}", "0.0"), ("2^{-n-100}", "2^{-n-101}"),
     # several answers in one
     ("5", r"5\text{ or 6}"), ("5", r"5 \text{ or maybe 6}"), ("5", r"5 \text{ (not 5)}"), ("5", r"5\approx 6"),
     ("5", "5, 5"), ("5", "5 less"), ("5", "5 increase"), ("3", "x=3 or x=4"), ("1,2", "1,2,3"), ("5", "6 $5$"),

@@ -322,10 +322,17 @@ def test_formulas_that_may_differ_are_two_votes(one, other):
 
 
 @pytest.mark.parametrize(
-    "text", [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60]
-)
+    "text",
+    [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60, "3!!", "2^3!", "3001!",
+     "9^{99999}", r"1-\frac{\sqrt2}{10^{40}}"],
+)  # fmt: skip
 def test_what_is_ambiguous_or_no_number_is_compared_as_text(text):
     assert isinstance(canonical(text), str) and not str(canonical(text)).startswith("≈")
+
+
+@pytest.mark.parametrize(("text", "value"), [("5!", 120), ("3!^2/2^{2!}", 9), (r"\frac{100!}{99!}", 100), ("-3!", -6)])
+def test_factorials_have_their_values(text, value):
+    assert canonical(text) == value
 
 
 @given(st.integers(-30, 30), st.integers(1, 30), st.integers(2, 30))
