@@ -13,6 +13,11 @@ SPELLINGS = [
     ("30", "30 sec"), ("5", "5 days"), ("5", "5 US dollars"), ("6", "6 eggs"), ("8", "8 months"), ("4", "4 tons"),
     ("2", "2 units per day"), ("2i", r"2\mathrm{i}"), (r"2\mathrm{i}", "2i"), (r"3\mathrm{e}", "3e"),
     ("5 dozen", r"5\text{ dozen}"), ("5 thousand", "5 thousand"),
+    # units behind π or a variable
+    (r"9\pi", r"9\pi\text{ cm}^2"), (r"9\pi\text{ cm}^2", r"9\pi"), (r"9\pi", r"9\pi \mathrm{cm^2}"),
+    (r"9\pi", r"9\pi\ \mathrm{cm^{2}}"), (r"9\pi", "9π square inches"), (r"9\pi", r"9\pi cm^2"),
+    (r"9\pi\text{ cm}^2", r"9\pi\text{ square centimeters}"), (r"2\pi", r"2\pi\text{ radians}"),
+    ("2n", r"2n\text{ ways}"), ("k", r"k\text{ meters}"), ("2x", r"2x\text{ dollars}"),
     # percents
     ("12", r"12\%"), (r"12\%", "12"), ("0.5", r"50\%"), (r"50\%", "0.5"), ("0.25", "25%"), ("50%", "50"),
     # bases
@@ -82,6 +87,11 @@ TRICKS = [
     ("5", r"5\mathrm{e}"), (r"2\mathrm{i}", "2"), ("3", "3 pi"), ("7", "7 xy"), ("5", "5 hundredth"),
     (r"4\text{ ln}", "4"),
     ("5", "5d"), ("5", "5m"), ("5m", "5"), ("5", "5c"), ("5", "5x"),
+    # behind π or a variable, too
+    ("5", r"5\text{ squared}"), ("n", r"n\text{ even}"), ("n", r"n\text{ prime}"), ("x", r"x\text{ squared}"),
+    ("x", r"x\text{ negative}"), (r"9\pi", r"9\pi\mathrm{i}"), (r"2\pi", r"2\pi h"), (r"2\pi", r"2\pi mg"),
+    (r"2\pi", r"2\pi r"), (r"9\pi\text{ cm}", r"9\pi\text{ m}"), (r"9\pi\text{ cm}^2", r"9\pi\text{ cm}"),
+    (r"2\pi", r"2\pi\text{ million}"), ("n", r"n\text{ thirds}"),
     # small numbers that differ
     (r"\frac{1}{2^{2024}}", r"\frac{1}{2^{2023}}"), (r"\frac{1}{100!}", r"\frac{1}{99!}"), (r"\frac{1}{100!}", "0"),
     (r"1-\frac{1}{2024!}", r"1-\frac{1}{2025!}"), (r"\frac{1}{5000!}", r"\frac{1}{4999!}"),
