@@ -216,6 +216,42 @@ def test_votes_are_for_what_a_result_is_worth():
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("9", r"9\text{ cm}^2"), ("36", r"\$36"), ("50", r"50\%"), ("45", r"45^\circ"), ("7", "7 apples"),
+        (r"9\pi", r"9\pi\text{ cm}^2"), ("1,2", "2,1"), (r"\{1,2\}", "2 and 1"), (r"\pm 2", "2,-2"),
+        ("3 cm, 4 cm", "4, 3"), ("52_8", "52_{8}"), ("x+1", "1+x"), ("x^2-2x", "-2x+x^{2}"), (r"(-\infty,5)", "x<5"),
+        (r"(\frac12, 3)", "(0.5,3)"), ("x=1,y=2", "y=2, x=1"), ("y=2x+1", "2x+1=y"), ("5 dozen", r"5\text{ dozen}"),
+    ],
+)  # fmt: skip
+def test_what_the_grader_takes_for_the_same_is_one_vote(one, other):
+    problem = MATH.problem("How many apples?", one)
+    assert is_same(one, other, problem.query) and is_same(other, one, problem.query)
+    assert vote(problem, ["no", "no", one, other, other]) == final(one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("5 cm", "5 m"), ("1,2", "1,2,2"), ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("101_2", "101_3"), ("x-1", "1-x"),
+        ("5 dozen", "5"), ("0.5", r"0.5\%"), ("x=1,y=2", "x=2,y=1"), ("x^{2}+1", "2^{x}+1"), ("x<5", r"x\le 5"),
+        ("3 cm, 4 cm", "3 m, 4 m"), (r"\sin x+1", r"\sin 1+x"), ("x(y+1)", "1+x(y)"),
+    ],
+)  # fmt: skip
+def test_what_the_grader_tells_apart_are_two_votes(one, other):
+    problem = MATH.problem("What is it?", one)
+    assert not is_same(one, other)
+    assert vote(problem, ["no", "no", "no", one, other, one, other]) == "no"
+
+
+def test_a_result_without_a_unit_counts_for_the_more_frequent_one():
+    problem = MATH.problem("How long is it?", "5")
+    assert vote(problem, ["6 m", "6 m", "5 m", "5 cm", "5 cm", "5"]) == "5 cm"
+    assert vote(problem, ["5", "6", "6", "5 m"]) == "5"
+    assert vote(problem, ["5 m", "5", "6", "6", "5 cm", "5 m"]) == "5 m"
+
+
+@pytest.mark.parametrize(
     "name", [r"\lfloor x \rfloor", "100a+10b+c", "m^2+n^2", r"\sin A", r"\cos\theta", "2AB", r"\frac{AB}{2}", "y-2x"]
 )
 def test_a_formula_is_a_name_if_the_question_asks_for_it(name):
