@@ -347,6 +347,8 @@ def test_a_long_answer_is_graded_at_once():
         ("Final answer: 42.", True),
         ("\\boxed{42}", True), ("\\boxed{41}\nANSWER: 42", True), ("ANSWER: 41\nNo: \\boxed{42}", True), ("42", True),
         ("Answer:\n\\boxed{42}", True), ("Answer:\n42", True), ("> ANSWER: 42", True), ("ANSWER: 41\nANSWER: 42", True),
+        ("**Answer:**\n42", True), ("**Answer**:\n\n42\n", True), ("\\boxed{42}\n\n**Answer:**\n", True),
+        ("\\boxed{41}\n\n**Answer:**\n42", True), ("\\boxed{42}\n\n**Answer:**\n41", False), ("**Answer:**\n", False),
         ("ANSWER: 42\nANSWER: 41", False), ("ANSWER: 41\n\\boxed{41}\nANSWER: 42", True),
         ("\\boxed{42}\nANSWER: 41", False), ("ANSWER: 42\n\\boxed{41}", False),
         ("I think it is 42.", False), ("ANSWER:", False), ("The answer: none", False), ("", False), ("41, 42", False),
