@@ -185,6 +185,11 @@ COPIED = [
     (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"1\sqrt{18}"),
     (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"\sqrt{018}"),
     ("What is $2^{10}$?", "1024", r"1\times 2^{10}"),
+    ("What is 7^5?", "16807", "7^{5}"),
+    ("What is $7^{5}$?", "16807", "7^5"),
+    ("What is 2^10?", "1024", "2^{10}"),
+    ("What is 2^10?", "1024", "4^{5}"),
+    ("What is $4^5$ less one, plus one?", "1024", "2^{10}"),
     ("What is $2^{10}$?", "1024", r"1.0\cdot 2^{10}"),
     ("What is $2^{10}$?", "1024", "+2^{10}"),
     ("What is $2^{10}$?", "1024", "02^{10}"),
@@ -201,6 +206,8 @@ COPIED = [
 """A question, the right answer, and what of the question has the same value."""
 
 OTHER_FORMS = [
+    ("What is $1000^2$?", "1000000", "10^{6}"),
+    ("What is the product of ten twos?", "1024", "2^{10}"),
     ("Factor $1-x^2$.", "(1-x)(1+x)", "-(x-1)(x+1)"),
     ("Factor $x^2-1$.", "(x-1)(x+1)", "(1+x)(-1+x)"),
     ("Factor $x^2-1$.", "(x-1)(x+1)", "-(1-x)(1+x)"),
