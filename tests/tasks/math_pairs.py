@@ -72,6 +72,12 @@ SPELLINGS = [
     (r"[-1,1]", r"-1\leqslant x\leqslant 1"),
     # other forms of a number, where the question has not got them
     ("7", "21/3"), ("2/3", "4/6"), (r"\frac{2}{3}", r"\frac{4}{6}"),
+    (r"(-\infty,-2]\cup[2,\infty)", r"x \le -2 \text{ or } x \ge 2"), ("x<2 or x>3", r"(-\infty,2)\cup(3,\infty)"),
+    # other spellings of numbers and of an inequality
+    (r"11,\! 111,\! 111,\! 100", "11111111100"), (r"10,\! 080", "10,080"), (r"x \neq 2", r"x\ne2"),
+    (r"x\ne 2", "x ≠ 2"), (r"-\frac{3}{4}", r"-\left(\frac{3}{4}\right)"), ("-3", "(-3)"), ("-3", "-(3)"),
+    (r"\frac{-3}{4}", r"(-\frac{3}{4})"),
+    ("6.02e23", r"6.02\times 10^{23}"), ("100", "1e2"), ("0.0015", "1.5e-3"), ("7", r"\textrm{7}"), ("2e-3", "2e - 3"),
     # words
     ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("No", "no"),
     ("3:5", "3:5"),
@@ -92,6 +98,10 @@ TRICKS = [
     ("x", r"x\text{ negative}"), (r"9\pi", r"9\pi\mathrm{i}"), (r"2\pi", r"2\pi h"), (r"2\pi", r"2\pi mg"),
     (r"2\pi", r"2\pi r"), (r"9\pi\text{ cm}", r"9\pi\text{ m}"), (r"9\pi\text{ cm}^2", r"9\pi\text{ cm}"),
     (r"2\pi", r"2\pi\text{ million}"), ("n", r"n\text{ thirds}"),
+    # what only looks like another spelling
+    (r"x \ne 2", "x = 2"), (r"x \ne 2", r"x \ne 3"), ("5", "-(-5)"), ("0.002", "2e-3"), ("e^2", "2e2"),
+    (r"(-\infty,-2)\cup(2,\infty)", r"x<-2 \text{ or } x\ge 2"), (r"(-\infty,-2)\cup(2,\infty)", "x<-2 or y>2"),
+    (r"(-\infty,-2)\cup(2,\infty)", "x<-2, x>2"),
     # small numbers that differ
     (r"\frac{1}{2^{2024}}", r"\frac{1}{2^{2023}}"), (r"\frac{1}{100!}", r"\frac{1}{99!}"), (r"\frac{1}{100!}", "0"),
     (r"1-\frac{1}{2024!}", r"1-\frac{1}{2025!}"), (r"\frac{1}{5000!}", r"\frac{1}{4999!}"),
@@ -186,6 +196,7 @@ COPIED = [
     (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"\sqrt{018}"),
     ("What is $2^{10}$?", "1024", r"1\times 2^{10}"),
     ("What is 7^5?", "16807", "7^{5}"),
+    ("Write $x<-2$ or $x>2$ as a union.", r"(-\infty,-2)\cup(2,\infty)", "x<-2 or x>2"),
     ("What is $7^{5}$?", "16807", "7^5"),
     ("What is 2^10?", "1024", "2^{10}"),
     ("What is 2^10?", "1024", "4^{5}"),
