@@ -53,6 +53,15 @@ def test_without_its_extra_nothing_is_asked_and_no_answer_is_lost(monkeypatch, t
     assert grade_or_keep(episode, task).grade is not None
 
 
+@pytest.mark.parametrize("start", ["", "\n"])
+@pytest.mark.parametrize("form", ["list.json", "lines.json"])
+def test_the_mark_of_utf_8_is_passed_over(tmp_path, form, start):
+    file = tmp_path / form
+    text = json.dumps(ROWS) if form == "list.json" else "\n".join(map(json.dumps, ROWS))
+    file.write_text(f"{start}{text}", encoding="utf-8-sig")
+    assert Math(file).rows == Math(FILE).rows
+
+
 @pytest.mark.parametrize("form", ["list.json", "lines.json", "table.parquet"])
 def test_every_form_of_the_dataset_is_read(tmp_path, form):
     file, rows = tmp_path / form, [row | {"answer": str(row["answer"])} for row in ROWS]
@@ -78,6 +87,10 @@ def test_every_form_of_the_dataset_is_read(tmp_path, form):
         ('{"problem": "1 + 1?", "answer": "2"}\n{torn', "row 2: not JSON"),
         ("[1]", "row 1: not an object"),
         ("[{", "not JSON"),
+        (
+            '{\n  "problem": "1 + 1?",\n  "answer": "2"\n}',
+            "row 1: not JSON in UTF-8 (one object on each line, or one list",
+        ),
         ("", "holds no problems"),
         (b"\xff\xfe", "UTF-8"),
     ],
