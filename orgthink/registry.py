@@ -276,8 +276,11 @@ def _place(error: BaseException) -> str:
 
 
 def _defined(module: ModuleType) -> list[str]:
-    """Public names that the source of a module defines, not those that it imports."""
-    tree = ast.parse(Path(module.__file__ or os.devnull).read_text(encoding="utf-8"))
+    """Public names that the source of a module defines, not those that it imports; none without a source."""
+    try:
+        tree = ast.parse(Path(module.__file__ or os.devnull).read_bytes())
+    except (OSError, ValueError, SyntaxError):  # it is compiled, or lies in an archive
+        return []
     found: list[str] = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
