@@ -16,6 +16,7 @@ from orgthink.cli import main
 from orgthink.episode import Episode, Grade, Problem, Trace
 from orgthink.errors import ToolError, UserError
 from orgthink.evaluation import awaits_grade, grade_or_keep
+from orgthink.registry import absolute
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded
@@ -101,6 +102,19 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     with pytest.raises(UserError) as caught:
         next(task_named(f"math:{file}").problems("train", 0))
     assert str(file) in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("file", ["a#b.jsonl", "a@b.jsonl", "a+b.jsonl", "a#strict", "d+#@e/rows.jsonl"])
+def test_a_file_may_have_in_its_name_what_divides_others(tmp_path, monkeypatch, file):
+    monkeypatch.chdir(tmp_path)
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(FILE.read_text())
+    name = f"math:{file}"
+    assert absolute(name) == f"math:{tmp_path / file}"
+    for one in (name, absolute(name), f"countdown+{name}"):
+        assert any(problem.task == "math" for problem in islice(task_named(one).problems("train", 0), 20)), one
+    with pytest.raises(UserError, match="behind # is a grader, unless a file has this name"):
+        task_named("math:none#b.jsonl")
 
 
 def test_what_is_no_file_of_problems_is_named(tmp_path):
