@@ -40,7 +40,9 @@ _REFERENCE = re.compile(r"(?P<module>.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):(?P
 _FAMILY = re.compile(r"[a-z][a-z-]*:(?=(?:.+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+):[A-Za-z_])")
 """What stands before a reference in the name of a task of a kind, such as `bench:`."""
 
-_PROBLEMS = re.compile(r"(?P<kind>[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?)(?P<file>[^:?@]+)(?P<which>[?@].*)?")
+_KIND = re.compile(r"[a-z][a-z-]*:(?:[a-z][a-z0-9.-]*:)?")
+"""What stands before a file of problems."""
+_PROBLEMS = re.compile(rf"(?P<kind>{_KIND.pattern})(?P<file>[^:?@]+)(?P<which>[?@].*)?")
 """A task with a file of problems, such as `math:FILE`, `bench:aime25:FILE` or `math:FILE@1/2`."""
 
 _CODE = re.compile(r"\.[A-Za-z_]\w*:[A-Za-z_]")
@@ -81,7 +83,8 @@ def absolute(value: Any) -> Any:
     any folder."""
     match value:
         case str():
-            return _PARTS.sub(lambda part: _absolute(part[0]), value)
+            whole = _with_file(value)  # whose name may hold what divides others
+            return _PARTS.sub(lambda part: _absolute(part[0]), value) if whole is None else whole
         case Mapping():
             return {key: _absolute_at(key, each, value) for key, each in value.items()}
         case list() | tuple():
@@ -98,6 +101,13 @@ def _absolute_at(key: str, each: Any, settings: Mapping[str, Any]) -> Any:
 def is_foreign(name: str, settings: Mapping[str, Any]) -> bool:
     """Whether a setting is what a server calls its model: no path, no code and no secret, whatever it looks like."""
     return name == "model" and settings.get("url") is not None
+
+
+def _with_file(name: str) -> str | None:
+    """A task's name with the absolute path of the file that is all the rest of it; `None` without such a file."""
+    kind = _KIND.match(name)
+    file = name[kind.end() :] if kind else ""
+    return f"{kind[0]}{Path(file).resolve()}" if kind and os.path.isfile(file) else None
 
 
 def _absolute(name: str) -> str:
@@ -276,8 +286,11 @@ def _place(error: BaseException) -> str:
 
 
 def _defined(module: ModuleType) -> list[str]:
-    """Public names that the source of a module defines, not those that it imports."""
-    tree = ast.parse(Path(module.__file__ or os.devnull).read_text(encoding="utf-8"))
+    """Public names that the source of a module defines, not those that it imports; none without a source."""
+    try:
+        tree = ast.parse(Path(module.__file__ or os.devnull).read_bytes())
+    except (OSError, ValueError, SyntaxError):  # it is compiled, or lies in an archive
+        return []
     found: list[str] = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

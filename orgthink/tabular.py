@@ -4,6 +4,7 @@ Only parquet and Arrow import pyarrow."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -28,7 +29,8 @@ def has_parquet() -> bool:
 
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
     """The rows of a file: of `.parquet` those of these columns that it has, in capitals or not; of `.csv` and `.arrow`,
-    as `datasets` stores it, all columns; else all JSON values.
+    as `datasets` stores it, all columns; else all JSON values, one a line or in a list. The mark of UTF-8 that
+    programs on Windows begin a file with is passed over.
 
     UserError that names the file, and the row (the first is 1) that is not JSON.
     """
@@ -39,6 +41,7 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[Any]:
     with file.open("rb") as lines:
         number = 0
         for line in lines:
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 0 else line
             if number == 0 and line.lstrip().startswith(b"["):
                 yield from _json(line + lines.read(), str(file))
                 return
@@ -122,7 +125,8 @@ def _json(text: bytes, place: str) -> Any:
     try:
         return json.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: not JSON in UTF-8: {error}") from error
+        forms = "one object on each line, or one list of all"
+        raise UserError(f"{place}: not JSON in UTF-8 ({forms}): {error}") from error
 
 
 def _pyarrow(file: Path) -> tuple[Any, Any]:

@@ -95,6 +95,8 @@ def test_nothing_is_loaded_before_it_is_asked_for(installed):
         ("os.nothing:X", "number os.nothing:X cannot be loaded: ModuleNotFoundError"),
         ("bad.py:X", "number {here}/bad.py:X cannot be loaded: ZeroDivisionError: no ({here}/bad.py, line 3)"),
         ("torn.py:X", "number {here}/torn.py:X cannot be loaded: SyntaxError: '(' was never closed (torn.py, line 2)"),
+        ("latin.py:Zzz", "unknown number in {here}/latin.py 'Zzz': one of SEVEN"),
+        ("numpy.random.mtrand:Zzz", "unknown number in numpy.random.mtrand 'Zzz': there is none"),
         ("quits.py:X", "number {here}/quits.py:X cannot be loaded: SystemExit: 3 ({here}/quits.py, line 1)"),
     ],
 )  # fmt: skip
@@ -103,6 +105,7 @@ def test_what_cannot_be_is_one_line(name: str, words: str, installed, tmp_path: 
     (tmp_path / "mine.py").write_text("from sys import maxsize as BIG\nFOUR = 4\nFIVE: int = 5\nNAME = 'six'\n")
     (tmp_path / "bad.py").write_text("def f():\n    raise ZeroDivisionError('no')\nX = f()\n")
     (tmp_path / "torn.py").write_text("X = 1\nY = (\n")
+    (tmp_path / "latin.py").write_text("# coding: latin-1\nSEVEN = 7  # é\n", encoding="latin-1")
     (tmp_path / "quits.py").write_text("raise SystemExit(3)\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:

@@ -124,10 +124,10 @@ def _concluded(plan: Synthesis, folder: RunFolder) -> Harvest:
     """What a run has so far. Its pairs and its summary are written anew. UserError if another process writes there."""
     from orgthink.coldstart.synthesis import conclude, harvested, problems
 
-    with written(folder), folder.journal(redo=None):
+    with written(folder), folder.journal(redo=None) as journal:
         records = list(folder.episodes())
         require_planned(problems(plan), folder, records)
-        harvest = harvested(plan, records)
+        harvest = harvested(plan, records, journal.crash)
         conclude(folder, harvest)
     return harvest
 
@@ -163,8 +163,14 @@ def report(folder: RunFolder, harvest: Harvest) -> int:
         show("pip install 'orgthink[data]' and --resume write them as parquet too")
     for reason, count in summary["dropped"].items():
         show(f"dropped {count:>6}  {reason}")
-    why = f"requests failed ({failure_message(harvest.failed[0])})" if harvest.failed else ""
-    return exit_code(folder, harvest.done, total, "problems", len(harvest.failed), why)
+    broken = []
+    if harvest.failed:
+        broken.append((len(harvest.failed), f"requests failed ({failure_message(harvest.failed[0])})"))
+    if harvest.ungraded:
+        broken.append((len(harvest.ungraded), f"traces wait for their grade ({harvest.ungraded[0][1].why})"))
+    count, why = broken[0] if broken else (0, "")
+    why += "".join(f", {count} {more}" for count, more in broken[1:])
+    return exit_code(folder, harvest.done, total, "problems", count, why)
 
 
 def _report(harvest: Harvest, left: str) -> None:
@@ -172,4 +178,5 @@ def _report(harvest: Harvest, left: str) -> None:
     done, total = harvest.done, harvest.plan.n
     if done % max(1, total // LINES) == 0 or done == total:
         counts = f"kept {len(harvest.accepted)}  dropped {len(harvest.dropped)}  failed {len(harvest.failed)}"
+        counts += f"  ungraded {len(harvest.ungraded)}" if harvest.ungraded else ""
         show(f"{done}/{total}  {counts}{left}", error=True)

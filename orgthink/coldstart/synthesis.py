@@ -29,10 +29,10 @@ from orgthink.coldstart.transcript import Dropped, Reason, read_transcript
 from orgthink.concurrency import run_all
 from orgthink.engines import EngineSpec
 from orgthink.episode import Episode, FormatError, Problem, Sampling, StopReason, episode_id
-from orgthink.errors import pick, require_at_least
+from orgthink.errors import Failure, UserError, pick, require_at_least
 from orgthink.evaluation import distinct, engine_failed, grade, require_planned, require_sampling
 from orgthink.files import open_to_append, write_whole
-from orgthink.guard import Guard
+from orgthink.guard import Crash, Guard
 from orgthink.organizations.prompts import STYLES
 from orgthink.redaction import redact_json
 from orgthink.store import RunFolder
@@ -107,17 +107,36 @@ def lesson_of(plan: Synthesis, record: Episode) -> Episode:
     return episode
 
 
-def judged(plan: Synthesis, record: Episode) -> Episode | Dropped | None:
-    """The episode of a record, or why it is dropped; `None` for one that failed. Grading may take seconds."""
+@dataclass(frozen=True, slots=True)
+class Ungraded:
+    """Stands for a record that its grader, or a tool of it, failed: its text is paid for, and can be graded again."""
+
+    why: str
+    """In one line."""
+
+
+Outcome = Episode | Dropped | Ungraded | None
+"""What became of a record: its episode, or why there is none; `None` for one that failed."""
+
+
+def judged(plan: Synthesis, record: Episode, crash: Crash) -> Outcome:
+    """What becomes of a record. Grading may take seconds; a bug in it leaves its traceback and costs the grade alone. A
+    UserError is raised."""
     try:
         return None if engine_failed(record) else lesson_of(plan, record)
     except Dropped as why:
         return why
+    except UserError:
+        raise
+    except Failure as error:
+        return Ungraded(f"not graded: {error}")
+    except Exception as bug:
+        return Ungraded(crash(record.id, bug))
 
 
 @dataclass(slots=True)
 class Harvest:
-    """The records so far, sorted into accepted, dropped and failed."""
+    """The records so far, sorted into accepted, dropped, failed, and those that wait for their grade."""
 
     plan: Synthesis
     accepted: list[Episode] = field(default_factory=list)
@@ -126,22 +145,26 @@ class Harvest:
     """Rejected records with their reasons."""
     failed: list[Episode] = field(default_factory=list)
     """Records that failed with an engine error. A resumed run repeats them."""
+    ungraded: list[tuple[Episode, Ungraded]] = field(default_factory=list)
+    """Records that wait for their grade. A resumed run grades them."""
 
     @property
     def done(self) -> int:
-        return len(self.accepted) + len(self.dropped) + len(self.failed)
+        return len(self.accepted) + len(self.dropped) + len(self.failed) + len(self.ungraded)
 
     @property
     def rows(self) -> list[Pair]:
         return [pair for episode in self.accepted for pair in pairs_of(episode, self.plan.author)]
 
-    def take(self, record: Episode, became: Episode | Dropped | None) -> None:
+    def take(self, record: Episode, became: Outcome) -> None:
         """Sort a record, and what it became, into one of the lists."""
         match became:
             case None:
                 self.failed.append(record)
             case Dropped():
                 self.dropped.append((record, became))
+            case Ungraded():
+                self.ungraded.append((record, became))
             case _:
                 self.accepted.append(became)
 
@@ -158,6 +181,7 @@ class Harvest:
             "kept": accepted,
             "dropped": dict(sorted(reasons.items())),
             "failed": len(self.failed),
+            "ungraded": len(self.ungraded),
             "pairs": len(rows),
             "sub_queries": sum(pair.role == "worker" for pair in rows) / accepted if accepted else None,
             "all_correct": right / accepted if accepted else None,
@@ -174,33 +198,25 @@ async def synthesise(
 ) -> Harvest:
     """Run the teacher on all problems without a usable record, and write the files of the run folder.
 
-    Records that failed with an engine error are repeated. A bug in one record ends only that one, as an error; its
-    traceback goes to crashes.log, and whoever resumes makes it again. `progress` is called after every record. Once
+    Records that failed with an engine error are repeated. A bug of the teacher ends only its record, as an error; its
+    traceback goes to crashes.log, and whoever resumes makes it again. What only the grader failed is stored as the
+    teacher wrote it, and whoever resumes grades it again. `progress` is called after every record. Once
     `stop` is set, no further problem starts, and the running ones finish. Raises UserError if the folder holds records
     of another plan, and OSError if it cannot be written. Records that were appended stay.
     """
     todo = problems(plan)
     with folder.journal(redo=engine_failed) as journal:
         require_planned(todo, folder, journal.episodes)
-        harvest = await asyncio.to_thread(harvested, plan, journal.episodes)
+        harvest = await asyncio.to_thread(harvested, plan, journal.episodes, journal.crash)
         done = {record.id for record in journal.episodes}
         missing = [problem for name, problem in todo.items() if name not in done]
         pairs.write(folder.path / ROWS, harvest.rows)
         with open_to_append(folder.path / ROWS) as rows:
 
             async def work(problem: Problem) -> None:
-                became: Episode | Dropped | None = None
-
-                async def taught() -> Episode:
-                    nonlocal became
-                    record = await teach(problem)
-                    became = await asyncio.to_thread(judged, plan, record)
-                    return record
-
                 guard = Guard(problem, plan.writer, 0, plan.capacity, journal.crash)
-                ran = await guard.run(taught())
-                record = guard.store(journal, ran)
-                became = became if record is ran else None
+                record = guard.store(journal, await guard.run(teach(problem)))
+                became = await asyncio.to_thread(judged, plan, record, journal.crash)
                 harvest.take(record, became)
                 if isinstance(became, Episode):
                     rows.write(b"".join(map(pairs.line, pairs_of(became, plan.author))))
@@ -211,11 +227,11 @@ async def synthesise(
     return harvest
 
 
-def harvested(plan: Synthesis, records: Iterable[Episode]) -> Harvest:
+def harvested(plan: Synthesis, records: Iterable[Episode], crash: Crash) -> Harvest:
     """Sort these records into a `Harvest`."""
     harvest = Harvest(plan)
     for record in records:
-        harvest.take(record, judged(plan, record))
+        harvest.take(record, judged(plan, record, crash))
     return harvest
 
 

@@ -10,8 +10,8 @@ in another call or in the reasoning is never run. A tag within a string is writt
 does so. Each call is parsed alone: an invalid one becomes a `BadCall` and does not affect the others. One error is
 repaired: if a complete JSON value is followed by the next opening tag, the missing closing tag is assumed.
 
-Thinking is not part of the reply: text up to the last `</think>` is ignored, whether the text or its prompt began the
-thinking, and so is the text after a `<think>` that never ends.
+Thinking is not part of the reply: text up to the last `</think>` outside the JSON of a call is ignored, whether the
+text or its prompt began the thinking, and so is the text after a `<think>` that never ends.
 """
 
 from __future__ import annotations
@@ -201,8 +201,15 @@ def read_responses(text: str, tags: CallTags = TAGS) -> tuple[Response, ...]:
 
 
 def _reply(text: str, tags: CallTags) -> str:
-    """The text after the thinking; the whole text if `</think>` is one of the tags."""
-    return text if THOUGHT in tags.all else text.rpartition(THOUGHT)[2]
+    """The text after the last `</think>` that no call holds in a string; the whole text if it is one of the tags."""
+    opening, closing = tags.call
+    end = len(text)
+    while THOUGHT not in tags.all and (thought := text.rfind(THOUGHT, 0, end)) >= 0:
+        begun, ended = text.rfind(opening, 0, thought), text.find(closing, thought, end)
+        if min(begun, ended) < 0 or not _is_json(text[begun + len(opening) : ended]):
+            return text[thought + len(THOUGHT) :]
+        end = begun
+    return text
 
 
 def _elements(text: str, tags: CallTags) -> tuple[list[_Element], str]:

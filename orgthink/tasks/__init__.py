@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,16 +86,17 @@ _opened: dict[str, Task] = {}
 def task_named(name: str) -> Task:
     """The task `NAME`, `FAMILY:MEMBER` or `NAME:FILE`. Several names joined by `+` are a mixture.
 
-    Only the last of them may have a file. `#GRADER` after that replaces the grader. `@I/N` at the end is part I of N.
+    Only the last of them may have a file. `#GRADER` after that replaces the grader, unless it belongs to the name of a
+    file that exists. `@I/N` at the end is part I of N.
 
     UserError if there is no such task. The file is read when problems are drawn.
     """
     with user_input():
         whole, part = part_of(name)
-        problems, _, grader = whole.partition("#")
+        problems, _, grader = (whole, "", "") if _has_file(whole) else whole.partition("#")
         task = _whole(problems)
         if grader:
-            task = GradedBy(task, GRADERS.named(grader), grader)
+            task = GradedBy(task, _grader(problems, grader), grader)
         task = task if part is None else Part(task, *part)
     _opened[task.name] = task
     return task
@@ -111,6 +114,20 @@ def task_of(problem: Problem) -> Task | None:
         return _member(problem.task)
     except UserError:
         return None
+
+
+def _has_file(name: str) -> bool:
+    """Whether what stands behind a colon of a name is a file, whose name may hold any of `+#@`."""
+    return any(os.path.isfile(name[colon.end() :]) for colon in re.finditer(":", name))
+
+
+def _grader(problems: str, name: str) -> Grader:
+    try:
+        return GRADERS.named(name)
+    except UserError as error:
+        if ":" not in problems:
+            raise
+        raise UserError(f"{error}; what stands behind # is a grader, unless a file has this name") from error
 
 
 def _whole(name: str) -> Task:

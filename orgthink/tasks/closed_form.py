@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from math import factorial
 from typing import Any
 
 LONGEST = 120
@@ -17,14 +18,18 @@ LONGEST = 120
 
 _DIGITS, _SAME = 60, 30
 """Digits of the calculation, and of a value that is compared."""
-_LARGEST = 10**60
-_LONGEST_BELOW = 10**200
+_BITS = 1 << 15
+"""Of the longest number above or below the line of an exact value: ten thousand digits."""
+_LARGEST = Decimal(10) ** 25
+"""The largest value that is not exact; the smallest is one part of so many. Others might lose all digits in a sum."""
 _EXPONENT = 64
-"""Largest exponent of a power."""
+"""Largest exponent of a power that is not exact."""
+_FACTORIAL = 3_000
+"""What the largest factorial is of: it has about so many digits as an exact value may have."""
 _LONG = re.compile(r"[\d.]{21}", re.ASCII)
 """A number of so many digits beside a root or π may be close to another one by design."""
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|\.\d+|\\[dt]?frac|\\sqrt|sqrt|√|\\pi|π|\\cdot|\\times|\\div|[-+*/^(){}]", re.ASCII)
+_TOKEN = re.compile(r"\d+(?:\.\d+)?|\.\d+|\\[dt]?frac|\\sqrt|sqrt|√|\\pi|π|\\cdot|\\times|\\div|[-+*/^!(){}]", re.ASCII)
 _SPELLED = {
     "\\cdot": "*", "\\times": "*", "\\div": "/", "\\dfrac": "\\frac", "\\tfrac": "\\frac", "sqrt": "\\sqrt",
     "π": "\\pi",
@@ -58,7 +63,7 @@ def _exact(value: Decimal) -> Fraction | str:
 
 
 class _Formula:
-    """sum := [-] product (± product)*, product := power ([*/] power)*, power := atom [^ atom]. ValueError for more."""
+    """sum := [-] product (± product)*, product := power ([*/] power)*, power := atom [!] [^ atom]. Else ValueError."""
 
     def __init__(self, tokens: list[str], number: Callable[[str], Any]) -> None:
         self._tokens, self._number = tokens[::-1], number
@@ -82,8 +87,8 @@ class _Formula:
         value = self._product() * (-1 if sign == "-" else 1)
         while self._peek() in ("+", "-"):
             operator, right = self._next(), self._product()
-            value = value + right if operator == "+" else value - right
-        return _bounded(value)
+            value = _bounded(value + right if operator == "+" else value - right)
+        return value
 
     def _product(self) -> Any:
         number = self._peek()[:1].isdigit()
@@ -93,22 +98,24 @@ class _Formula:
                 self._next()
                 divided = divided or token == "/"
                 right = self._power()
-                value = value * right if token == "*" else value / right
+                value = _bounded(value * right if token == "*" else value / right)
             elif divided or token[0].isdigit() or token[0] == "." or (number and token == "\\frac"):
                 raise ValueError("1/2√3 and 1\\frac12 are read in two ways")
             else:
-                value *= self._power()
+                value = _bounded(value * self._power())
             number = False
-        return _bounded(value)
+        return value
 
     def _power(self) -> Any:
         value = self._atom()
+        if self._peek() == "!":
+            self._next()
+            value = _factorial(value)
         if self._peek() == "^":
             self._next()
-            exponent = self._atom()
-            if abs(exponent) > _EXPONENT or exponent != int(exponent) or self._peek() == "^":
-                raise ValueError("a power that is not computed")
-            value = _bounded(value ** int(exponent))
+            value = _raised(value, self._atom())
+            if self._peek() in ("^", "!"):
+                raise ValueError("2^3^4 and 2^3! are read in two ways")
         return value
 
     def _atom(self) -> Any:
@@ -135,9 +142,32 @@ class _Formula:
         return self._atom()
 
 
+def _factorial(value: Any) -> Any:
+    if not 0 <= value <= _FACTORIAL or value != int(value):
+        raise ValueError("a factorial that is not computed")
+    return _bounded(type(value)(factorial(int(value))))
+
+
+def _raised(value: Any, exponent: Any) -> Any:
+    """A power, if it is not too large: that is known before it is computed."""
+    if exponent != int(exponent):
+        raise ValueError("a root")
+    if isinstance(value, Fraction):
+        length = max(value.numerator.bit_length(), value.denominator.bit_length()) - 1
+        large = length * abs(exponent) > _BITS
+    else:
+        large = abs(exponent) > _EXPONENT
+    if large:
+        raise ValueError("a power that is not computed")
+    return _bounded(value ** int(exponent))
+
+
 def _bounded(value: Any) -> Any:
-    """A value that is neither too large nor, as a fraction, too long."""
-    finite = value.denominator < _LONGEST_BELOW if isinstance(value, Fraction) else value.is_finite()
-    if not finite or abs(value) > _LARGEST:
+    """A value that is not too long, or, where it is not exact, not too large or too small."""
+    if isinstance(value, Fraction):
+        bounded = max(value.numerator.bit_length(), value.denominator.bit_length()) <= _BITS
+    else:
+        bounded = value == 0 or 1 / _LARGEST <= abs(value) <= _LARGEST
+    if not bounded:
         raise ValueError("too large")
     return value

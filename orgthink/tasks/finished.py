@@ -23,6 +23,9 @@ _REPEATING = re.compile(r"([+-]?)(\d{0,30})\.(\d{0,30})\\overline\{(\d{1,30})\}"
 _POWER = re.compile(
     r"([+-]?)(?:(\d{1,30}(?:\.\d{1,30})?)(?:\\times|\\cdot|\*|×|·))?(\d{1,9})\^(?:\{([+-]?\d{1,3})\}|(\d))", re.ASCII
 )
+_BARE = re.compile(r"\^([+-]?\d+|[A-Za-z])", re.ASCII)
+"""An exponent without braces. Of `2^10` LaTeX would take the 1, and people mean 10."""
+_PLAIN_POWER = re.compile(r"(?<![\d.^{])\d{1,9}\^\{\d{1,3}\}", re.ASCII)
 _LARGEST_POWER = 200
 """Digits of the largest power that is computed, about."""
 
@@ -93,8 +96,17 @@ def is_finished(right: str, offered: str, question: str, is_right: Callable[[str
 
 def _is_copied_number(right: str, offered: str, question: str) -> bool:
     """Whether a power that the right result lacks stands in the question, or a fraction that could be reduced."""
-    power = "^" in offered and "^" not in right
-    return (power and _is_copied(right, offered, question)) or _is_copied_ratio(right, offered, question)
+    power = "^" in offered and "^" not in right and _is_copied_power(right, offered, question)
+    return power or _is_copied_ratio(right, offered, question)
+
+
+def _is_copied_power(right: str, offered: str, question: str) -> bool:
+    """Whether the question has a power, so spelled or with another base; a power of ten is as good as a number."""
+    offered, question = (_BARE.sub(r"^{\1}", text) for text in (offered, question))
+    if _is_copied(right, offered, question):
+        return True
+    plain = _PLAIN_POWER.fullmatch(offered) and not offered.startswith("10^")
+    return bool(plain) and any(literal(power) == literal(offered) for power in _PLAIN_POWER.findall(question))
 
 
 def _is_copied_ratio(right: str, offered: str, question: str) -> bool:
@@ -163,10 +175,11 @@ def _outside(plain: str) -> str:
     return plain
 
 
-def _largest_root(plain: str) -> float:
+def _largest_root(plain: str) -> Fraction:
     """The largest number under a root; 0 without one."""
     values = (value_of(found[1]) or 0 for found in _UNDER_ROOT.finditer(plain))
-    return max((float(value.lstrip("≈")) if isinstance(value, str) else float(value) for value in values), default=0)
+    exact = (Fraction(value.lstrip("≈") if isinstance(value, str) else value) for value in values)
+    return max(exact, default=Fraction(0))
 
 
 def _parts(plain: str) -> list[str]:

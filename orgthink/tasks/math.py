@@ -18,8 +18,9 @@ from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
 from orgthink.tabular import read_rows
 from orgthink.tasks.from_file import repeated, require_file
-from orgthink.tasks.math_answer import final, found, identity, is_same
+from orgthink.tasks.math_answer import final, found, is_same
 from orgthink.tasks.math_verifier import require_math_verify
+from orgthink.tasks.math_votes import vote_for
 from orgthink.tasks.task import Solution, Split
 
 _INSTRUCTION = "Write only the final result in the answer."
@@ -71,8 +72,8 @@ class Math:
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         """One solution: the final result. Two spellings of a number or formula are equal, whatever it is called."""
-        text = final(answer)
-        return [Solution(identity(answer, problem.query), text)] if text else []
+        text, vote = final(answer), vote_for(answer, problem.query)
+        return [Solution(vote.identity, text, vote.unit)] if text else []
 
 
 def _row(row: Any, place: str) -> tuple[str, str]:

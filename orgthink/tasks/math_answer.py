@@ -14,9 +14,9 @@ from orgthink.grammar.solution import boxed
 from orgthink.tasks import math_verifier
 from orgthink.tasks.closed_form import value_of
 from orgthink.tasks.finished import is_finished, literal
-from orgthink.tasks.math_names import may_be_curve, sides, without_names
-from orgthink.tasks.math_parts import NamedValue, parts_of, tuple_parts
-from orgthink.tasks.math_spelling import braced_fractions, braced_roots, interval_of, respelled, unwrapped
+from orgthink.tasks.math_names import without_names
+from orgthink.tasks.math_parts import NamedValue, is_system, parts_of, tuple_parts
+from orgthink.tasks.math_spelling import braced_fractions, braced_roots, interval_of, respelled, union_of, unwrapped
 from orgthink.tasks.quantity import quantity
 
 LONGEST = 300
@@ -42,7 +42,7 @@ _LABEL = re.compile(r"(?:the\s+)?(?:final\s+)?(?:answer|result)\s*(?:is\b\s*:?|[
 _MARKUP = "$`* \n\t\r"
 """What may stand around a result."""
 _NAME = re.compile(r"^\s*[A-Za-z]'{0,3}(?:_\w|_\{\w+\}|\([A-Za-z]\))?\s*=(?!=)")
-_WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_WORDS = re.compile(r"\\(?:text|textrm|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _BRACES = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 _QUOTIENT = re.compile(rf"(?<![\w)}}])\\[dt]?frac{_BRACES}{_BRACES}(?=[-+,)\]=]|$)")
 """Not beside a factor: of `1/2x` nobody knows which part is below the line."""
@@ -79,16 +79,6 @@ def found(answer: str) -> str:
 def final(answer: str) -> str:
     """The same, and of `x = 5` the right side."""
     return _NAME.sub("", found(answer)).strip(_MARKUP)
-
-
-def identity(answer: str, question: str = "") -> Fraction | str:
-    """What two votes for one result have in common, whatever it is called: `canonical` of its value."""
-    text = final(answer)
-    if len(text) > LONGEST or may_be_curve(text, question):
-        return canonical(text)
-    text = without_names(text, question)
-    values = {canonical(side) for side in sides(text)}
-    return values.pop() if len(values) == 1 else canonical(text)
 
 
 def canonical(text: str) -> Fraction | str:
@@ -135,16 +125,18 @@ def is_same(right: str, offered: str, question: str = "") -> bool:
     if not offered or len(offered) > LONGEST or not _closed(offered):
         return False
     right, offered = found(right), found(offered)
+    formulas = respelled(question[:_QUESTION])
+    formulas = "\n".join(map(_rooted, [formulas, *_FORMULA.split(formulas)]))
+    if ("\\cup" in right) != ("\\cup" in offered) and _rooted(offered) not in formulas:
+        right, offered = (union_of(text) or text for text in (right, offered))
     ours, theirs = parts_of(right), parts_of(offered if "=" in right else without_names(offered, question))
     if _ORDERED.search(question):
         ours, theirs = _in_brackets(ours, theirs), _in_brackets(theirs, ours)
-    question = respelled(question[:_QUESTION])
-    question = "\n".join(map(_rooted, [question, *_FORMULA.split(question)]))
-    if _is_system(ours) or _is_system(theirs):
-        return _same_system(ours, theirs, question)
+    if is_system(ours) or is_system(theirs):
+        return _same_system(ours, theirs, formulas)
     if len(ours) == len(theirs) == 1 and ours[0].differs_in_name(theirs[0]):
         return False
-    return _same_set(ours, theirs, question)
+    return _same_set(ours, theirs, formulas)
 
 
 def _in_brackets(parts: list[NamedValue], other: list[NamedValue]) -> list[NamedValue]:
@@ -155,14 +147,9 @@ def _in_brackets(parts: list[NamedValue], other: list[NamedValue]) -> list[Named
     return [NamedValue("", f"({', '.join(part.text for part in parts)})")] if len(inner) == len(parts) else parts
 
 
-def _is_system(parts: list[NamedValue]) -> bool:
-    """Whether the parts are values of several variables."""
-    return len(parts) > 1 and all(part.name for part in parts) and len({part.name for part in parts}) == len(parts)
-
-
 def _same_system(ours: list[NamedValue], theirs: list[NamedValue], question: str) -> bool:
     """By name; in order where one side has no names."""
-    if _is_system(ours) and _is_system(theirs):
+    if is_system(ours) and is_system(theirs):
         ours, theirs = (sorted(parts, key=lambda part: part.name) for parts in (ours, theirs))
         if [part.name for part in ours] != [part.name for part in theirs]:
             return False

@@ -48,6 +48,11 @@ def parts_of(text: str) -> list[NamedValue]:
     return [NamedValue("", part.text) for part in named] if len(parts) > 1 and len(names) == 1 else named
 
 
+def is_system(parts: list[NamedValue]) -> bool:
+    """Whether the parts are values of several variables."""
+    return len(parts) > 1 and all(part.name for part in parts) and len({part.name for part in parts}) == len(parts)
+
+
 def tuple_parts(text: str) -> list[NamedValue]:
     """The parts of a tuple or an interval; none of anything else."""
     text = _tidy(text)

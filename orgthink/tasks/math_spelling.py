@@ -1,6 +1,7 @@
 r"""One spelling for spellings of a result that nobody reads in two ways.
 
-{17}     \boldsymbol{17}     x²     \frac{1}2     √12     \sqrt[3]2     \sin(x)     ∅     2x+1 = y     x < 5
+{17}     \boldsymbol{17}     (-3)     6.02e23     x²     \frac{1}2     √12     \sqrt[3]2     \sin(x)     ∅     2x+1 = y
+x < 5    x < 2 or x > 3
 """
 
 from __future__ import annotations
@@ -33,6 +34,17 @@ _APPLIED = re.compile(
     r"\(\s*(\d*\s*(?:[A-Za-z]|\\[A-Za-z]+)|\d+)\s*(?:\\right\s*)?\)\s*(?=$|[-+=,;)}\]$<>])"
 )
 """A function of one sign, behind which nothing stands that might belong to it, as in `\\sin(x)y`."""
+_THOUSANDS = re.compile(r"(?<=\d),\s*\\!\s*(?=\d{3})", re.ASCII)
+_SCIENTIFIC = re.compile(
+    r"(?<![\w.}\\])(\d+\.\d+(?=[eE]-)|\d+(?:\.\d+)?(?=[eE]\d))[eE](-?\d{1,3})(?![\w.^!])", re.ASCII
+)
+"""A number in one of the spellings of programs. Not `2e-3`, which is less than twice Euler's number."""
+_ENCLOSED = re.compile(
+    r"(?:\\left)?\(\s*(?P<inner>-\s*)?(?P<number>\d+(?:\.\d+)?|\d+/\d+|\\[dt]?frac\s*\{\d+\}\s*\{\d+\})\s*(?:\\right)?\)",
+    re.ASCII,
+)
+"""A number in brackets, which says no more than without them."""
+_OR = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*or\s*\}|\\(?:lor|vee)(?![A-Za-z])|(?<![A-Za-z\\])or(?![A-Za-z]))\s*")
 _EMPTY = re.compile(r"\\varnothing(?![A-Za-z])|∅")
 _INFINITY = re.compile(r"\+\s*\\infty(?![A-Za-z])")
 _BEHIND = re.compile(r"(?P<value>[^=<>]+?)\s*(?<![<>!:=])=\s*(?P<name>[A-Za-z])\s*")
@@ -40,6 +52,7 @@ _BEHIND = re.compile(r"(?P<value>[^=<>]+?)\s*(?<![<>!:=])=\s*(?P<name>[A-Za-z])\
 
 _AT_MOST = re.compile(r"\\(?:leqslant|leq)(?![A-Za-z])|<=|≤")
 _AT_LEAST = re.compile(r"\\(?:geqslant|geq)(?![A-Za-z])|>=|≥")
+_UNEQUAL = re.compile(r"\\(?:neq|not\s*=)(?![A-Za-z])|≠")
 _RELATION = re.compile(r"\\(?:le|lt|ge|gt)(?![A-Za-z])|[<>]")
 _RELATIONS = {"\\le": "≤", "\\lt": "<", "\\ge": "≥", "\\gt": ">", "<": "<", ">": ">"}
 _TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
@@ -48,9 +61,10 @@ _TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 def respelled(text: str) -> str:
     """A text in the spelling that results are compared in."""
     text = _RAISED.sub(lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", text).translate(_SIGNS)
+    text = _SCIENTIFIC.sub(r"\1\\times 10^{\2}", _THOUSANDS.sub(",", text))
     text = _INDEXED_ROOT.sub(r"\1{\2}", text)
     text = _APPLIED.sub(r"\\\1 \2", text)
-    text = _AT_LEAST.sub(r"\\ge ", _AT_MOST.sub(r"\\le ", text))
+    text = _UNEQUAL.sub(r"\\ne ", _AT_LEAST.sub(r"\\ge ", _AT_MOST.sub(r"\\le ", text)))
     return _EMPTY.sub(r"\\emptyset", _INFINITY.sub(r"\\infty", text))
 
 
@@ -70,7 +84,7 @@ def braced_roots(text: str) -> str:
 
 
 def unwrapped(text: str) -> str:
-    """A result without braces around all of it, and without bold print."""
+    """A result without braces around all of it, without bold print, and a number without brackets."""
     closed = _closed(text)
     start, end = _stripped(text, 0, len(text))
     while style := _STYLE.match(text, start, end):
@@ -78,7 +92,12 @@ def unwrapped(text: str) -> str:
         if closed.get(opened) != last or last == opened + 1:  # an empty pair is no wrapping
             break
         start, end = _stripped(text, opened + 1, last)
-    return text[start:end]
+    text = text[start:end]
+    sign = "-" if text.startswith("-") else ""
+    enclosed = _ENCLOSED.fullmatch(text.removeprefix("-").lstrip())
+    if enclosed is None or (sign and enclosed["inner"]):
+        return text
+    return f"{sign or (enclosed['inner'] or '').strip()}{enclosed['number']}"
 
 
 def _closed(text: str) -> dict[int, int]:
@@ -129,6 +148,16 @@ def interval_of(text: str) -> str | None:
         return None
     closed = sign in "≤≥"
     return f"(-\\infty,{end}{']' if closed else ')'}" if sign in "<≤" else f"{'[' if closed else '('}{end},\\infty)"
+
+
+def union_of(text: str) -> str | None:
+    r"""`(-\infty,-2]\cup[2,\infty)` of `x \le -2 or x \ge 2`; `None` of anything else."""
+    parts = _OR.split(text)
+    intervals = [interval_of(part) for part in parts]
+    variables = set(re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+", "", "".join(parts))))
+    if len(parts) < 2 or len(variables) != 1 or None in intervals:
+        return None
+    return r"\cup".join(filter(None, intervals))
 
 
 def _is_variable(side: str, other: str) -> bool:

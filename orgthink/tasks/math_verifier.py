@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 from orgthink.errors import ToolError, UserError
 from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded, processor_seconds, serve
@@ -61,7 +62,8 @@ def _serve() -> None:
         left, other = (
             parse(f"\\boxed{{{text}}}", config, fallback_mode="no_fallback", parsing_timeout=0) for text in texts
         )
-        return verify(left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0)
+        same = verify(left, other, float_rounding=12, numeric_precision=30, timeout_seconds=0)
+        return same and not _differ(left[0], other[0])
 
     def answer(texts: list[str]) -> bool:
         try:
@@ -71,6 +73,26 @@ def _serve() -> None:
             return False
 
     serve(answer)
+
+
+_CLOSE = 1e-9
+"""Of two values with decimal fractions, as a share of the larger one: what math-verify compares of them."""
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two formulas that math-verify takes for equal are not: to it a difference below 1e-30 is none. They are
+    compared once more, by their values at whole numbers, however small these are."""
+    from sympy import Expr, Float, prime
+
+    if not (isinstance(one, Expr) and isinstance(other, Expr)):
+        return False
+    variables = sorted(one.free_symbols | other.free_symbols, key=str)
+    point = {variable: prime(5 + place) for place, variable in enumerate(variables)}
+    values: list[Any] = [formula.subs(point).doit() for formula in (one, other)]
+    difference = (values[0] - values[1]).evalf()
+    if any(value.has(Float) for value in values):
+        return bool(abs(difference) > _CLOSE * max(abs(value.evalf()) for value in values))
+    return any(part.is_Float and part._prec > 1 for part in difference.as_real_imag())  # 1: no digit is known of it
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ _UNITS = {
 _SHORT = {name: short for short, names in _UNITS.items() for name in (short, *names.split())}
 _ATTACHED = {name for name in _SHORT if len(name) > 1}
 """May stand at a number without a space between: `5cm`. Of `5m` nobody knows whether it is five meters or 5·m."""
+_LENGTHS = {"mm", "cm", "km", "in", "ft", "yd"}
+"""May stand behind π without a mark; of `\\pi mg` nobody knows whether it is a product."""
 _SIGNS = {"\\$": "dollar", "€": "euro", "£": "pound sterling", "¥": "yen"}
 _POWERS = {"square": "2", "sq": "2", "squared": "2", "cubic": "3", "cu": "3", "cubed": "3"}
 _SPEAKS = frozenset(
@@ -67,12 +69,15 @@ _BASE = re.compile(
 _NUMBERS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"]
 _NUMBERS += ["fourteen", "fifteen", "sixteen"]
 _TAIL = re.compile(
-    r"(?P<value>.*[\d})\].])(?P<space>(?:\s|~|\\[ ,;:])*)"
-    r"(?:\\(?:text|textrm|textbf|textit|mathrm|mathbf|mbox|operatorname)\s*\{(?P<marked>[^{}]*)\}"
+    r"(?P<value>.*(?:[\d})\].π]|\\pi|[A-Za-z](?=(?:\s|~|\\[ ,;:])*\\[a-z]+\s*\{)))(?P<space>(?:\s|~|\\[ ,;:])*)"
+    r"(?:\\(?:text|textrm|textbf|textit|mathrm|mathbf|mbox|operatorname)\s*\{(?P<marked>(?:[^{}]|\{[23]\})*)\}"
     r"|(?P<bare>[A-Za-z][A-Za-z ./]*?))"
     r"(?P<power>\^\s*\{?\s*[23]\s*\}?)?",
     re.DOTALL,
 )
+"""A letter before a unit may be a variable where the unit is marked as text."""
+_COMMAND = re.compile(r"\\(?!pi$)[A-Za-z]+$")
+_LETTER = re.compile(r"(?:π|\\pi|(?P<variable>[A-Za-z]))$")
 _WORDS = re.compile(r"[A-Za-z .,/°-]*(?:\^\{?[23]\}?)?")
 
 
@@ -111,7 +116,7 @@ def quantity(text: str, spoken: str = "") -> Quantity:
 def _with_words(text: str, spoken: str) -> Quantity:
     """The parts of a result whose unit is a word."""
     found = _TAIL.fullmatch(text)
-    if found is None or not _COUNTABLE.search(found["value"]):
+    if found is None or not _COUNTABLE.search(found["value"]) or _COMMAND.search(found["value"]):
         return Quantity(text)
     marked = found["marked"] is not None
     suffix = found["marked"] if marked else found["bare"]
@@ -120,18 +125,24 @@ def _with_words(text: str, spoken: str) -> Quantity:
         return Quantity(found["value"].strip(), factor=" ".join(words).lower())
     if _is_unit(found, words) and (found["value"].strip() == "1" or any(_is_spoken(word, spoken) for word in words)):
         return Quantity(found["value"].strip(), _spelled(suffix, found["power"] or ""))
-    if marked and len(suffix.strip()) < 3 and suffix.strip().isalpha():  # letters, of which their font says nothing
+    product = _LETTER.search(found["value"]) is None
+    if (
+        marked and product and len(suffix.strip()) < 3 and suffix.strip().isalpha()
+    ):  # letters, of which their font says nothing
         return Quantity(f"{found['value']}{suffix.strip()}{found['power'] or ''}")
     return Quantity(text)
 
 
 def _is_unit(found: re.Match[str], words: list[str]) -> bool:
-    if _SPEAKS & {word.lower() for word in words}:
+    if _SPEAKS & {word.lower() for word in words} or words in (["squared"], ["cubed"]):  # said of the number
+        return False
+    letter = _LETTER.search(found["value"])
+    if letter and letter["variable"] and not any(map(_is_counted, words)):
         return False
     if found["marked"] is not None:
         return _WORDS.fullmatch(found["marked"]) is not None and _are_unit(words)
-    if words in (["squared"], ["cubed"]):  # the number is, and not what it counts
-        return False
+    if letter:  # of `2\\pi h` nobody knows whether it is hours or a height
+        return found["space"] != "" and (len(words[0]) > 2 or words[0] in _LENGTHS) and _are_unit(words)
     if not found["space"]:
         return len(words) == 1 and words[0].lower().removesuffix("s") in _ATTACHED
     return (words[0].lower() in _SHORT or len(words[0]) > 1) and _are_unit(words)
@@ -139,7 +150,12 @@ def _is_unit(found: re.Match[str], words: list[str]) -> bool:
 
 def _is_spoken(word: str, spoken: str) -> bool:
     """Whether a word that counts is known as a unit, a plural, or a word of the question."""
-    return _is_known(word) or _PLURAL.fullmatch(word.lower()) is not None or word.lower() in spoken
+    return _is_counted(word) or word.lower() in spoken
+
+
+def _is_counted(word: str) -> bool:
+    """Whether a word is known as a unit or a plural. Other words may say what a variable is, as in `n even`."""
+    return _is_known(word) or _PLURAL.fullmatch(word.lower()) is not None
 
 
 def _are_unit(words: list[str]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from orgthink.episode import Grade, Problem
 from orgthink.errors import UserError
+from orgthink.grammar.solution import boxed
 from orgthink.tabular import read_rows
 from orgthink.tasks.from_file import repeated, require_file
 from orgthink.tasks.task import Solution, Split, in_split
@@ -38,8 +39,8 @@ UNITS = tuple(
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL | re.ASCII)
 _ENDS = re.compile(r"[\n/;]|\][ \t]*,|\\\\")
 """Where a row ends: the line, `/`, `;`, the bracket of a list, or `\\\\` in LaTeX."""
-_AROUND = re.compile(r"\\?[\[\]|│┃║]|\{[lcr|@ ]+\}")
-"""Brackets, bars, and the columns of an array of LaTeX."""
+_AROUND = re.compile(r"\\?[\[\]|│┃║]|\{[lcr|@ ]+\}|\\hline(?![A-Za-z])")
+"""Brackets, bars, and the columns and lines of an array of LaTeX."""
 _ROW = re.compile(r"[1-4](?:[ \t,]*[1-4]){3},?", re.ASCII)
 _ENIGMATA = "sudoku2"
 """The dataset's name for puzzles of this size."""
@@ -143,14 +144,18 @@ def _is_grid(found: Any) -> bool:
 
 
 def read(answer: str) -> Grid | None:
-    """The grid of an answer, or of its last code fence: exactly four of its lines are rows of four digits.
+    """The grid of an answer, of its last code fence or `\\boxed{}`: exactly four of its lines are rows of four digits.
 
     Spaces, commas and bars may stand between digits, and a label before them; a list of lists is read too. Lines that
     are no row are passed over. `None` if there are more rows or fewer, such as two grids.
     """
     fenced = _FENCE.findall(answer)
-    rows = [row for line in _ENDS.split(fenced[-1] if fenced else answer) if (row := _row(line)) is not None]
-    return rows if len(rows) == 4 else None
+    text = fenced[-1] if fenced else answer
+    for part in (*boxed(text)[-1:], text):  # each row may be boxed by itself, so that the last box holds no grid
+        rows = [row for line in _ENDS.split(part) if (row := _row(line)) is not None]
+        if len(rows) == 4:
+            return rows
+    return None
 
 
 def _row(line: str) -> list[int] | None:

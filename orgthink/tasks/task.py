@@ -34,6 +34,8 @@ class Solution:
     """Equal for two spellings of one solution; votes count it."""
     text: str
     """As it was written, trimmed."""
+    unit: str = ""
+    """Of its value, in one spelling. Two units are two votes; one without a unit counts for the more frequent."""
 
 
 class Task(Protocol):

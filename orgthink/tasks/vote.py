@@ -13,7 +13,7 @@ from weakref import finalize
 from orgthink.beside import given_up, in_thread
 from orgthink.episode import Problem
 from orgthink.tasks import task_of
-from orgthink.tasks.math_answer import identity
+from orgthink.tasks.math_votes import vote_for
 from orgthink.tasks.task import Solution
 
 MOST_SOLUTIONS = 256
@@ -21,8 +21,8 @@ MOST_SOLUTIONS = 256
 MOST_ANSWERS = 1 << 16
 """Answers to a problem whose solutions are kept for votes to come while the problem lives: more than vote at once."""
 
-Ballot = Mapping[Hashable, str]
-"""What one answer votes for: solution → how it is written."""
+Ballot = Mapping[Hashable, Solution]
+"""What one answer votes for, by the identity of the solutions."""
 
 _BALLOTS: dict[int, dict[str, Ballot]] = {}
 """Those of answers to each problem that there is, by its `id()`."""
@@ -44,14 +44,16 @@ def _ballot(problem: Problem, answer: str) -> Ballot:
 
 def vote(problem: Problem, answers: Sequence[str]) -> str | None:
     """The n_s most frequent solutions of all answers; ties go to the first one."""
+    solutions = [solution for answer in answers for solution in _ballot(problem, answer).values()]
+    units = Counter((solution.identity, solution.unit) for solution in solutions if solution.unit)
+    usual = dict(unit for unit, _ in reversed(units.most_common()))  # the last of several is the most frequent
     votes: Counter[Hashable] = Counter()
     texts: dict[Hashable, str] = {}
-    for answer in answers:
-        ballot = _ballot(problem, answer)
-        votes.update(ballot.keys())
-        for solution, text in ballot.items():
-            texts.setdefault(solution, text)
-    winners = [texts[solution] for solution, _ in votes.most_common(problem.required)]
+    for solution in solutions:
+        counted = solution.identity, solution.unit or usual.get(solution.identity)
+        votes[counted] += 1
+        texts.setdefault(counted, solution.text)
+    winners = [texts[counted] for counted, _ in votes.most_common(problem.required)]
     return "\n".join(winners) if winners else None
 
 
@@ -78,9 +80,9 @@ async def all_prepared(problem: Problem, answers: Iterable[str]) -> list[str]:
 
 def _read(problem: Problem, answer: str) -> Ballot:
     """One vote of an answer for each solution in it."""
-    ballot: dict[Hashable, str] = {}
+    ballot: dict[Hashable, Solution] = {}
     for solution in _solutions(problem, answer):
-        ballot.setdefault(solution.identity, solution.text)
+        ballot.setdefault(solution.identity, solution)
         if len(ballot) >= max(MOST_SOLUTIONS, problem.required):
             break
     return ballot
@@ -88,5 +90,7 @@ def _read(problem: Problem, answer: str) -> Ballot:
 
 def _solutions(problem: Problem, answer: str) -> list[Solution]:
     """The solutions in an answer; where the problem has no task, its result as that of a question of mathematics."""
-    task = task_of(problem)
-    return [Solution(identity(answer, problem.query), answer)] if task is None else task.solutions(problem, answer)
+    if (task := task_of(problem)) is not None:
+        return task.solutions(problem, answer)
+    vote = vote_for(answer, problem.query)
+    return [Solution(vote.identity, answer, vote.unit)]

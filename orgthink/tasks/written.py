@@ -58,10 +58,9 @@ def plain(text: str) -> str:
     """A formula in signs of the keyboard, without quotes; square brackets without a partner are left out."""
     text = _MARKS.sub(" ", text)
     text = _BETWEEN.sub(" * ", _DIVIDED.sub("/", _TIMES.sub("*", text)))
-    for pattern, form in ((_WRAPPED, r" \1 "), (_FRACTION, r"((\1)/(\2))")):
-        before = ""
-        while before != text:
-            before, text = text, pattern.sub(form, text)
+    before = ""
+    while before != text:  # in turns, for each may hold the other
+        before, text = text, _FRACTION.sub(r"((\1)/(\2))", _WRAPPED.sub(r" \1 ", text))
     if text.count("[") != text.count("]"):
         text = text.replace("[", " ").replace("]", " ")
     return _EQUALS.sub("=", text).translate(_BRACKETS).strip()

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,12 @@ _MOST_WORDS = 32
 _MOST_CHARACTERS = 4_000
 """Characters of a query that are read for them."""
 
+_SCRIPT = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+"""Characters of Chinese and Japanese, which put no spaces between their words: each is indexed by itself."""
+_WORD = re.compile(rf"[{_SCRIPT}]+|[^\W{_SCRIPT}]+")
+_CHARACTER = re.compile(rf"[{_SCRIPT}]")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 _HEADING = re.compile(r"#+\s+(.*)")
 
@@ -82,20 +89,25 @@ class Corpus:
     """Passages that are found by their words."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        self._size = len(passages)
+        self._passages = list(passages)
         self._lock = threading.Lock()
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         self._index.execute(
-            "CREATE VIRTUAL TABLE passages USING fts5(title, text, tokenize = 'porter unicode61 remove_diacritics 2')"
+            "CREATE VIRTUAL TABLE passages USING"
+            " fts5(title, text, content = '', tokenize = 'porter unicode61 remove_diacritics 2')"
         )
-        self._index.executemany("INSERT INTO passages VALUES (?, ?)", ((p.title, p.text) for p in passages))
+        self._index.executemany(
+            "INSERT INTO passages (rowid, title, text) VALUES (?, ?, ?)",
+            ((place, _apart(one.title), _apart(one.text)) for place, one in enumerate(self._passages)),
+        )
 
     async def retrieve(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
-        """Passages that share a word with the query, the best by BM25 first; of equals, the first in the corpus."""
+        """Passages that share a word with the query, or two neighbours of Chinese or Japanese, the best by BM25 first;
+        of equals, the first in the corpus."""
         return [await self._find(query, topk) for query in queries]
 
     async def _find(self, query: str, topk: int) -> list[Passage]:
-        if self._size > _INLINE:
+        if len(self._passages) > _INLINE:
             return await asyncio.to_thread(self._best, query, topk)
         await asyncio.sleep(0)  # others have their turn between two queries
         return self._best(query, topk)
@@ -107,15 +119,24 @@ class Corpus:
         with self._lock:
             # bm25() is less for what fits better.
             rows = self._index.execute(
-                "SELECT title, text, -bm25(passages) FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?",
+                "SELECT rowid, -bm25(passages) FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?",
                 (terms, topk),
             )
-            return [Passage(*row) for row in rows]
+            return [replace(self._passages[place], score=score) for place, score in rows]
+
+
+def _apart(text: str) -> str:
+    """A text with spaces around each character of Chinese or Japanese."""
+    return _CHARACTER.sub(r" \g<0> ", text)
 
 
 def _terms(query: str) -> str:
-    """The words of a query, each in quotes, where nothing has a meaning to FTS5; any of them may match."""
-    words = dict.fromkeys(re.findall(r"\w+", unicodedata.normalize("NFC", query[:_MOST_CHARACTERS]).casefold()))
+    """The words of a query, each in quotes, where nothing has a meaning to FTS5; any of them may match. Of Chinese and
+    Japanese each two neighbours are one: a whole question would match nothing, and a single character anything."""
+    words: dict[str, None] = {}
+    for word in _WORD.findall(unicodedata.normalize("NFC", query[:_MOST_CHARACTERS]).casefold()):
+        apart = _apart(word).split()
+        words |= dict.fromkeys(" ".join(apart[i : i + 2]) for i in range(max(1, len(apart) - 1)))
     return " OR ".join(f'"{word}"' for word in list(words)[:_MOST_WORDS])
 
 

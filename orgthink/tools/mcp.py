@@ -43,7 +43,7 @@ from orgthink.terminal import MOST_QUOTED, excerpt, reason
 from orgthink.tools.keeper import Keeper
 from orgthink.tools.line_limit import Parts
 from orgthink.tools.schema import Parameters
-from orgthink.tools.tool import MOST_RETURNED, Desk, Tool
+from orgthink.tools.tool import MOST_RETURNED, Desk
 
 try:
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -114,13 +114,15 @@ class McpTool:
     command: str
     """Which starts the server, or its URL."""
     name: str
-    """As the server has it."""
+    """What callers call it."""
     description: str
     """What the server says of it, up to the first empty line."""
     parameters: Parameters
     """By the server's schema."""
     cost: float = 0.0
     """Cost units of a call."""
+    original: str = ""
+    """What the server calls it, where that is another name."""
 
     def __post_init__(self) -> None:
         require_at_least(0, self, "cost")
@@ -140,7 +142,8 @@ class McpTool:
             raise ToolError(f"the server of {self.name} does not start: {_line(error)}") from error
         try:
             # `Client.call_tool` would check the result by a schema of the server's, in the loop and without limits.
-            request = CallToolRequest(params=CallToolRequestParams(name=self.name, arguments=dict(arguments)))
+            params = CallToolRequestParams(name=self.original or self.name, arguments=dict(arguments))
+            request = CallToolRequest(params=params)
             found = await server.client.session.send_request(request, CallToolResult)
         except Exception as error:  # the package raises many kinds, all of them about the server
             if isinstance(error, MCPError) and error.code in _GONE:
@@ -150,13 +153,12 @@ class McpTool:
         return Result(_text(found), Status.ERROR if found.is_error else Status.OK)
 
 
-async def mcp_tools(command: str, cost: float = 0.0) -> list[Tool]:
+async def mcp_tools(command: str, cost: float = 0.0) -> list[McpTool]:
     """The tools of a server, `cost` units a call. UserError if it cannot be reached, or ToolError if it could before.
 
     `command` is an http(s):// URL, or a command line, run without a shell and with no more of the environment than
     PATH, HOME and the like: `env NAME=VALUE command` gives it more, `env NAME=${NAME} command` without
-    the value. Names are the server's own: two servers may
-    have the same.
+    the value. Names are the server's own: two servers may have the same.
     """
     keeper = _connection(command)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any
@@ -118,14 +118,18 @@ _CLOSED = FunctionTool(closed)
 async def served(servers: Sequence[str], taken: Sequence[str]) -> dict[str, Tool]:
     """The tools of MCP servers, by their commands or URLs.
 
-    UserError for a server that cannot be reached, and for a tool whose name is taken, there or by another server;
-    ToolError for a server that could be reached before.
+    A name that an earlier server has gets the place of its server: `echo` of the second one is `echo_2`. UserError for
+    a server that cannot be reached, and for a tool whose name is taken elsewhere; ToolError for a server that could be
+    reached before.
     """
     found: dict[str, Tool] = {}
-    for server in servers:
+    for place, server in enumerate(servers, 1):
         from orgthink.tools.mcp import mcp_tools  # an extra
 
+        earlier = {*found}
         for tool in await mcp_tools(server):
+            if tool.name in earlier:
+                tool = replace(tool, name=f"{tool.name}_{place}", original=tool.name)
             if tool.name in (*taken, *found):
                 where = f"MCP server {by_name_of_command(server)!r}"
                 raise UserError(f"{where}: there is a tool {tool.name} already: leave one of them out")

@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from rule_engine import RuleEngine
 from transcripts import asked_for, planned, transcript
 
 from orgthink.cli import main
-from orgthink.cli.synth import report
+from orgthink.cli.synth import conduct, report
 from orgthink.coldstart.pairs import read_pairs
 from orgthink.coldstart.prompts import synthesis
 from orgthink.coldstart.synthesis import Harvest, Synthesis, problems, synthesise
@@ -26,7 +27,7 @@ from orgthink.engines import EngineSpec
 from orgthink.engines.engine import Engine
 from orgthink.engines.scripted import ScriptedEngine, Turn
 from orgthink.episode import Episode, Grade, Problem, Sampling, StopReason
-from orgthink.errors import UserError
+from orgthink.errors import ToolError, UserError
 from orgthink.store import RunFolder
 from orgthink.tasks import task_named
 from orgthink.tasks.countdown import COUNTDOWN
@@ -320,7 +321,9 @@ async def test_a_teacher_behind_a_real_server(tmp_path: Path):
     assert all(row.prompt.startswith(("You are the main process.", "You are a subprocess.")) for row in rows)
 
 
-async def test_a_bug_ends_its_record_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_ends_its_record_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan, threads = plan_for(4), set[int]()
     first, second, *_ = problems(plan).values()
     grade = type(task_named(TASK)).grade
@@ -340,13 +343,40 @@ async def test_a_bug_ends_its_record_and_the_run_goes_on(tmp_path: Path, monkeyp
         return await teach(problem)
 
     harvest = await synthesise(plan, stumbling, new(tmp_path / "run", plan))
-    assert harvest.done == 4 and len(harvest.failed) == 2 and threading.get_ident() not in threads
-    failed = [record for record in RunFolder.open(tmp_path / "run").episodes() if record.stop is StopReason.ERROR]
-    assert {record.problem.id for record in failed} == {first.id, second.id}
-    assert all("crashes.log" in (record.error or "") for record in failed)
+    assert harvest.done == 4 and threading.get_ident() not in threads
+    (failed,) = [record for record in RunFolder.open(tmp_path / "run").episodes() if record.stop is StopReason.ERROR]
+    assert failed.problem == first and "crashes.log" in (failed.error or "")
+    ((waiting, ungraded),) = harvest.ungraded
+    assert waiting.problem == second and "crashes.log" in ungraded.why and harvest.failed == [failed]
     crashes = (tmp_path / "run" / "crashes.log").read_text()
     assert "a bug of the teacher" in crashes and "a bug of the grader" in crashes and crashes.count("Traceback") == 2
     assert report(RunFolder.open(tmp_path / "run"), harvest) == 1
+    said = capsys.readouterr().err
+    assert "1 of 4 requests failed (KeyError" in said and ", 1 traces wait for their grade (ZeroDivisionError" in said
     monkeypatch.undo()
     again = await synthesise(plan, teach, RunFolder.open(tmp_path / "run"))
     assert again.done == 4 and not again.failed
+
+
+async def test_what_the_grader_failed_is_graded_again_and_no_teacher_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = replace(plan_for(3), teacher=EngineSpec("tiny", "http://127.0.0.1:9/v1"))
+    straight, folder = new(tmp_path / "straight", plan), new(tmp_path / "run", plan)
+    await taught(plan, RuleEngine(by_rule), straight)
+
+    def down(self: object, problem: Problem, answer: str) -> Grade:
+        raise ToolError("the sandbox does not start")
+
+    monkeypatch.setattr(type(task_named(TASK)), "grade", down)
+    harvest = await taught(plan, RuleEngine(by_rule), folder)
+    assert (harvest.done, len(harvest.ungraded), harvest.failed) == (3, 3, []) and not harvest.rows
+    assert json.loads((folder.path / "synth.json").read_text())["ungraded"] == 3
+    kept, whole = ([record.root.text for record in one.episodes()] for one in (folder, straight))
+    assert kept == whole, "they are as the teacher wrote them"
+    assert await conduct(plan, RunFolder.open(folder.path)) == 1, "it is complete, and its tool is still down"
+    said = capsys.readouterr().err
+    assert "3 of 3 traces wait for their grade (not graded: the sandbox does not start)" in said
+    monkeypatch.undo()
+    assert await conduct(plan, RunFolder.open(folder.path)) == 0
+    assert files(folder.path) == files(straight.path)

@@ -194,6 +194,15 @@ def test_a_call_may_quote_the_end_of_thinking():
     assert read_reply(render_reply("</think>", [CALL, call])) == ManagerReply("&lt;/think>", (CALL, call), True)
 
 
+@pytest.mark.parametrize("before", ["", "hm </think>", f"hm {element(GOOD)}</think>", "hm <tool_call> </think>"])
+def test_the_end_of_thinking_in_a_string_of_a_call_ends_no_thinking(before):
+    written = '{"name": "python", "arguments": {"code": "</think></think>"}}'
+    calls = (CALL, ToolCall("python", {"code": "</think></think>"}))
+    assert read_reply(f"{before}{R}{element(GOOD)}{element(written)}") == ManagerReply("r", calls, True)
+    assert read_reply(f"{before}{R}{element(written)}{element(GOOD)}") == ManagerReply("r", calls[::-1], True)
+    assert read_reply(f"{before}{R}{element(written)}</think>{element(GOOD)}") == ManagerReply(None, (CALL,), False)
+
+
 def test_thoughts_may_mention_everything():
     thoughts = f"First <tool_call>, say {element(GOOD)}, <reasoning>"
     assert read_reply(f"<reasoning>{thoughts}</reasoning>{element(GOOD)}") == ManagerReply(thoughts, (CALL,), True)

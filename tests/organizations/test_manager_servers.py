@@ -106,7 +106,13 @@ async def test_several_servers_and_a_tool_of_theirs_in_place_of_one_that_is_left
     assert [response.value for response in told(episode)] == ["from the other", "hello\nover", "9"]
 
 
-@pytest.mark.parametrize("name", ["python", "standard_reasoner", "final_answer", "add"])
+async def test_a_name_that_two_servers_have_gets_the_place_of_the_second_one(server: str, tmp_path: Path) -> None:
+    organization = Using(tools=("python",), servers=(server, other(tmp_path, "echo")))
+    episode = await round_of(organization, ("echo", {"text": "hello"}), ("echo_2", {}))
+    assert [(one.name, one.value) for one in told(episode)] == [("echo", "hello\nover"), ("echo_2", "from the other")]
+
+
+@pytest.mark.parametrize("name", ["python", "standard_reasoner", "final_answer"])
 async def test_a_name_that_is_taken_is_refused(server: str, tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"there is a tool {name} already") as refused:
         await play(END, Managed(servers=(server, other(tmp_path, name))))

@@ -29,7 +29,7 @@ from orgthink.runtime.attempt import Organization, attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import TASKS
 from orgthink.tasks import vote as voting
-from orgthink.tasks.math_answer import identity
+from orgthink.tasks.math_votes import vote_for
 from orgthink.tasks.task import Solution
 
 BALLOT = {
@@ -88,9 +88,9 @@ async def test_the_solutions_of_a_vote_are_found_beside_the_event_loop(
 
     def read(text: str, question: str = "") -> Any:
         task.found_in.append((text, threading.get_ident()))
-        return identity(text, question)
+        return vote_for(text, question)
 
-    monkeypatch.setattr(voting, "identity", read)
+    monkeypatch.setattr(voting, "vote_for", read)
     engine = RuleEngine(lambda text: rule(numbers, text))
     backing = Backing(engine, Sampling(50))
     episode = await attempt(organization, Problem("p", named, "sum 3 + 4"), backing, limits=Limits(capacity=3))
@@ -120,9 +120,11 @@ def test_what_is_kept_for_votes_is_bounded_and_goes_with_the_problem(monkeypatch
     monkeypatch.setattr(voting, "MOST_ANSWERS", 10)
     problem = Problem("p", "", "q")
     answers = [str(i) for i in range(100)]
-    assert [dict(voting._ballot(problem, answer)) for answer in answers] == [{i: str(i)} for i in range(100)]
+    assert [list(voting._ballot(problem, answer).values()) for answer in answers] == [
+        [Solution(i, str(i))] for i in range(100)
+    ]
     assert list(voting._BALLOTS[id(problem)]) == answers[-10:]
-    assert voting._ballot(problem, "0") == {0: "0"}
+    assert voting._ballot(problem, "0") == {0: Solution(0, "0")}
     place = id(problem)
     del problem
     gc.collect()

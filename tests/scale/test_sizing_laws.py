@@ -168,6 +168,18 @@ def test_training_fits_from_what_it_takes_on(model, setup, work, times):
         assert f"training lacks {(1 - times) * taken / GIB:.1f} GiB" in lack
 
 
+@pytest.mark.parametrize(
+    ("longest", "remedy"), [(4_096, "a smaller pack"), (20_000, "shorter rows, or shard it, with verl")]
+)
+def test_a_smaller_pack_helps_where_no_row_is_as_long(longest, remedy):
+    model = Model(32, 64, 1, 1, 64, 64, 64, tied=True)
+    setup = Setup(sharded=False, checkpointed=False, pack=20_000, share=0.0)
+    work = Work(problems=1, group=1, agents=1, concurrent=0, prompt=0, sampled=longest)
+    plan = Plan("embedded", model, setup, work, replace(H100, memory=0.1), Cluster(gpus=1))
+    (lack,) = plan.lacks
+    assert lack.endswith(f"({remedy})")
+
+
 @given(models(), SETUPS, WORKS, st.floats(0.25, 0.9), st.floats(0.9, 1.1))
 def test_sampling_fits_from_what_it_takes_on(model, setup, work, share, times):
     """The trainer's states stay, and the sampler takes its share: the rest of the usable memory must hold them."""

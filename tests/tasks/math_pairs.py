@@ -13,6 +13,11 @@ SPELLINGS = [
     ("30", "30 sec"), ("5", "5 days"), ("5", "5 US dollars"), ("6", "6 eggs"), ("8", "8 months"), ("4", "4 tons"),
     ("2", "2 units per day"), ("2i", r"2\mathrm{i}"), (r"2\mathrm{i}", "2i"), (r"3\mathrm{e}", "3e"),
     ("5 dozen", r"5\text{ dozen}"), ("5 thousand", "5 thousand"),
+    # units behind π or a variable
+    (r"9\pi", r"9\pi\text{ cm}^2"), (r"9\pi\text{ cm}^2", r"9\pi"), (r"9\pi", r"9\pi \mathrm{cm^2}"),
+    (r"9\pi", r"9\pi\ \mathrm{cm^{2}}"), (r"9\pi", "9π square inches"), (r"9\pi", r"9\pi cm^2"),
+    (r"9\pi\text{ cm}^2", r"9\pi\text{ square centimeters}"), (r"2\pi", r"2\pi\text{ radians}"),
+    ("2n", r"2n\text{ ways}"), ("k", r"k\text{ meters}"), ("2x", r"2x\text{ dollars}"),
     # percents
     ("12", r"12\%"), (r"12\%", "12"), ("0.5", r"50\%"), (r"50\%", "0.5"), ("0.25", "25%"), ("50%", "50"),
     # bases
@@ -49,6 +54,11 @@ SPELLINGS = [
     (r"\sin x", r"\sin(x)"), (r"\sin(x)", r"\sin x"), (r"2\cos(2x)+1", r"1+2\cos 2x"), (r"\sqrt[3]{2}", r"\sqrt[3]2"),
     (r"\sqrt[3]2", r"\sqrt[3]{2}"), ("x^2", "x²"), ("x²", "x^2"), (r"2\pi r^{2}", r"2\pi r²"), ("x^{-1}", "x⁻¹"),
     (r"\emptyset", r"\varnothing"), (r"\varnothing", "∅"),
+    # small numbers, by their exact values
+    (r"\frac{1}{2^{2024}}", "2^{-2024}"), (r"1-\frac{1}{2024!}", r"\frac{2024!-1}{2024!}"),
+    (r"\frac{1}{5000!}", r"\frac{1}{5000 \cdot 4999!}"), ("e^{-50}", r"\frac{1}{e^{50}}"),
+    (r"\frac{\ln 2}{10^{40}}", r"\frac{\ln 4}{2\cdot 10^{40}}"), (r"10^{30}\pi", r"10^{29}\cdot 10\pi"),
+    (r"\frac{x}{2^{2024}}", "2^{-2024}x"),
     # braces and bold print around all of it
     ("17", "{17}"), ("17", "{{17}}"), ("17", r"\fbox{17}"), ("17", r"\boldsymbol{17}"), ("x=17", r"x={17}"),
     ("x^2", "{x}^{2}"), (r"\frac{1}{2}", r"\boldsymbol{\frac12}"), ("1,2", "{1,2}"), ("17", r"\mathbf{17}"),
@@ -62,6 +72,12 @@ SPELLINGS = [
     (r"[-1,1]", r"-1\leqslant x\leqslant 1"),
     # other forms of a number, where the question has not got them
     ("7", "21/3"), ("2/3", "4/6"), (r"\frac{2}{3}", r"\frac{4}{6}"),
+    (r"(-\infty,-2]\cup[2,\infty)", r"x \le -2 \text{ or } x \ge 2"), ("x<2 or x>3", r"(-\infty,2)\cup(3,\infty)"),
+    # other spellings of numbers and of an inequality
+    (r"11,\! 111,\! 111,\! 100", "11111111100"), (r"10,\! 080", "10,080"), (r"x \neq 2", r"x\ne2"),
+    (r"x\ne 2", "x ≠ 2"), (r"-\frac{3}{4}", r"-\left(\frac{3}{4}\right)"), ("-3", "(-3)"), ("-3", "-(3)"),
+    (r"\frac{-3}{4}", r"(-\frac{3}{4})"),
+    ("6.02e23", r"6.02\times 10^{23}"), ("100", "1e2"), ("0.0015", "1.5e-3"), ("7", r"\textrm{7}"), ("2e-3", "2e - 3"),
     # words
     ("Yes", "yes"), (r"\text{east}", "East"), ("A", r"\text{A}"), ("(A)", "A"), ("no", "No"), ("No", "no"),
     ("3:5", "3:5"),
@@ -77,6 +93,21 @@ TRICKS = [
     ("5", r"5\mathrm{e}"), (r"2\mathrm{i}", "2"), ("3", "3 pi"), ("7", "7 xy"), ("5", "5 hundredth"),
     (r"4\text{ ln}", "4"),
     ("5", "5d"), ("5", "5m"), ("5m", "5"), ("5", "5c"), ("5", "5x"),
+    # behind π or a variable, too
+    ("5", r"5\text{ squared}"), ("n", r"n\text{ even}"), ("n", r"n\text{ prime}"), ("x", r"x\text{ squared}"),
+    ("x", r"x\text{ negative}"), (r"9\pi", r"9\pi\mathrm{i}"), (r"2\pi", r"2\pi h"), (r"2\pi", r"2\pi mg"),
+    (r"2\pi", r"2\pi r"), (r"9\pi\text{ cm}", r"9\pi\text{ m}"), (r"9\pi\text{ cm}^2", r"9\pi\text{ cm}"),
+    (r"2\pi", r"2\pi\text{ million}"), ("n", r"n\text{ thirds}"),
+    # what only looks like another spelling
+    (r"x \ne 2", "x = 2"), (r"x \ne 2", r"x \ne 3"), ("5", "-(-5)"), ("0.002", "2e-3"), ("e^2", "2e2"),
+    (r"(-\infty,-2)\cup(2,\infty)", r"x<-2 \text{ or } x\ge 2"), (r"(-\infty,-2)\cup(2,\infty)", "x<-2 or y>2"),
+    (r"(-\infty,-2)\cup(2,\infty)", "x<-2, x>2"),
+    # small numbers that differ
+    (r"\frac{1}{2^{2024}}", r"\frac{1}{2^{2023}}"), (r"\frac{1}{100!}", r"\frac{1}{99!}"), (r"\frac{1}{100!}", "0"),
+    (r"1-\frac{1}{2024!}", r"1-\frac{1}{2025!}"), (r"\frac{1}{5000!}", r"\frac{1}{4999!}"),
+    (r"1-\frac{1}{2^{100000}}", r"1-\frac{1}{2^{99999}}"), (r"\frac{\sqrt2}{10^{40}}", r"\frac{\sqrt3}{10^{40}}"),
+    (r"1-\frac{\sqrt2}{10^{40}}", r"1-\frac{\sqrt3}{10^{40}}"), (r"\frac{\ln 2}{10^{40}}", r"\frac{\ln 3}{10^{40}}"),
+    ("1-e^{-4000}", "1-e^{-4001}"), ("e^{-50}", "0.0"), ("2^{-n-100}", "2^{-n-101}"),
     # several answers in one
     ("5", r"5\text{ or 6}"), ("5", r"5 \text{ or maybe 6}"), ("5", r"5 \text{ (not 5)}"), ("5", r"5\approx 6"),
     ("5", "5, 5"), ("5", "5 less"), ("5", "5 increase"), ("3", "x=3 or x=4"), ("1,2", "1,2,3"), ("5", "6 $5$"),
@@ -164,6 +195,12 @@ COPIED = [
     (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"1\sqrt{18}"),
     (r"Simplify $\sqrt{18}$.", r"3\sqrt{2}", r"\sqrt{018}"),
     ("What is $2^{10}$?", "1024", r"1\times 2^{10}"),
+    ("What is 7^5?", "16807", "7^{5}"),
+    ("Write $x<-2$ or $x>2$ as a union.", r"(-\infty,-2)\cup(2,\infty)", "x<-2 or x>2"),
+    ("What is $7^{5}$?", "16807", "7^5"),
+    ("What is 2^10?", "1024", "2^{10}"),
+    ("What is 2^10?", "1024", "4^{5}"),
+    ("What is $4^5$ less one, plus one?", "1024", "2^{10}"),
     ("What is $2^{10}$?", "1024", r"1.0\cdot 2^{10}"),
     ("What is $2^{10}$?", "1024", "+2^{10}"),
     ("What is $2^{10}$?", "1024", "02^{10}"),
@@ -180,6 +217,8 @@ COPIED = [
 """A question, the right answer, and what of the question has the same value."""
 
 OTHER_FORMS = [
+    ("What is $1000^2$?", "1000000", "10^{6}"),
+    ("What is the product of ten twos?", "1024", "2^{10}"),
     ("Factor $1-x^2$.", "(1-x)(1+x)", "-(x-1)(x+1)"),
     ("Factor $x^2-1$.", "(x-1)(x+1)", "(1+x)(-1+x)"),
     ("Factor $x^2-1$.", "(x-1)(x+1)", "-(1-x)(1+x)"),

@@ -113,6 +113,19 @@ def test_rows_lie_in_a_file_a_folder_and_both_caches(name, tmp_path, cache):
     assert drawn(f"bench:{name}") == wanted
 
 
+def test_of_the_versions_that_datasets_prepared_the_newest_is_taken(cache, capsys):
+    rows, place = FIXTURES["aime25"].rows, cache / "datasets" / "math-ai___aime25" / "default" / "0.0.0"
+    new = write(rows, place / "1a2b" / "aime25-test.arrow")
+    old = write(rows[:1], place / "2c3d" / "aime25-test.arrow")
+    os.utime(old, (1, 1))
+    wanted = drawn(f"bench:aime25:{new}")
+    assert drawn("bench:aime25") == wanted == drawn(f"bench:aime25:{place.parents[1]}")
+    said = f"orgthink: of 2 versions in {place.parent} the newest is taken: 0.0.0/1a2b"
+    assert capsys.readouterr().err.splitlines() == [said] * 2
+    os.utime(new, (0, 0))
+    assert len(drawn("bench:aime25")) == 1
+
+
 @pytest.mark.parametrize("name", [name for name, fixture in FIXTURES.items() if fixture.others])
 def test_the_columns_of_other_publishers_are_the_same_rows(name, tmp_path):
     fixture = FIXTURES[name]
@@ -334,6 +347,8 @@ def test_a_long_answer_is_graded_at_once():
         ("Final answer: 42.", True),
         ("\\boxed{42}", True), ("\\boxed{41}\nANSWER: 42", True), ("ANSWER: 41\nNo: \\boxed{42}", True), ("42", True),
         ("Answer:\n\\boxed{42}", True), ("Answer:\n42", True), ("> ANSWER: 42", True), ("ANSWER: 41\nANSWER: 42", True),
+        ("**Answer:**\n42", True), ("**Answer**:\n\n42\n", True), ("\\boxed{42}\n\n**Answer:**\n", True),
+        ("\\boxed{41}\n\n**Answer:**\n42", True), ("\\boxed{42}\n\n**Answer:**\n41", False), ("**Answer:**\n", False),
         ("ANSWER: 42\nANSWER: 41", False), ("ANSWER: 41\n\\boxed{41}\nANSWER: 42", True),
         ("\\boxed{42}\nANSWER: 41", False), ("ANSWER: 42\n\\boxed{41}", False),
         ("I think it is 42.", False), ("ANSWER:", False), ("The answer: none", False), ("", False), ("41, 42", False),

@@ -126,6 +126,9 @@ def test_problems_are_the_same_for_the_same_seed(split):
         (["7 + 9 + 2 + 3 - 1 - 2"], 0),  # 2 twice
         (["7 + 9 + (3 - 1)"], 1),
         (["(7 / 2) * (9 / 7)"], 0),
+        ([r"\boxed{\frac{9}{2} \cdot (1 + 3)}"], 1),
+        ([r"\boxed{\frac{\text{9}}{\frac{2}{1 + 3}}}"], 1),
+        ([r"\boxed{\frac{9}{2} \cdot 3}"], 0),
         (["9 / 2 * (1 + 3)"], 1),  # fractions on the way are fine: the arithmetic is exact
         (["−7 + 9"], 0),
         (["９ + 7 + 2"], 0),

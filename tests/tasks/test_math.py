@@ -16,6 +16,7 @@ from orgthink.cli import main
 from orgthink.episode import Episode, Grade, Problem, Trace
 from orgthink.errors import ToolError, UserError
 from orgthink.evaluation import awaits_grade, grade_or_keep
+from orgthink.registry import absolute
 from orgthink.store import RunFolder
 from orgthink.tasks import TASKS, math_verifier, task_named
 from orgthink.tasks.isolated import IsolatedProcess, ProcessEnded
@@ -53,6 +54,15 @@ def test_without_its_extra_nothing_is_asked_and_no_answer_is_lost(monkeypatch, t
     assert grade_or_keep(episode, task).grade is not None
 
 
+@pytest.mark.parametrize("start", ["", "\n"])
+@pytest.mark.parametrize("form", ["list.json", "lines.json"])
+def test_the_mark_of_utf_8_is_passed_over(tmp_path, form, start):
+    file = tmp_path / form
+    text = json.dumps(ROWS) if form == "list.json" else "\n".join(map(json.dumps, ROWS))
+    file.write_text(f"{start}{text}", encoding="utf-8-sig")
+    assert Math(file).rows == Math(FILE).rows
+
+
 @pytest.mark.parametrize("form", ["list.json", "lines.json", "table.parquet"])
 def test_every_form_of_the_dataset_is_read(tmp_path, form):
     file, rows = tmp_path / form, [row | {"answer": str(row["answer"])} for row in ROWS]
@@ -78,6 +88,10 @@ def test_every_form_of_the_dataset_is_read(tmp_path, form):
         ('{"problem": "1 + 1?", "answer": "2"}\n{torn', "row 2: not JSON"),
         ("[1]", "row 1: not an object"),
         ("[{", "not JSON"),
+        (
+            '{\n  "problem": "1 + 1?",\n  "answer": "2"\n}',
+            "row 1: not JSON in UTF-8 (one object on each line, or one list",
+        ),
         ("", "holds no problems"),
         (b"\xff\xfe", "UTF-8"),
     ],
@@ -88,6 +102,19 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     with pytest.raises(UserError) as caught:
         next(task_named(f"math:{file}").problems("train", 0))
     assert str(file) in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("file", ["a#b.jsonl", "a@b.jsonl", "a+b.jsonl", "a#strict", "d+#@e/rows.jsonl"])
+def test_a_file_may_have_in_its_name_what_divides_others(tmp_path, monkeypatch, file):
+    monkeypatch.chdir(tmp_path)
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(FILE.read_text())
+    name = f"math:{file}"
+    assert absolute(name) == f"math:{tmp_path / file}"
+    for one in (name, absolute(name), f"countdown+{name}"):
+        assert any(problem.task == "math" for problem in islice(task_named(one).problems("train", 0), 20)), one
+    with pytest.raises(UserError, match="behind # is a grader, unless a file has this name"):
+        task_named("math:none#b.jsonl")
 
 
 def test_what_is_no_file_of_problems_is_named(tmp_path):
@@ -216,6 +243,42 @@ def test_votes_are_for_what_a_result_is_worth():
 
 
 @pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("9", r"9\text{ cm}^2"), ("36", r"\$36"), ("50", r"50\%"), ("45", r"45^\circ"), ("7", "7 apples"),
+        (r"9\pi", r"9\pi\text{ cm}^2"), ("1,2", "2,1"), (r"\{1,2\}", "2 and 1"), (r"\pm 2", "2,-2"),
+        ("3 cm, 4 cm", "4, 3"), ("52_8", "52_{8}"), ("x+1", "1+x"), ("x^2-2x", "-2x+x^{2}"), (r"(-\infty,5)", "x<5"),
+        (r"(\frac12, 3)", "(0.5,3)"), ("x=1,y=2", "y=2, x=1"), ("y=2x+1", "2x+1=y"), ("5 dozen", r"5\text{ dozen}"),
+    ],
+)  # fmt: skip
+def test_what_the_grader_takes_for_the_same_is_one_vote(one, other):
+    problem = MATH.problem("How many apples?", one)
+    assert is_same(one, other, problem.query) and is_same(other, one, problem.query)
+    assert vote(problem, ["no", "no", one, other, other]) == final(one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("5 cm", "5 m"), ("1,2", "1,2,2"), ("(1,2)", "(2,1)"), ("(1,2)", "[1,2]"), ("101_2", "101_3"), ("x-1", "1-x"),
+        ("5 dozen", "5"), ("0.5", r"0.5\%"), ("x=1,y=2", "x=2,y=1"), ("x^{2}+1", "2^{x}+1"), ("x<5", r"x\le 5"),
+        ("3 cm, 4 cm", "3 m, 4 m"), (r"\sin x+1", r"\sin 1+x"), ("x(y+1)", "1+x(y)"),
+    ],
+)  # fmt: skip
+def test_what_the_grader_tells_apart_are_two_votes(one, other):
+    problem = MATH.problem("What is it?", one)
+    assert not is_same(one, other)
+    assert vote(problem, ["no", "no", "no", one, other, one, other]) == "no"
+
+
+def test_a_result_without_a_unit_counts_for_the_more_frequent_one():
+    problem = MATH.problem("How long is it?", "5")
+    assert vote(problem, ["6 m", "6 m", "5 m", "5 cm", "5 cm", "5"]) == "5 cm"
+    assert vote(problem, ["5", "6", "6", "5 m"]) == "5"
+    assert vote(problem, ["5 m", "5", "6", "6", "5 cm", "5 m"]) == "5 m"
+
+
+@pytest.mark.parametrize(
     "name", [r"\lfloor x \rfloor", "100a+10b+c", "m^2+n^2", r"\sin A", r"\cos\theta", "2AB", r"\frac{AB}{2}", "y-2x"]
 )
 def test_a_formula_is_a_name_if_the_question_asks_for_it(name):
@@ -322,10 +385,17 @@ def test_formulas_that_may_differ_are_two_votes(one, other):
 
 
 @pytest.mark.parametrize(
-    "text", [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60]
-)
+    "text",
+    [r"1\frac12", r"1/2\sqrt3", r"\sqrt12", "9^{9^9}", r"\sqrt{-1}", "1/0", "x+1", "(" * 60, "3!!", "2^3!", "3001!",
+     "9^{99999}", r"1-\frac{\sqrt2}{10^{40}}"],
+)  # fmt: skip
 def test_what_is_ambiguous_or_no_number_is_compared_as_text(text):
     assert isinstance(canonical(text), str) and not str(canonical(text)).startswith("≈")
+
+
+@pytest.mark.parametrize(("text", "value"), [("5!", 120), ("3!^2/2^{2!}", 9), (r"\frac{100!}{99!}", 100), ("-3!", -6)])
+def test_factorials_have_their_values(text, value):
+    assert canonical(text) == value
 
 
 @given(st.integers(-30, 30), st.integers(1, 30), st.integers(2, 30))

@@ -71,6 +71,11 @@ def test_problems_are_the_same_for_the_same_seed(split):
         "| 1 | 2 | 3 | 4 |\n|---|---|---|---|\n| 3 | 4 | 1 | 2 |\n| 2 | 1 | 4 | 3 |\n| 4 | 3 | 2 | 1 |",
         "1 2 | 3 4\n3 4 | 1 2\n----+----\n2 1 | 4 3\n4 3 | 2 1",
         r"\begin{bmatrix} 1 & 2 & 3 & 4 \\ 3 & 4 & 1 & 2 \\ 2 & 1 & 4 & 3 \\ 4 & 3 & 2 & 1 \end{bmatrix}",
+        r"\boxed{\begin{array}{cccc} 1&2&3&4\\ 3&4&1&2\\ 2&1&4&3\\ 4&3&2&1 \end{array}}",
+        r"\[\boxed{\begin{array}{|c|c|c|c|}\hline 1&2&3&4\\\hline 3&4&1&2\\\hline 2&1&4&3\\\hline 4&3&2&1\\\hline"
+        r"\end{array}}\]",
+        "\\boxed{1 2 3 4}\n\\boxed{3 4 1 2}\n\\boxed{2 1 4 3}\n\\boxed{4 3 2 1}",
+        "\\boxed{\n1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1\n}",
         "The puzzle is\n1 . . 4\n. 4 1 .\n2 . 4 .\n. . . 1\nso\n```\n1234\n3412\n2143\n4321\n```",
     ],
 )
@@ -93,6 +98,7 @@ def test_right_answers(answer):
         "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 5",
         "１２３４\n3412\n2143\n4321",
         "-1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1",
+        "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1\nbut \\boxed{2 1 4 3\n3 4 1 2\n1 2 3 4\n4 3 2 1}",
         "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1\nor\n2 1 4 3\n3 4 1 2\n1 2 3 4\n4 3 2 1",
         "1 2 3 4\n3 4 1 2\n1 2 3 4\n3 4 1 2",  # valid rows
         "1 3 2 4\n3 4 1 2\n2 1 4 3\n4 2 3 1",  # keeps the clues, a column is wrong

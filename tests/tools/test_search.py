@@ -110,6 +110,24 @@ async def test_the_most_relevant_passage_comes_first() -> None:
     assert scores == sorted(scores, reverse=True) and scores[0] > 0
 
 
+async def test_chinese_and_japanese_are_found_without_spaces() -> None:
+    texts = (
+        "北京是中国的首都。它有两千万人口。",
+        "東京は日本の首都です。",
+        "GPU显卡的价格",
+        "Paris is a town.",
+        "カタカナ ｶﾀｶﾅ",
+    )
+    library = Corpus([Passage("図書館", text, 0.0) for text in texts])
+    assert await best(library, "北京") == [texts[0]] and await best(library, "京") == [texts[1], texts[0]]
+    assert await best(library, "日本の首都はどこですか。") == [texts[1], texts[0]]
+    assert await best(library, "中国的首都在哪里？", topk=1) == [texts[0]]
+    assert await best(library, "gpu 价格") == await best(library, "显卡") == [texts[2]]
+    assert await best(library, "カナ paris") == [texts[3], texts[4]] and await best(library, "首有") == []
+    [found] = await library.retrieve(["図書館"], 1)
+    assert (found[0].title, found[0].text) == ("図書館", texts[3]) and found[0].score > 0
+
+
 async def test_titles_are_searched_too_and_equals_come_in_order() -> None:
     library = Corpus([Passage("Lund", "A town.", 0.0), *[Passage("", f"same {i}", 0.0) for i in range(20)]])
     assert await best(library, "lund") == ["A town."]

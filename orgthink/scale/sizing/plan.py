@@ -55,7 +55,8 @@ class Plan:
         usable, memory = self.gpu.memory * 1e9 * self.cluster.usable, self.memory
         states = memory.weights + memory.gradients + memory.adam
         more = "more GPUs" if self.setup.sharded else "shard it, with verl"
-        split = "a larger split" if self.setup.sharded else "a smaller pack"
+        smaller = "a smaller pack" if self.setup.pack > self.work.reach else "shorter rows, or shard it, with verl"
+        split = "a larger split" if self.setup.sharded else smaller
         found = []
         if memory.training > usable:
             remedy = more if states >= memory.activations else split

@@ -26,6 +26,8 @@ _LINE = re.compile(
     r"^[ \t>#*_]*(?:final[ \t]+)?answer[ \t]*(?:[*_]+[ \t]*)?:(?P<text>.*)$", re.IGNORECASE | re.MULTILINE
 )
 """A line `ANSWER: …`; Markdown may stand around it."""
+_EMPHASIS = "*_ \t\r\n"
+"""Ends the emphasis of the word before."""
 
 
 def read_math(values: Mapping[str, Any]) -> BenchmarkRow:
@@ -45,12 +47,15 @@ def text_of(value: Any, name: str) -> str:
 
 
 def final_result(answer: str) -> str:
-    """What the last `\\boxed{}` or the last line `ANSWER: …` holds, whichever comes later; else the whole text."""
+    """What the last `\\boxed{}` or the last line `ANSWER: …` holds, whichever comes later; else the whole text.
+
+    A result may stand on the lines after `**Answer:**`. Where none does, the line says nothing."""
     lines = list(_LINE.finditer(answer))
-    if not lines:
+    within = answer[lines[-1].start("text") :] if lines else ""
+    if not within.strip(_EMPHASIS):
         return answer
-    within = answer[lines[-1].start("text") :]
-    return within if boxed(within) else lines[-1]["text"].strip() or within
+    line = lines[-1]["text"].strip()
+    return within if boxed(within) or not line.strip(_EMPHASIS) else line
 
 
 class MathGrader:

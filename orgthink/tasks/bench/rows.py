@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import islice
@@ -14,11 +15,14 @@ from orgthink.errors import UserError
 from orgthink.tabular import read_rows
 from orgthink.tasks.bench.benchmark import Benchmark, Columns, HubDataset
 from orgthink.tasks.from_file import MissingFile
+from orgthink.terminal import show
 
 SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".arrow")
 """Of files with rows."""
 _ABOUT = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "croissant.json")
 """Files that tell of a data set."""
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+"""Names the folder of a version, of which `datasets` stores each preparation in a folder of its own."""
 _SPLITS = {"train", "test", "validation", "dev"}
 
 
@@ -77,7 +81,7 @@ def matching(folder: Path, dataset: HubDataset) -> list[Path]:
     """The files in a folder with the rows of a data set, in the order of their names: those of its split, or else those
     of no split."""
     named = (each for each in folder.rglob("*") if each.suffix in SUFFIXES and each.name not in _ABOUT)
-    files = sorted(each for each in named if each.is_file())
+    files = _newest(sorted(each for each in named if each.is_file()))
     paths = {each: each.relative_to(folder).as_posix() for each in files}
     if dataset.files:
         return [each for each, path in paths.items() if any(fnmatch(path, pattern) for pattern in dataset.files)]
@@ -85,6 +89,25 @@ def matching(folder: Path, dataset: HubDataset) -> list[Path]:
     return [each for each in files if dataset.split in words[each]] or [
         each for each in files if not words[each] & _SPLITS
     ]
+
+
+def _newest(files: list[Path]) -> list[Path]:
+    """The files without those of older versions of them that `datasets` prepared, `CONFIG/VERSION/HASH/FILE`: it takes
+    the newest, too. All of them together would be no benchmark."""
+    versions = defaultdict[Path, dict[Path, float]](dict)
+    for file in files:
+        version = file.parent
+        if _VERSION.fullmatch(version.parent.name):
+            of_config = versions[version.parents[1]]
+            of_config[version] = max(of_config.get(version, 0.0), file.stat().st_mtime)
+    old = set[Path]()
+    for config, times in versions.items():
+        newest = max(times, key=lambda version: times[version])
+        if len(times) > 1:
+            what = f"of {len(times)} versions in {config} the newest is taken: {newest.relative_to(config)}"
+            show(f"orgthink: {what}", error=True)
+        old |= times.keys() - {newest}
+    return [file for file in files if file.parent not in old]
 
 
 def hub_cache() -> Path:
