@@ -35,6 +35,7 @@ from orgthink.evaluation import (
     engine_failed,
     evaluate,
     failure_message,
+    require_sampling_noise,
     resolve,
 )
 from orgthink.kinds import adapter
@@ -121,8 +122,9 @@ class SearchSettings:
         return found
 
     def fits(self, graph: Graph) -> None:
-        """UserError for a graph that the organization could not run."""
-        self._organization(graph).named("workflow")
+        """UserError for a graph that the organization could not run, or whose agents would all say the same."""
+        made = self._organization(graph).named("workflow")
+        require_sampling_noise(made, self.sampling, self.limits.capacity, self.models)
 
     def _organization(self, graph: Graph) -> OrganizationSpec:
         return OrganizationSpec("workflow", {**self.workflow, "graph": written_graph(graph)})

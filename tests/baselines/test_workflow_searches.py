@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from orgthink.baselines.meta_agent_search import MetaAgentSearch, MetaAgentSetti
 from orgthink.baselines.proposer import graph_in
 from orgthink.baselines.search import ArchiveEntry
 from orgthink.cli import main
+from orgthink.episode import Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import distinct
+from orgthink.evaluation import RoleSpec, distinct
 from orgthink.measure.usage import sampled_tokens
 from orgthink.organizations.evoflow import read_population
 from orgthink.organizations.workflow import ALONE as NO_GRAPH
@@ -227,6 +229,18 @@ def test_a_model_proposes_reflects_twice_and_repairs(tmp_path: Path):
     (design,) = RunFolder.open(tmp_path / "run").episodes()
     assert spent.read(tmp_path / "run").sampled_tokens > sampled_tokens(design) > 0
     assert not Path("hacked").exists()
+
+
+def test_a_vote_of_one_greedy_member_is_no_design(tmp_path: Path):
+    """It would end the search when it is evaluated: all its agents say the same. Members may be greedy otherwise."""
+    alike = json.loads(json.dumps(CHECKED))
+    alike["nodes"]["first"]["samples"] = 3
+    greedy = {"even": RoleSpec(searched.spec("even"), Sampling(20, 0.0)), "small": META.settings.models["small"]}
+    seen = designing(ALONE, CHECKED, alike, BETTER)
+    run(meta(steps=1, proposer=DESIGNER, models=greedy), tmp_path / "run")
+    assert "all think the same" in seen[3] and read_graph(archive(tmp_path / "run")[-1]["graph"]) == read_graph(BETTER)
+    with pytest.raises(UserError, match="all think the same"):
+        replace(META.settings, models=greedy).space.fits(read_graph(alike))
 
 
 def test_a_design_that_is_never_valid_is_left_out_and_paid_for(tmp_path: Path):
