@@ -115,7 +115,7 @@ def test_a_proxy_without_its_scheme(
 ) -> None:
     encoded = base64.b64encode(attack.given.encode()).decode()
     with serving() as server:
-        server.listing = answers(403, f"not for {attack.given}, {PASSWORD} or {encoded}")
+        server.listing = server.probing = answers(403, f"not for {attack.given}, {PASSWORD} or {encoded}")
         monkeypatch.setenv("HTTP_PROXY", f"{attack.given}@{server.url.split('/')[2]}")
         assert evaluated_at("http://model.invalid/v1") == 2
     said = "".join(capsys.readouterr())

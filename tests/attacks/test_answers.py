@@ -17,8 +17,11 @@ from models import tiny_model
 from small import TASK_OF_THREE
 
 from orgthink.engines.tokenizer import Tokenizer
+from orgthink.episode import StopReason
 
 ONE = "An event that is not of the format costs its episode; the others go on, and `--resume` does it again."
+WISH = "Counts and log-probabilities that are none, and parts without a text, cost nothing."
+OK = "the answer stands"
 BAD = "the episode has `stop=error`: not an event of an answer"
 
 
@@ -49,22 +52,7 @@ DEEP = "[" * 100_000
     Attack("`content` is `true`", ONE, BAD, chat_event("true")),
     Attack("`text` is a list", ONE, BAD, '{"choices": [{"text": ["a"], "finish_reason": "stop"}]}'),
     Attack("`text` is an object", ONE, BAD, '{"choices": [{"text": {}, "finish_reason": "stop"}]}'),
-    Attack('usage of "12" tokens', ONE, BAD, used('"12"')),
-    Attack("usage of 2.5 tokens", ONE, BAD, used("2.5")),
-    Attack("usage of NaN tokens", ONE, BAD, used("NaN")),
-    Attack("usage of [12] tokens", ONE, BAD, used("[12]")),
-    Attack("usage of `true` tokens", ONE, BAD, used("true")),
-    Attack("usage of 10⁴⁰⁰ tokens", ONE, BAD, used("1" + "0" * 400)),
     Attack("usage of 10⁵⁰⁰⁰ tokens", ONE, BAD, used("1" + "0" * 5000)),
-    Attack("usage of −500 tokens", ONE, BAD, used("-500")),
-    Attack("usage is a list", ONE, BAD, '{"choices": [], "usage": [1]}'),
-    Attack("a log-probability is a text", ONE, BAD, weighed('{"content": [{"token": "a", "logprob": "-1"}]}')),
-    Attack("a log-probability is a list", ONE, BAD, weighed('{"content": [{"token": "a", "logprob": [-1]}]}')),
-    Attack("a token is a number", ONE, BAD, weighed('{"content": [{"token": 1, "logprob": -1}]}')),
-    Attack("a token is `null`", ONE, BAD, weighed('{"content": [null]}')),
-    Attack("more log-probabilities than tokens", ONE, BAD, weighed('{"tokens": ["a"], "token_logprobs": [-1, -2]}')),
-    Attack("fewer log-probabilities than tokens", ONE, BAD, weighed('{"tokens": ["a", "b"], "token_logprobs": [-1]}')),
-    Attack("log-probabilities are a text", ONE, BAD, weighed('"none"')),
     Attack("JSON nested 100,000 deep as an event", ONE, BAD, DEEP),
     Attack("JSON nested 100,000 deep as the content", ONE, BAD, chat_event(DEEP)),
     Attack("JSON nested 100,000 deep in a call", ONE, BAD, chat(tool_calls=None)[:-2] + ', "x": ' + DEEP),
@@ -72,7 +60,6 @@ DEEP = "[" * 100_000
     Attack("`choices` is an object", ONE, BAD, '{"choices": {"0": {"delta": {"content": "a"}}}}'),
     Attack("`choices` is a number", ONE, BAD, '{"choices": 1}'),
     Attack("a choice is `null`", ONE, BAD, '{"choices": [null]}'),
-    Attack("a choice without text", ONE, BAD, '{"choices": [{"finish_reason": "stop"}]}'),
     Attack("`delta` is a text", ONE, BAD, '{"choices": [{"delta": "a"}]}'),
     Attack("`delta` is a list", ONE, BAD, '{"choices": [{"delta": ["content"]}]}'),
     Attack("`finish_reason` is a number", ONE, BAD, chat(finish_reason=7)),
@@ -93,6 +80,35 @@ DEEP = "[" * 100_000
 )
 async def test_what_is_no_event(attack: Attack, tmp_path: Path) -> None:
     assert "not an event of an answer" in await refused(tmp_path / "run", sends(attack.given))
+
+
+@each(
+    Attack('usage of "12" tokens', WISH, OK, used('"12"')),
+    Attack("usage of 2.5 tokens", WISH, OK, used("2.5")),
+    Attack("usage of NaN tokens", WISH, OK, used("NaN")),
+    Attack("usage of [12] tokens", WISH, OK, used("[12]")),
+    Attack("usage of `true` tokens", WISH, OK, used("true")),
+    Attack("usage of 10⁴⁰⁰ tokens", WISH, OK, used("1" + "0" * 400)),
+    Attack("usage of −500 tokens", WISH, OK, used("-500")),
+    Attack("usage is a list", WISH, OK, '{"choices": [], "usage": [1]}'),
+    Attack("a log-probability is a text", WISH, OK, weighed('{"content": [{"token": "a", "logprob": "-1"}]}')),
+    Attack("a log-probability is a list", WISH, OK, weighed('{"content": [{"token": "a", "logprob": [-1]}]}')),
+    Attack("a token is a number", WISH, OK, weighed('{"content": [{"token": 1, "logprob": -1}]}')),
+    Attack("a token is `null`", WISH, OK, weighed('{"content": [null]}')),
+    Attack("more log-probabilities than tokens", WISH, OK, weighed('{"tokens": ["a"], "token_logprobs": [-1, -2]}')),
+    Attack("fewer log-probabilities than tokens", WISH, OK, weighed('{"tokens": ["a", "b"], "token_logprobs": [-1]}')),
+    Attack("log-probabilities are a text", WISH, OK, weighed('"none"')),
+    Attack("a choice without text", WISH, OK, '{"choices": [{"finish_reason": "stop"}]}'),
+)
+async def test_what_an_answer_does_without(attack: Attack, tmp_path: Path) -> None:
+    async def play(exchange: Exchange) -> None:
+        await exchange.begin()
+        await exchange.event(attack.given.replace('"finish_reason": "stop"', '"finish_reason": null'))
+        await exchange.say("so <ANSWER> 2 </ANSWER>", "stop")
+        await exchange.end()
+
+    episode = await answered_badly(tmp_path / "run", play)
+    assert (episode.stop, episode.answer) == (StopReason.DONE, "2"), episode.error
 
 
 FAILED = "What a server says of its failure is text, whatever its type, and one short line of it is kept."

@@ -68,18 +68,6 @@ def many(part: str, before: str, after: str) -> str:
         "no event",
         many("[]", '{"choices":[{"delta":{"tool_calls":[', "]}}]}"),
     ),
-    Attack(
-        "an event of 300,000 tokens without text",
-        PARTS,
-        "no event",
-        many("{}", '{"choices":[{"text":"","logprobs":{"content":[', "]}}]}"),
-    ),
-    Attack(
-        "an event of 300,000 tokens that are numbers",
-        PARTS,
-        "no event",
-        many("1", '{"choices":[{"text":"","logprobs":{"tokens":[', '],"token_logprobs":[]}}]}'),
-    ),
 )
 async def test_an_event_of_wrong_parts(attack: Attack, tmp_path: Path) -> None:
     tracemalloc.start()
@@ -91,6 +79,33 @@ async def test_an_event_of_wrong_parts(attack: Attack, tmp_path: Path) -> None:
         tracemalloc.stop()
     assert most < 40 << 20  # a list of all errors took hundreds of megabytes, and seconds
     assert "not an event" in await refused(tmp_path / "run", sends(attack.given))
+
+
+WISH = "Log-probabilities that are none are left out as fast: an event takes memory of its own size."
+
+
+@each(
+    Attack(
+        "an event of 300,000 tokens without text",
+        WISH,
+        "the event without them",
+        many("{}", '{"choices":[{"text":"","logprobs":{"content":[', "]}}]}"),
+    ),
+    Attack(
+        "an event of 300,000 tokens that are numbers",
+        WISH,
+        "the event without them",
+        many("1", '{"choices":[{"text":"","logprobs":{"tokens":[', '],"token_logprobs":[]}}]}'),
+    ),
+)
+def test_log_probabilities_of_wrong_parts(attack: Attack) -> None:
+    tracemalloc.start()
+    try:
+        found = wire.event(attack.given)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.logprobs is None and most < 40 << 20
 
 
 OPENED = "A server is opened by answers of 4 MiB at most."
