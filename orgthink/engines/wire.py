@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -50,6 +51,9 @@ OPTIONAL_FIELDS = frozenset(
 )
 """Fields of a request that are left out if the server refuses them. Without `seed` its answers are others each time."""
 
+
+_FAILED = re.compile(r"[45]\d\d", re.ASCII)
+"""The status of a response that is a failure."""
 
 NEUTRAL_FIELDS = {"temperature": 1.0, "top_p": 1.0}
 """Fields that mean nothing with these values, and are left out as well: models that think take no other, or none."""
@@ -214,11 +218,10 @@ def reported(data: str) -> HttpResponse | None:
     """The failure that an event reports, as the response that it would have been; `None` if it has no status. Servers
     that answer 200 before they have begun send it so."""
     try:
-        code = (parsed(SentEvent, data).error or {}).get("code")
+        code = str((parsed(SentEvent, data).error or {}).get("code"))  # a text from LiteLLM
     except (ValueError, AttributeError):
         return None
-    known = type(code) is int and 400 <= code < 600
-    return HttpResponse(code, data.encode("utf-8", "replace")) if known else None
+    return HttpResponse(int(code), data.encode("utf-8", "replace")) if _FAILED.fullmatch(code) else None
 
 
 def check_stream(host: str, kind: str | None) -> None:

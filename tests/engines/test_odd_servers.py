@@ -116,8 +116,8 @@ def fails(code: object, message: str = "no") -> Play:
     return sends(json.dumps({"error": {"message": message, "code": code}}), "[DONE]")
 
 
-@pytest.mark.parametrize("code", [429, 503, 500])
-async def test_a_failure_as_the_first_event_is_tried_again(code: int) -> None:
+@pytest.mark.parametrize("code", [429, "429", 503, 500])
+async def test_a_failure_as_the_first_event_is_tried_again(code: object) -> None:
     async with opened(fails(code), says("fine")) as (server, engine):
         assert (await said(engine))[0] == "fine" and len(server.exchanges) == 2
 
@@ -129,7 +129,7 @@ async def test_a_full_context_as_the_first_event_is_answered_with_fewer_tokens()
         assert [exchange.body["max_tokens"] for exchange in server.exchanges] == [100, 50]
 
 
-@pytest.mark.parametrize("code", [400, "insufficient", None, 7])
+@pytest.mark.parametrize("code", [400, "400", "insufficient", "42", None, 7, True])
 async def test_another_failure_as_the_first_event_is_one(code: object) -> None:
     async with opened(fails(code, "not so"), says("fine")) as (server, engine):
         with pytest.raises(EngineError, match="not so"):
