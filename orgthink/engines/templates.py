@@ -74,6 +74,6 @@ def _now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, **how: Any) -> str:
+def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **how: Any) -> str:
     """JSON as it is; Jinja's own filter writes it for HTML."""
-    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **how)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **how)
