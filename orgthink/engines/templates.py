@@ -17,9 +17,6 @@ from orgthink.files import read_whole
 from orgthink.tabular import json_object
 from orgthink.terminal import reason
 
-_DEFAULT = "default"
-"""Name of the template for plain turns, where a model has several."""
-
 
 def chat_template(folder: Path) -> Any:
     """The compiled template of `chat_template.jinja` or `tokenizer_config.json`; `None` without one. ValueError for one
@@ -33,14 +30,16 @@ def chat_template(folder: Path) -> Any:
 
 
 def _configured(file: Path) -> str | None:
-    """The template of a configuration: a text, or the default one of a list of named ones."""
+    """The template of a configuration: a text, or of a list of named ones that for plain turns."""
     found = json_object(file).get("chat_template") if file.is_file() else None
+    if found is None:
+        return None
     if isinstance(found, list):
-        named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
-        if _DEFAULT not in named:
+        defaults = [one for one in found if isinstance(one, dict) and one.get("name") == "default"]
+        if not defaults:
             raise ValueError(f"{file}: its chat_template is a list in which none has the name default")
-        found = named[_DEFAULT]
-    if found is not None and not isinstance(found, str):
+        found = defaults[0].get("template")
+    if not isinstance(found, str):
         raise ValueError(f"{file}: its chat_template is neither a text nor a list of named ones")
     return found
 

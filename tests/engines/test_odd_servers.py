@@ -33,7 +33,7 @@ async def opened(*plays: Play, mode: Any = "auto", model: str = "tiny", **how: A
         await engine.aclose()
 
 
-async def said(engine: EndpointEngine, text: str = "hi", **sampling: Any) -> tuple[str, FinishReason | None]:
+async def answer(engine: EndpointEngine, text: str = "hi", **sampling: Any) -> tuple[str, FinishReason | None]:
     context = Context((Message("user", text),), [Span(Origin.PROMPT, text, 1)])
     chunks = [chunk async for chunk in engine.stream(context, Sampling(100, **sampling))]
     return "".join(piece for chunk in chunks for piece in chunk.pieces).strip(), chunks[-1].finish
@@ -47,8 +47,8 @@ async def test_a_prompt_that_is_too_long_changes_no_later_request(mode: str) -> 
         "and your request has 60 input tokens (100 > 64 - 60)."
     )
     async with opened(answers(400, long), says("short"), says("whole"), mode=mode) as (server, engine):
-        assert await said(engine) == ("short", FinishReason.EOS)
-        assert await said(engine) == ("whole", FinishReason.EOS)
+        assert await answer(engine) == ("short", FinishReason.EOS)
+        assert await answer(engine) == ("whole", FinishReason.EOS)
         assert [exchange.body.get("max_tokens") for exchange in server.exchanges] == [100, 4, 100]
         assert not any("max_completion_tokens" in exchange.body for exchange in server.exchanges)
 
@@ -57,8 +57,8 @@ async def test_completions_have_one_name_for_the_most_tokens() -> None:
     refusal = answers(400, "'max_tokens' or 'max_completion_tokens' must be at most 50")
     async with opened(refusal, says("fine"), mode="completions") as (server, engine):
         with pytest.raises(RequestRefused, match="at most 50"):
-            await said(engine)
-        assert (await said(engine))[0] == "fine" and server.exchanges[1].body["max_tokens"] == 100
+            await answer(engine)
+        assert (await answer(engine))[0] == "fine" and server.exchanges[1].body["max_tokens"] == 100
 
 
 async def test_a_server_without_seeds_gets_none() -> None:
@@ -71,7 +71,7 @@ async def test_a_server_without_seeds_gets_none() -> None:
         await says("seven")(exchange)
 
     async with opened(*[strict] * 3) as (server, engine):
-        assert (await said(engine, seed=1))[0] == "seven" == (await said(engine, seed=2))[0]
+        assert (await answer(engine, seed=1))[0] == "seven" == (await answer(engine, seed=2))[0]
         assert ["seed" in exchange.body for exchange in server.exchanges] == [True, False, False], "it was learned"
 
 
@@ -95,7 +95,7 @@ async def test_what_an_answer_is_as_good_without_does_not_end_it(choice: dict[st
         await exchange.end()
 
     async with opened(play) as (_, engine):
-        assert await said(engine) == ("one two", FinishReason.EOS)
+        assert await answer(engine) == ("one two", FinishReason.EOS)
 
 
 def test_a_refusal_is_what_the_model_said() -> None:
@@ -119,13 +119,13 @@ def fails(code: object, message: str = "no") -> Play:
 @pytest.mark.parametrize("code", [429, "429", 503, 500])
 async def test_a_failure_as_the_first_event_is_tried_again(code: object) -> None:
     async with opened(fails(code), says("fine")) as (server, engine):
-        assert (await said(engine))[0] == "fine" and len(server.exchanges) == 2
+        assert (await answer(engine))[0] == "fine" and len(server.exchanges) == 2
 
 
 async def test_a_full_context_as_the_first_event_is_answered_with_fewer_tokens() -> None:
     full = fails(400, "Requested token count exceeds the model's maximum context length of 90 tokens.")
     async with opened(full, says("fine")) as (server, engine):
-        assert (await said(engine))[0] == "fine"
+        assert (await answer(engine))[0] == "fine"
         assert [exchange.body["max_tokens"] for exchange in server.exchanges] == [100, 50]
 
 
@@ -133,7 +133,7 @@ async def test_a_full_context_as_the_first_event_is_answered_with_fewer_tokens()
 async def test_another_failure_as_the_first_event_is_one(code: object) -> None:
     async with opened(fails(code, "not so"), says("fine")) as (server, engine):
         with pytest.raises(EngineError, match="not so"):
-            await said(engine)
+            await answer(engine)
         assert len(server.exchanges) == 1
 
 
@@ -195,7 +195,7 @@ async def test_a_server_may_have_a_key_of_its_own(monkeypatch: pytest.MonkeyPatc
 
     async def sent(server: Server, url: str) -> set[str]:
         engine = await EndpointEngine.open(url, "tiny")
-        assert (await said(engine))[0] == "fine" and "sk-other" not in engine.url
+        assert (await answer(engine))[0] == "fine" and "sk-other" not in engine.url
         await engine.aclose()
         return {exchange.headers["authorization"] for exchange in server.exchanges}
 

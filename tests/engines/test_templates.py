@@ -59,8 +59,10 @@ def test_a_template_that_refuses_says_why(write: Any) -> None:
     [
         ([], "none has the name default"),
         ([{"name": "tool_use", "template": TURNS}], "none has the name default"),
+        ([7, {"name": ["default"], "template": TURNS}], "none has the name default"),
         ({"default": TURNS}, "neither a text nor a list"),
         ([{"name": "default", "template": 7}], "neither a text nor a list"),
+        ([{"name": "default"}], "neither a text nor a list"),
         ("{% generation %}", "cannot be read"),
     ],
 )
