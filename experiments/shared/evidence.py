@@ -33,8 +33,9 @@ class Options:
     """Arenas to run now; without it all."""
 
 
-Measure = tuple[str, Callable[[Path, Arena], Results]]
-"""An arena's name, and a function of the folder of its runs and of what it compares."""
+Measure = tuple[str, Callable[[Path, Arena], Results | None]]
+"""An arena's name, and a function of the folder of its runs and of what it compares: `None` where nothing can be
+measured, such as without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,11 @@ class Evidence:
         found: dict[str, Results] = {}
         for name, (arena, measure) in self.measures.items():
             options, file = ArenaOptions(self.home / arena / "arena.toml"), self.home / arena / f"{name}.json"
-            if (options.folder / "evaluations").is_dir():
-                found[name] = measure(options.folder, read_arena(options.config))
-                write_whole(file, (json.dumps(found[name], indent=1) + "\n").encode())
-            elif file.exists():
+            recorded = (options.folder / "evaluations").is_dir()
+            measured = measure(options.folder, read_arena(options.config)) if recorded else None
+            if measured is not None:
+                write_whole(file, (json.dumps(measured, indent=1) + "\n").encode())
+            if file.exists():
                 found[name] = json_object(file)
         return found
 

@@ -16,6 +16,7 @@ from benchmarks import replay
 from benchmarks.models import CONFIG, random_model
 from experiments.arena.results import Options
 from experiments.asyncthink.evidence import memory_bound as replays
+from experiments.asyncthink.evidence import on_gpu
 from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.results import EVIDENCE
@@ -55,6 +56,7 @@ def decided() -> dict[str, dict[str, Any]]:
     arenas = {name: arena_results(name) for name in NAMES}
     arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
     arenas |= {f"memory-bound-{name}": {"ratios": dict.fromkeys(ARENAS[name].methods, LOW)} for name in ONCE_MORE}
+    arenas["on-gpu-thrice"] = {"model": "a model", "device": "a GPU", "ratios": {"alone": LOW}}
     return {claim.id: claim.row() for claim in claims(arenas)}
 
 
@@ -87,6 +89,7 @@ def test_differences_and_ratios_are_turned_towards_asyncthink() -> None:
     assert not rows["A1"]["holds"]
     assert (rows["A2"]["measured"], rows["A2"]["low"], rows["A2"]["high"]) == (1 / 0.4, 1 / 0.5, 1 / 0.3)
     assert rows["A3 (bound by memory, six)"]["measured"] == 0.4, "a replay's ratio is turned already"
+    assert rows["A3 (on a GPU, six an eighth time)"]["measured"] == 0.4
     assert rows["A5"]["measured"] == 0.4 and rows["A5"]["holds"], "without the reward - with it: longer"
 
 
@@ -174,6 +177,28 @@ def test_a_replay_takes_the_seconds_of_its_steps_and_is_stored(tmp_path: Path, m
     (tmp_path / "replayed.json").write_text(json.dumps(stored))
     again = replays.memory_bound(tmp_path, arena)
     assert again["ratios"]["alone"]["mean"] == pytest.approx(0.5) and again["seconds"] == stored, "nothing ran again"
+
+
+def test_schedules_are_measured_elsewhere_and_then_compared_over_problems_and_trainings(tmp_path: Path) -> None:
+    arena = replace(ARENAS["thrice"], seeds=(0, 1))
+    for method, steps in ((arena.reference, 10), ("alone", 20)):
+        for seed in arena.seeds:
+            folder = RunFolder.create(tmp_path / "evaluations" / method / f"uncapped-seed{seed}", "eval", {})
+            with folder.journal() as journal:
+                for target in range(3):
+                    journal.append(episode(target, steps + target, True))
+    assert on_gpu.on_gpu(tmp_path, arena) is None, "no GPU has executed them"
+    found = on_gpu.schedules(tmp_path, arena, "alone", problems=2)
+    assert found[arena.reference] == {seed: {"0": ((0, 0, 10, 1),), "1": ((0, 0, 11, 1),)} for seed in ("0", "1")}
+    seconds = {
+        method: {seed: {problem: factor * (1 + int(problem)) for problem in "01"} for seed in "01"}
+        for method, factor in ((arena.reference, 0.5), ("alone", 1.0))
+    }
+    (tmp_path / on_gpu.SECONDS).write_text(json.dumps({"device": "a GPU", "seconds": seconds}))
+    measured = on_gpu.on_gpu(tmp_path, arena)
+    assert measured is not None and measured["device"] == "a GPU"
+    ratio = measured["ratios"]["alone"]
+    assert [ratio[end] for end in ("mean", "low", "high")] == pytest.approx([0.5, 0.5, 0.5])
 
 
 def test_a_replay_that_is_not_the_record_gives_no_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

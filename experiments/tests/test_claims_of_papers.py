@@ -333,6 +333,9 @@ def test_what_is_measured_in_episodes_is_stored_and_read_where_the_runs_are_gone
     evidence.write()
     assert seen[-2]["routing"] == seen[-1]["routing"] == {"reference": "paramanager"}
     assert (home / "pool" / "routing.json").is_file() and not (home / "first" / "routing.json").exists()
+    (runs / "evaluations").mkdir(parents=True)
+    replace(evidence, measures={"routing": ("pool", lambda runs, arena: None)}).write()
+    assert seen[-1]["routing"] == {"reference": "paramanager"}, "where nothing can be measured, what is stored counts"
 
 
 def test_steps_of_the_pipeline_are_read_off_the_runs(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from experiments.asyncthink.evidence.claims import claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.memory_bound import memory_bound
+from experiments.asyncthink.evidence.on_gpu import on_gpu
 from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
@@ -26,6 +27,7 @@ EVIDENCE = Evidence(
         "paid",
         "longer",
         "drilled",
+        "thrice",
         "mixed",
         "dependent",
     ),
@@ -40,6 +42,8 @@ EVIDENCE = Evidence(
         "memory-bound-paid": ("paid", memory_bound),
         "memory-bound-longer": ("longer", memory_bound),
         "memory-bound-drilled": ("drilled", memory_bound),
+        "on-gpu-drilled": ("drilled", on_gpu),
+        "on-gpu-thrice": ("thrice", on_gpu),
     },
 )
 """The arenas and claims of AsyncThink."""

@@ -1,0 +1,74 @@
+"""Schedules of recorded episodes, and the decoder that executes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import lockstep
+from benchmarks.lockstep import Decoder, execute, random_weights
+from benchmarks.models import CONFIG
+from benchmarks.schedules import Turn, schedule, slots
+from orgthink.measure.latency import critical_path
+from orgthink.store import load
+
+GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
+SMALL = replace(CONFIG, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+TURNS = (Turn(0, 0, 4, 5), Turn(1, 2, 9, 7), Turn(2, 3, 6, 3), Turn(0, 9, 12, 2), Turn(3, 10, 11, 4))
+
+
+def continued(model, ids: list[int], n: int) -> list[int]:
+    """The likeliest n tokens after these, by whole passes."""
+    for _ in range(n):
+        ids = [*ids, int(model(torch.tensor([ids]))[0, -1].argmax())]
+    return ids[-n:]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_weights(SMALL, torch.float64, "cpu")
+
+
+@pytest.mark.numerical
+def test_rows_that_wait_and_go_on_have_the_tokens_of_whole_passes(model):
+    decoder, texts = Decoder(model), {0: [3, 1, 4, 1, 5], 2: [9, 2, 6]}
+    got = {row: [decoder.read(row, ids)] for row, ids in texts.items()}
+    for active in ([0, 2], [2], [0], [0, 2]):
+        for row, token in zip(active, decoder.step(active), strict=True):
+            got[row].append(token)
+    for row, ids in texts.items():
+        assert got[row] == continued(model, ids, 4)
+    injected = decoder.read(0, [got[0][-1], 7, 7])
+    assert injected == continued(model, [*texts[0], *got[0], 7, 7], 1)[0], "what is injected follows the newest token"
+
+
+def test_each_agent_at_work_decodes_once_a_step_and_a_pass_over_what_it_reads_is_its_step(model, monkeypatch):
+    decoder, seen = Decoder(model), []
+    monkeypatch.setattr(decoder, "read", lambda row, ids: seen.append(("read", row, len(ids))))
+    monkeypatch.setattr(decoder, "step", lambda rows: seen.append(tuple(rows)))
+    assert execute(decoder, TURNS) == 12
+    first = [("read", 0, 5), (0,), ("read", 1, 7), (0,), ("read", 2, 3), (0, 1), (1, 2), (1, 2), (1,), (1,), (1,)]
+    assert seen == [*first, ("read", 0, 2), ("read", 1, 4), (0,), (0,)]
+
+
+def test_a_place_is_free_again_when_its_agent_has_ended():
+    assert slots(TURNS) == {0: 0, 1: 1, 2: 2, 3: 1}
+
+
+def test_the_schedule_of_a_record_ends_with_its_critical_path():
+    for episode in map(load, GOLDEN.read_bytes().splitlines()):
+        turns = schedule(episode)
+        assert max(turn.end for turn in turns) == critical_path(episode)
+        for i, trace in enumerate(episode.traces):
+            own = [turn for turn in turns if turn.agent == i]
+            assert sum(turn.end - turn.start for turn in own) <= trace.steps
+            if own:
+                assert own[0].reads == sum(span.tokens for span in trace.spans if span.origin == "prompt")
+
+
+def test_what_is_longer_than_the_cache_is_refused(model):
+    with pytest.raises(ValueError, match=f"more than {lockstep.LENGTHS[-1]}"):
+        Decoder(model).read(0, [1] * (lockstep.LENGTHS[-1] + 1))
