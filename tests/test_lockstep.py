@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from devices import CUDA
 
 from benchmarks import lockstep
 from benchmarks.lockstep import Decoder, execute, random_weights
@@ -23,13 +24,13 @@ TURNS = (Turn(0, 0, 4, 5), Turn(1, 2, 9, 7), Turn(2, 3, 6, 3), Turn(0, 9, 12, 2)
 def continued(model, ids: list[int], n: int) -> list[int]:
     """The likeliest n tokens after these, by whole passes."""
     for _ in range(n):
-        ids = [*ids, int(model(torch.tensor([ids]))[0, -1].argmax())]
+        ids = [*ids, int(model(torch.tensor([ids], device=model.device))[0, -1].argmax())]
     return ids[-n:]
 
 
-@pytest.fixture(scope="module")
-def model():
-    return random_weights(SMALL, torch.float64, "cpu")
+@pytest.fixture(scope="module", params=["cpu", CUDA])
+def model(request: pytest.FixtureRequest):
+    return random_weights(SMALL, torch.float64, request.param)
 
 
 @pytest.mark.numerical
