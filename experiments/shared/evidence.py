@@ -30,7 +30,7 @@ class Options:
     """Run the arenas of a paper's evidence, and decide its claims."""
 
     only: tuple[str, ...] = ()
-    """Arenas to run now; without it all."""
+    """Arenas to run now; without it all but those that need a GPU or that a later one repeats."""
 
 
 Measure = tuple[str, Callable[[Path, Arena], Results | None]]
@@ -52,8 +52,8 @@ class Evidence:
     """What is measured in the recorded runs of an arena besides: name of the file and of the results → arena and
     function."""
     extra: tuple[str, ...] = ()
-    """Arenas that need what others do not, such as a GPU. They run where `--only` names them; their claims are decided
-    with the others."""
+    """Arenas that need what others do not, such as a GPU, or that a later one repeats. They run where `--only` names
+    them; their claims are decided with the others."""
 
     @property
     def paper(self) -> Path:
