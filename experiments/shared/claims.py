@@ -56,11 +56,13 @@ class Claim:
     """When it does not hold."""
     refuted: Callable[[float, float, float], bool]
     """The same as a function of mean, lower and upper end."""
+    decides: bool = True
+    """Whether the number is what CLAIMS.md decides by; one that stands beside it decides nothing."""
 
     def row(self) -> dict[str, Any]:
-        """The row of results.json. `holds` is `None` where nothing was measured or there is no interval."""
+        """The row of results.json. `holds` is `None` where what decides was not measured or has no interval."""
         mean, low, high = self.measured.mean, self.measured.low, self.measured.high
-        holds = None if mean is None or low is None or high is None else not self.refuted(mean, low, high)
+        unknown = mean is None or low is None or high is None or not self.decides
         return {
             "id": self.id,
             "claim": self.text,
@@ -68,7 +70,7 @@ class Claim:
             "low": low,
             "high": high,
             "refuted_if": self.refuted_if,
-            "holds": holds,
+            "holds": None if unknown else not self.refuted(mean, low, high),
         }
 
 
@@ -105,7 +107,8 @@ def _found(rows: Iterable[Mapping[str, Any]], method: str, quantity: str) -> Mea
 def best(results: Results, group: str) -> str:
     """The method of a group that was right most often on development problems, by the choices of the grids.
 
-    The first of those that are alike. ValueError if no method of the group had a choice.
+    The first of those that are alike. ValueError if the group has no method, or one that had no choice: nothing says
+    how often it is right there, and the best of the others is not the best of the group.
     """
     members = [row["method"] for row in results["tables"][UNCAPPED.name] if row["group"] == group]
     tried = {
@@ -113,8 +116,11 @@ def best(results: Results, group: str) -> str:
         for choice in results["choices"]
         if choice["cap"] == UNCAPPED.name and choice["method"] in members
     }
-    if not tried:
-        raise ValueError(f"no method of the group {group} has chosen its settings on development problems")
+    unknown = [method for method in members if method not in tried]
+    if unknown or not tried:
+        raise ValueError(
+            f"{', '.join(unknown) or 'nobody'} of {group} has not chosen its settings on development problems"
+        )
     return max(tried, key=lambda method: tried[method])
 
 
@@ -130,7 +136,8 @@ def best_held_out(results: Results, group: str) -> str:
 
 
 def _holds(row: Mapping[str, Any]) -> str:
-    return {True: "yes", False: "**no**", None: "not measured"}[row["holds"]]
+    unknown = "not measured" if row["measured"] is None else "not decided"
+    return {True: "yes", False: "**no**", None: unknown}[row["holds"]]
 
 
 _COLUMNS: tuple[Column, ...] = (

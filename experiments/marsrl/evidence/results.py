@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from experiments.marsrl.evidence.claims import claims
+from experiments.marsrl.evidence.over_untrained import over_untrained
 from experiments.marsrl.evidence.pipeline_steps import pipeline_steps
 from experiments.marsrl.evidence.trained_parts import trained_parts
 from experiments.shared.evidence import Evidence
@@ -14,7 +15,11 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("sudoku", "ablations", "sparse", "pipeline"),
     claims,
-    {"trained-parts": ("ablations", trained_parts), "pipeline-steps": ("pipeline", pipeline_steps)},
+    {
+        "trained-parts": ("ablations", trained_parts),
+        "pipeline-steps": ("pipeline", pipeline_steps),
+        "over-untrained": ("pipeline", over_untrained),
+    },
 )
 """The arenas and claims of MarsRL."""
 

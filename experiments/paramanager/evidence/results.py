@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from experiments.paramanager.evidence.beside import beside_strangers, by_ledgers
 from experiments.paramanager.evidence.claims import claims
 from experiments.paramanager.evidence.routing import routing
 from experiments.paramanager.evidence.starts import starts
@@ -14,7 +15,14 @@ EVIDENCE = Evidence(
     Path(__file__).parent,
     ("pool", "reordered", "unseen", "searched", "shuffled", "strangers"),
     claims,
-    {"routing": ("pool", routing), "reordered-routing": ("reordered", routing), "starts": ("reordered", starts)},
+    {
+        "routing": ("pool", routing),
+        "reordered-routing": ("reordered", routing),
+        "starts": ("reordered", starts),
+        "beside-strangers": ("strangers", beside_strangers),
+        "searched-by-ledgers": ("searched", by_ledgers),
+        "shuffled-by-ledgers": ("shuffled", by_ledgers),
+    },
 )
 """The arenas and claims of ParaManager."""
 
