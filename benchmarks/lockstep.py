@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,10 +23,15 @@ from benchmarks.schedules import Turn, slots
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.files import write_whole
 from orgthink.scale.sizing.configs import config_of
+from orgthink.tabular import json_object
 from orgthink.terminal import show
 
 # Shapes: R rows, T tokens, L length of the cache, C hidden, H query heads, K key/value heads, G = H / K, D head size.
 
+Schedules = Mapping[str, Mapping[str, Mapping[str, Sequence[Turn]]]]
+"""Method → training → problem → its turns."""
+Seconds = dict[str, dict[str, dict[str, float]]]
+"""Method → training → problem → seconds."""
 ROWS = (1, 2, 4, 8)
 """Numbers of rows of a step; others are rounded up."""
 LENGTHS = (512, 1024)
@@ -148,24 +154,24 @@ class Options:
     schedules: tyro.conf.Positional[Path]
     """File of schedules: method → training → problem → turns."""
     out: Path
-    """File for their seconds, in the same order."""
+    """File for their seconds, in the same order. What it has already is not measured again."""
     model: str = "qwen3-4b"
     """Shape of the model: one that `orgthink size` knows."""
     device: str = "cuda"
     """Where it computes."""
 
 
-def measured(decoder: Decoder, wanted: Mapping[str, Mapping[str, Mapping[str, Sequence[Turn]]]]) -> dict[str, object]:
-    """Seconds of each schedule, and milliseconds of a step by its number of rows."""
-    seconds: dict[str, dict[str, dict[str, float]]] = {}
+def measure(decoder: Decoder, wanted: Schedules, seconds: Seconds, save: Callable[[], None]) -> None:
+    """Add the seconds of the schedules that have none yet. Each is saved when it is done: a loan of a GPU may end."""
     for method, trainings in wanted.items():
         for training, problems in trainings.items():
-            for problem, turns in problems.items():
+            found = seconds.setdefault(method, {}).setdefault(training, {})
+            for problem in [problem for problem in problems if problem not in found]:
                 start = time.perf_counter()
-                execute(decoder, turns)  # its last step waits for its tokens
-                seconds.setdefault(method, {}).setdefault(training, {})[problem] = time.perf_counter() - start
-            show(f"{method}, training {training}: {sum(seconds[method][training].values()):.1f} s")
-    return {"seconds": seconds, "step_ms": {str(rows): 1e3 * _step_seconds(decoder, rows) for rows in ROWS}}
+                execute(decoder, problems[problem])  # its last step waits for its tokens
+                found[problem] = time.perf_counter() - start
+                save()
+            show(f"{method}, training {training}: {sum(found.values()):.1f} s")
 
 
 def _step_seconds(decoder: Decoder, rows: int) -> float:
@@ -182,21 +188,25 @@ def _step_seconds(decoder: Decoder, rows: int) -> float:
 
 
 def main(options: Options) -> None:
-    raw = json.loads(options.schedules.read_text())
-    wanted = {
+    wanted: Schedules = {
         method: {
             training: {problem: [Turn(*turn) for turn in turns] for problem, turns in problems.items()}
             for training, problems in trainings.items()
         }
-        for method, trainings in raw.items()
+        for method, trainings in json_object(options.schedules).items()
     }
-    model = random_weights(Qwen3Config(**config_of(options.model)), torch.bfloat16, options.device)
-    decoder = Decoder(model)
-    name = torch.cuda.get_device_name() if options.device == "cuda" else options.device
+    decoder = Decoder(random_weights(Qwen3Config(**config_of(options.model)), torch.bfloat16, options.device))
     for problems in next(iter(wanted.values())).values():  # warm up
         execute(decoder, next(iter(problems.values())))
-    found = {"model": options.model, "device": name, "torch": torch.__version__, **measured(decoder, wanted)}
-    write_whole(options.out, (json.dumps(found, indent=1) + "\n").encode())
+    found: dict[str, Any] = json_object(options.out) if options.out.exists() else {"seconds": {}}
+    found["model"], found["torch"] = options.model, torch.__version__
+    found["device"] = torch.cuda.get_device_name() if options.device == "cuda" else options.device
+    found["step_ms"] = {str(rows): 1e3 * _step_seconds(decoder, rows) for rows in ROWS}
+
+    def save() -> None:
+        write_whole(options.out, (json.dumps(found, indent=1) + "\n").encode())
+
+    measure(decoder, wanted, found["seconds"], save)
 
 
 if __name__ == "__main__":

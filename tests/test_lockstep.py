@@ -10,7 +10,7 @@ import torch
 from devices import CUDA
 
 from benchmarks import lockstep
-from benchmarks.lockstep import Decoder, execute, random_weights
+from benchmarks.lockstep import Decoder, execute, measure, random_weights
 from benchmarks.models import CONFIG
 from benchmarks.schedules import Turn, schedule, slots
 from orgthink.measure.latency import critical_path
@@ -73,3 +73,11 @@ def test_the_schedule_of_a_record_ends_with_its_critical_path():
 def test_what_is_longer_than_the_cache_is_refused(model):
     with pytest.raises(ValueError, match=f"more than {lockstep.LENGTHS[-1]}"):
         Decoder(model).read(0, [1] * (lockstep.LENGTHS[-1] + 1))
+
+
+def test_seconds_are_saved_after_each_schedule_and_not_measured_again(model):
+    wanted = {"a": {"0": {"p": TURNS, "q": TURNS}}, "b": {"0": {"p": TURNS}}}
+    seconds, saved = {"a": {"0": {"p": 1.0}}}, []
+    measure(Decoder(model), wanted, seconds, lambda: saved.append({name: len(of["0"]) for name, of in seconds.items()}))
+    assert saved == [{"a": 2}, {"a": 2, "b": 1}]
+    assert seconds["a"]["0"]["p"] == 1.0 and seconds["a"]["0"]["q"] > 0
