@@ -62,6 +62,17 @@ def test_names_in_settings_of_an_organization_have_their_full_path_in_the_run_fo
     assert kept.label == "Shaker"
 
 
+def test_another_organization_keeps_what_it_shares_with_the_recipe_s():
+    """Whoever names an organization of theirs has set none of the recipe's settings, and cannot take them back."""
+    place, recipe = "rollout.organization", ["rollout.organization.settings.tolerant=true"]
+    paper = {"prompts": "paper"}
+    assert settings(*recipe).rollout.organization.settings == {**paper, "tolerant": True}
+    found = settings(*recipe, f"{place}.organization={PLUGIN}:Shaker", f"{place}.settings.shout=true").rollout
+    assert found.organization.settings == {**paper, "shout": True} and found.made.roles == ("shaker",)
+    same = settings(*recipe, f"{place}.organization=asyncthink").rollout.organization
+    assert same == settings(*recipe).rollout.organization
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
