@@ -236,9 +236,10 @@ def train(
     named = {**options, **({} if model is None else {"model": model})}
 
     def trained() -> Path:
-        job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
-        folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
-        return go_on(folder, report)
+        with user_input():
+            job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
+            folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
+            return go_on(folder, report)
 
     return wherever(trained)
 

@@ -16,9 +16,8 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
-from orgthink.tabular import json_object
 from orgthink.training.batches import POOL
-from orgthink.training.companions import Companions
+from orgthink.training.companions import Companions, context_of
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course
@@ -40,7 +39,7 @@ def sft_course(
     with user_input():
         tokenizer = Tokenizer(model_folder)
     rows = rows_of(read_pairs(rows_file), tokenizer, end_of_text(tokenizer, model_folder))
-    longest = json_object(model_folder / "config.json").get("max_position_embeddings")
+    longest = context_of(model_folder)
     for number, row in enumerate(rows, 1):
         if not any(row.trained):
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")

@@ -18,7 +18,8 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import show
-from orgthink.training.embedded import embedded
+from orgthink.training.companions import context_of, tokens_of
+from orgthink.training.embedded import embedded, require_local
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
@@ -218,13 +219,16 @@ class Reinforced(FromModel, ABC):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
+        if self.sampler == "local":
+            require_local(self.sampler_settings)
         self.settings.require(self.max_context)
 
     @property
     def max_context(self) -> int | None:
         """Context length in tokens: the lower of the model's and the sampler's `max_model_len`; `None` without both."""
-        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
-        return min((int(length) for length in known if length is not None), default=None)
+        given = tokens_of(self.sampler_settings.get("max_model_len"), "sampler_settings.max_model_len")
+        known = (context_of(model_folder(self.model)), given)
+        return min((length for length in known if length is not None), default=None)
 
     @abstractmethod
     def source(self) -> Source:
@@ -267,14 +271,6 @@ class Mars(Reinforced):
 
     def source(self) -> Chains:
         return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)
-
-
-def context_of(folder: Path) -> int | None:
-    """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
-    try:
-        return json_object(folder / "config.json").get("max_position_embeddings")
-    except OSError as error:
-        raise UserError(f"{folder / 'config.json'} cannot be read: {error}") from error
 
 
 def model_folder(model: str | None) -> Path:

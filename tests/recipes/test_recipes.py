@@ -190,7 +190,12 @@ def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
         ("mastered={entropy: 1}", "that is not JSON"),
         ("reward=none", "settings.reward"),
         ("rollout.models=" + "[" * 99_999, "that is not JSON"),
-        ("rollout.models.x.engine.model=pocket", "rollout.models has no 'x'\n"),
+        ("rollout.models.x.engine.model=pocket", "rollout.models.x.sampling: Field required"),
+        ('sampler_settings={"slotz": 3}', "sampler_settings has no 'slotz': did you mean slots?\n"),
+        ("sampler_settings.max_model_len=abc", "sampler_settings.max_model_len is 'abc': it must be a number of tok"),
+        ("sampler_settings.slots=0", "sampler_settings.slots is 0: it must be a whole number from 1 on\n"),
+        ("sampler_settings.slots=many", "sampler_settings.slots is many: "),
+        ("sampler_settings.device=nowhere", "device nowhere cannot be used: "),
     ):
         assert words in complaint([RECIPE, *MODEL, "--set", given], capsys)
 
