@@ -31,6 +31,7 @@ from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
+from orgthink.training.border import advantages_of, score_of
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
@@ -111,7 +112,7 @@ class RlSettings(Optimization):
         """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
         organization = self.rollout.made
         if rewards is None:
-            rewards = {episode.id: self.reward(episode) for episode in episodes}
+            rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
         found = rollout_metrics(episodes, rewards, tags_of(organization))
         return found | means(episodes, measures_of(organization))
 
@@ -201,7 +202,7 @@ class Episodes:
         groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
-            advantages = credited(settings.credit, groups, selected, rewards)
+            advantages = credited(settings.credit, groups, selected, rewards, self._crash)
             rewarded = [episode for episode in selected if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
@@ -225,7 +226,7 @@ class Episodes:
         bugs: dict[str, str] = {}
         for episode in episodes:
             try:
-                found[episode.id] = self._settings.reward(episode)
+                found[episode.id] = score_of(self._settings.reward, episode)
             except UserError:
                 raise
             except Exception as bug:
@@ -355,13 +356,13 @@ def credited(
     groups: Mapping[str, Mapping[str, float]],
     episodes: Sequence[Episode],
     rewards: Mapping[str, Score],
+    crash: Crash | None = None,
 ) -> Mapping[str, float | Mapping[str, float]]:
     """Advantage of each episode that is trained on or, where the credit tells its agents apart, of each of them."""
     works: defaultdict[str, dict[str, Mapping[str, AgentWork]]] = defaultdict(dict)
     for episode in episodes:
         works[episode.problem.id][episode.id] = _works(episode, rewards[episode.id])
-    own = credit.of_agents(works)
-    return credit(groups) if own is None else own
+    return advantages_of(credit, groups, works, crash)
 
 
 def _works(episode: Episode, score: Score) -> dict[str, AgentWork]:
