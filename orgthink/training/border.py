@@ -1,4 +1,4 @@
-"""Where numbers of plug-ins enter a training: what a reward or a credit returns is checked, and becomes plain numbers."""
+"""Where numbers of plug-ins enter a training: what a reward or a credit returns is checked and made plain numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Works = Mapping[str, Mapping[str, Mapping[str, AgentWork]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plain(Score):
+class PlainScore(Score):
     """A score in plain numbers, which files take."""
 
     made_of: Mapping[str, Any] = field(default_factory=dict)
@@ -40,15 +40,15 @@ def score_of(reward: Callable[[Episode], Score], episode: Episode) -> Score:
     where = f"the reward {_name(reward)} of episode {episode.id}"
     score = reward(episode)
     if not isinstance(score, Score):
-        raise UserError(f"{where} is {_shown(score)}: it must be an orgthink.rewards.Score")
+        raise UserError(f"{where} is {_quoted(score)}: it must be an orgthink.rewards.Score")
     total = number(score.total, where)
     parts, agents = score.parts(), score.of_agents()
     known = {trace.agent for trace in episode.traces}
     for agent in agents:
         if agent not in known:
-            raise UserError(f"{where} names {_shown(agent)}, and no agent there has that name")
+            raise UserError(f"{where} names {_quoted(agent)}, and no agent there has that name")
     parts = {name: None if each is None else number(each, f"{name} of {where}") for name, each in parts.items()}
-    return Plain(total, parts, {name: number(each, f"{where}, {name},") for name, each in agents.items()})
+    return PlainScore(total, parts, {name: number(each, f"{where}, {name},") for name, each in agents.items()})
 
 
 def advantages_of(
@@ -65,7 +65,7 @@ def advantages_of(
     except ValueError:
         raise
     except Exception as bug:
-        raise UserError(f"{where} failed: {crash(where, bug) if crash else _said(bug)}") from bug
+        raise UserError(f"{where} failed: {crash(where, bug) if crash else _what(bug)}") from bug
     known = {episode for group in groups.values() for episode in group}
     _require_names(found, known, where, "episode")
     if own is None:
@@ -83,24 +83,24 @@ def number(value: Any, where: str) -> float:
     except Exception:
         found = math.nan
     if not math.isfinite(found):
-        raise UserError(f"{where} is {_shown(value)}: it must be a number")
+        raise UserError(f"{where} is {_quoted(value)}: it must be a number")
     return found
 
 
 def _require_names(found: Any, known: Iterable[str], where: str, kind: str) -> None:
     if not isinstance(found, Mapping):
-        raise UserError(f"{where} is {_shown(found)}: it must be a mapping from {kind}s to numbers")
+        raise UserError(f"{where} is {_quoted(found)}: it must be a mapping from {kind}s to numbers")
     for name in found.keys() - set(known):
-        raise UserError(f"{where} names {_shown(name)}, and no {kind} there has that name")
+        raise UserError(f"{where} names {_quoted(name)}, and no {kind} there has that name")
 
 
 def _name(plugin: object) -> str:
     return getattr(plugin, "__name__", type(plugin).__name__)
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     return f"{excerpt(repr(value), 60)} ({type(value).__name__})"
 
 
-def _said(bug: Exception) -> str:
+def _what(bug: Exception) -> str:
     return f"{type(bug).__name__}: {reason(bug)}"

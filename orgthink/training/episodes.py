@@ -30,7 +30,6 @@ from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
-from orgthink.tasks.endless import endless
 from orgthink.training.border import advantages_of, score_of
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
@@ -85,7 +84,7 @@ class RlSettings(Optimization):
                     "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
                     "would be trained: set reward.kind=subtasks, or credit.kind=shared"
                 )
-        next(endless(task_named(self.rollout.task), self.seed))
+        ProblemStream(self.rollout, self.seed).batch()
 
     @property
     def temperature(self) -> float:
@@ -318,10 +317,14 @@ def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:
     failed = {episode.problem.id: episode for episode in episodes if engine_failed(episode)}
     if 2 * len(failed) > len({episode.problem.id for episode in episodes}):
         first = next(iter(failed.values()))
-        raise UserError(
-            f"{len(failed)} groups failed, such as episode {first.id} ({failure_message(first)}): check the sampler"
-        )
+        message = failure_message(first)
+        raise UserError(f"{len(failed)} groups failed, such as episode {first.id} ({message}){check_of(message)}")
     return [episode for episode in episodes if episode.problem.id not in failed]
+
+
+def check_of(message: str | None) -> str:
+    """Where to look for the cause of a failure: a bug names its own place."""
+    return "" if "(a bug:" in (message or "") else ": check the sampler"
 
 
 def require_version(

@@ -64,9 +64,53 @@ def test_a_run_does_not_go_on_with_other_pairs(tmp_path, pairs, capsys):
 def test_a_file_of_pairs_that_never_trained_may_be_mended(tmp_path, pairs, capsys):
     whole, run = pairs.read_text(), tmp_path / "run"
     pairs.write_text(whole + '{"query": "broken')
-    assert main(["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]) == 2
+    command = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]
+    assert main([*command, "--dry-run"]) == 2
+    assert main(command) == 2 and not run.exists()
     pairs.write_text(whole)
-    assert main(["train", "--resume", str(run)]) == 0
+    assert main(command) == 0
+
+
+def test_a_run_that_failed_before_its_first_step_can_be_begun_again(tmp_path, pairs, capsys):
+    whole, run = pairs.read_text(), tmp_path / "run"
+    command = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--out", str(run), "--steps"]
+    pairs.write_text(json.dumps({"query": "of " * 300, "response": "3"}))
+    assert main([*command, "1"]) == 2 and run.exists()
+    pairs.write_text(whole)
+    assert main([*command, "1"]) == 0
+    capsys.readouterr()
+    assert "already holds a run" in complaint([*command[1:], "2"], capsys)
+
+
+def test_pairs_that_are_too_long_are_left_out(tmp_path, pairs, capsys):
+    row = {"query": "of " * 300, "response": "3"}
+    pairs.write_text(pairs.read_text() + json.dumps(row) + "\n" + json.dumps(row))
+    given = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(tmp_path / "run")]
+    said = complaint(given, capsys)
+    assert "row 2: " in said and "1 of 3 rows more are too long: --set longest=256 leaves them out" in said
+    assert main(["train", *given, "--set", "longest=256"]) == 0
+
+
+def test_settings_name_files_by_their_whole_paths_as_well(tmp_path, pairs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = adjusted(RECIPES["asyncthink-sft"], {}, [f"pairs={pairs.name}", "model=."])
+    assert (job.pairs, job.model) == (str(pairs), str(tmp_path))
+
+
+def test_a_run_is_no_model_but_has_one(tmp_path, pairs, capsys):
+    run = tmp_path / "run"
+    given = ["asyncthink-sft", "--pairs", str(pairs), "--steps", "1", "--out"]
+    assert main(["train", *given, str(run), *MODEL]) == 0
+    capsys.readouterr()
+    model = run / "checkpoints" / "step-000001" / "model"
+    for folder in (run, model.parent):
+        assert complaint([*given, tmp_path / "new", "--model", folder], capsys).endswith(f": name {model}\n")
+
+
+def test_too_few_problems_are_seen_beforehand(tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "1 + 1", "answer": "2"}))
+    given = [RECIPE, *MODEL, "--dry-run", "--set", f"rollout.task=math:{tmp_path / 'rows.jsonl'}"]
+    assert "has only 1 different problems, not 3: set rollout.problems to that" in complaint(given, capsys)
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):

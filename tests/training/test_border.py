@@ -75,7 +75,7 @@ class Given(EpisodeCredit):
     ],
 )
 def test_a_credit_that_is_none_is_named(credit):
-    with pytest.raises(UserError, match="^the credit Given "):
+    with pytest.raises(UserError, match=r"^the credit Given "):
         advantages_of(credit, GROUPS, WORKS)
 
 
@@ -88,10 +88,10 @@ def test_its_own_complaint_is_raised():
     def complains(groups: Any) -> Any:
         raise ValueError("no")
 
-    with pytest.raises(ValueError, match="^no$"):
+    with pytest.raises(ValueError, match=r"^no$"):
         advantages_of(Given(complains), GROUPS, None)
 
 
 def test_a_large_array_is_no_number():
-    with pytest.raises(UserError, match="x is tensor.*: it must be a number"):
+    with pytest.raises(UserError, match=r"x is tensor.*: it must be a number"):
         number(torch.zeros(9), "x")

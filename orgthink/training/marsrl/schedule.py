@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
@@ -30,6 +31,7 @@ from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
 from orgthink.training.border import advantages_of, number
+from orgthink.training.episodes import check_of
 from orgthink.training.marsrl.chain import (
     FinishedGroup,
     GroupInput,
@@ -164,7 +166,7 @@ class Chains:
         finished, unjudged = self._judged(complete)
         broken += unjudged
         if len(broken) > len(finished):
-            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}: check the sampler")
+            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}{check_of(broken[0])}")
         trained = [one for one in finished if role_of(one.group.stream) in self._plan.roles]
         random.Random(f"{self._seed}/{step}").shuffle(trained)  # so that no minibatch has but one stage
         with user_input():
@@ -256,7 +258,7 @@ def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int, c
     """Rows of the groups that teach something: every output against the others for exactly the same input (section
     3.3). A reward reaches nothing but its own output, neither the agents before it nor those after it."""
     rewards = {one.id: {f"{one.id}|{i}": o.reward for i, o in enumerate(one.outcomes)} for one in finished}
-    advantages = advantages_of(credit, rewards, None, crash)
+    advantages: Any = advantages_of(credit, rewards, None, crash)  # of whole attempts
     return [
         policy_row(
             trace, episode=name, group=one.id, advantage=advantages[name], version=step, positive=outcome.positive
