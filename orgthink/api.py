@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,8 +84,11 @@ def evaluate(task: str | None = None, organizations: Sequence[str] = ("asyncthin
 
 
 async def atrain(recipe: str | None = None, **settings: Any) -> Path:
-    """`train` in a thread, for use in an event loop."""
-    return await asyncio.to_thread(train, recipe, **settings)
+    """`train` in a thread, for use in an event loop. If it is cancelled, the step ends and a checkpoint is saved first,
+    as with Ctrl-C; a second cancellation does not wait for that."""
+    from orgthink.training.in_thread import beside_the_loop
+
+    return await beside_the_loop(partial(train, recipe, **settings))
 
 
 async def asolve(
@@ -213,7 +217,8 @@ def train(
 
     `settings` are settings of the recipe by their path, such as `{"rollout.group": 16}`; `options` are fields of its
     job, such as `pairs=FILE` or `lora=LoraSettings(8)`. `out` is a new run folder, by default runs/RECIPE. `report`
-    gets the metrics of each step. UserError for bad input.
+    gets the metrics of each step. At Ctrl-C the step ends and a checkpoint is saved. In a notebook a thread trains, and
+    calls `report`. UserError for bad input.
     """
     from orgthink.recipes.registry import (
         RECIPES,
@@ -224,13 +229,19 @@ def train(
         start,
         with_whole_paths,
     )
+    from orgthink.training.in_thread import wherever
 
     name = recipe or default("recipe", "a recipe")
     given = [f"{path}={_text(value)}" for path, value in (settings or {}).items()]
     named = {**options, **({} if model is None else {"model": model})}
-    job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
-    folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
-    return go_on(folder, report)
+
+    def trained() -> Path:
+        with user_input():
+            job = adjusted(RECIPES.named(name), with_whole_paths(named), given)
+            folder = start(Training(name, job), Path(out) if out is not None else folder_of(name))
+            return go_on(folder, report)
+
+    return wherever(trained)
 
 
 def _organizations(

@@ -34,6 +34,9 @@ def field_type(
     """The type of what bears a name at a place; UserError if nothing does."""
     known = below(hint, place) if isinstance(place, Mapping) else {}
     if name not in known:
+        takes_any = isinstance(place, Mapping) and not any(isinstance(mark, ByKind) for mark in marks(hint))
+        if takes_any and (entries := next(filter(is_open, alternatives(hint)), None)) is not None:
+            return entry_type(entries)
         raise UserError(f"{'.'.join(where)} {lacks(name, known)}".lstrip())
     return known[name]
 
@@ -51,11 +54,21 @@ def types_below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(mark, ByKind):
             return {"kind": str, **field_types(mark.class_of(place))}
     for one in alternatives(hint):
-        if one is Any or get_origin(one) in (dict, Mapping):
-            return dict.fromkeys(place, (*get_args(one), Any, Any)[1])
+        if is_open(one):
+            return dict.fromkeys(place, entry_type(one))
         if is_dataclass(one):
             return field_types(one)
     return {}
+
+
+def is_open(one: Any) -> bool:
+    """Whether a type takes entries of any name."""
+    return one is Any or get_origin(one) in (dict, Mapping)
+
+
+def entry_type(one: Any) -> Any:
+    """The type of the entries of such a type."""
+    return (*get_args(one), Any, Any)[1]
 
 
 def field_types(cls: Any) -> dict[str, Any]:

@@ -137,9 +137,10 @@ class Train(Traced):
 def _look_ahead(training: Training, path: Path) -> int:
     """Say what a run would be, and what it still needs. UserError for what is wrong."""
     from orgthink.recipes.outlook import outlook, unnamed
+    from orgthink.recipes.registry import is_unused
 
     needs = unnamed(training.job)
-    require_vacant(path)
+    require_vacant(path, overwrite=is_unused(path))
     seen = {"recipe": training.recipe, "out": str(path), "unnamed": needs, **outlook(training.job)}
     show(json.dumps(seen, indent=2, ensure_ascii=False))
     if needs:

@@ -16,9 +16,8 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
-from orgthink.tabular import json_object
 from orgthink.training.batches import POOL
-from orgthink.training.companions import Companions
+from orgthink.training.companions import Companions, context_of
 from orgthink.training.models import LoraSettings, open_trainable
 from orgthink.training.rows import Row
 from orgthink.training.sft import Course
@@ -32,21 +31,38 @@ def sft_course(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     seed: int = 0,
+    longest: int | None = None,
 ) -> Course:
-    """Train the causal model of a Hugging Face folder on the pairs of a file, with all its weights or with LoRA.
+    """Train the causal model of a Hugging Face folder on the pairs of a file, with all its weights or with LoRA. Pairs
+    of more than `longest` tokens are left out.
 
     UserError names the folder that cannot be trained, or the file and the row.
     """
+    return row_course(
+        model_folder, pair_rows(model_folder, rows_file, longest), lora, dtype=dtype, device=device, seed=seed
+    )
+
+
+def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -> list[Row]:
+    """The rows of the pairs of a file that have at most `longest` tokens. UserError for those that cannot be used."""
     with user_input():
         tokenizer = Tokenizer(model_folder)
     rows = rows_of(read_pairs(rows_file), tokenizer, end_of_text(tokenizer, model_folder))
-    longest = json_object(model_folder / "config.json").get("max_position_embeddings")
+    context, short = context_of(model_folder), [row for row in rows if longest is None or len(row) <= longest]
+    long = [(number, len(row)) for number, row in enumerate(rows, 1) if context is not None and len(row) > context]
     for number, row in enumerate(rows, 1):
         if not any(row.trained):
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")
-        if longest is not None and len(row) > longest:
-            raise UserError(f"{rows_file}, row {number}: {len(row)} tokens, but the model's context is {longest}")
-    return row_course(model_folder, rows, lora, dtype=dtype, device=device, seed=seed)
+    if long and (longest is None or longest > (context or 0)):
+        number, tokens = long[0]
+        others = f", and {len(long) - 1} of {len(rows)} rows more are too long" if len(long) > 1 else ""
+        raise UserError(
+            f"{rows_file}, row {number}: {tokens} tokens, but the model's context is {context}{others}: "
+            f"--set longest={context} leaves them out"
+        )
+    if not short:
+        raise UserError(f"{rows_file}: all rows have more than {longest} tokens")
+    return short
 
 
 def row_course(

@@ -59,6 +59,9 @@ class Pair:
 _COLUMN = "said"
 """Name of the column of `written` in files. It is published, so it stays."""
 
+_ORIGIN = {"role": str, "problem": str, "episode": str, "index": int, "teacher": str}
+"""Columns that say where a pair comes from, which no training reads. Files of others use the same names for theirs."""
+
 
 def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
     """One pair for each uninterrupted sampled stretch, without secrets: 2·n_q + 1 if all n_q forks are joined."""
@@ -79,16 +82,24 @@ def pairs_of(episode: Episode, teacher: str) -> list[Pair]:
 
 
 def read_pairs(path: Path | str) -> list[Pair]:
-    """Read the pairs of a `.parquet` file or of a file with one JSON object per line. Other columns are ignored.
+    """Read the pairs of a `.parquet` file or of a file with one JSON object per line. Other columns are ignored, and so
+    is what says where a pair comes from if it has another form.
 
-    UserError names the file and the row (counted from 1) that lacks a query or a response. UserError if the file is
-    missing or has no rows.
+    UserError names the file, the number of rows that cannot be used, and the first of them (rows that are not blank,
+    counted from 1). UserError if the file is missing or has no rows.
     """
     file = Path(path)
     if not file.is_file():
         raise UserError(f"no file of query-response pairs at {file}")
     rows = read_rows(file, [_column(field.name) for field in fields(Pair)])
-    pairs = [_pair(row, f"{file}, row {number}") for number, row in enumerate(rows, 1)]
+    pairs, wrong = list[Pair](), list[str]()
+    for number, row in enumerate(rows, 1):
+        try:
+            pairs.append(_pair(row, f"row {number}"))
+        except UserError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise UserError(f"{file}, {wrong[0]}" if len(wrong) == 1 else f"{file}: {len(wrong)} bad rows: {_few(wrong)}")
     if not pairs:
         raise UserError(f"{file} holds no query-response pairs")
     return pairs
@@ -115,6 +126,10 @@ def line(pair: Pair) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
+def _few(texts: list[str]) -> str:
+    return "; ".join(texts[:3]) + ("; …" if len(texts) > 3 else "")
+
+
 def _column(name: str) -> str:
     return _COLUMN if name == "written" else name
 
@@ -122,7 +137,13 @@ def _column(name: str) -> str:
 def _pair(row: Any, place: str) -> Pair:
     if not isinstance(row, dict):
         raise UserError(f"{place}: not an object with a query and a response")
-    values = {name: value for name, value in row.items() if value is not None}
+    if missing := [name for name in ("query", "response") if row.get(name) is None]:
+        there = f"; it has {', '.join(map(str, row))}" if row else ""  # of parquet only known columns are read
+        raise UserError(f"{place}: no {' and no '.join(missing)}{there}")
+    values = {name: value for name, value in row.items() if value is not None and name != "written"}
+    for name, form in _ORIGIN.items():
+        if not isinstance(values.get(name, form()), form):
+            del values[name]
     if _COLUMN in values:
         values["written"] = values.pop(_COLUMN)
     pair = typed(Pair, values, place)

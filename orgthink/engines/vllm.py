@@ -117,9 +117,9 @@ class VllmEngine(TokenIds):
         except ImportError as error:
             raise EngineUnavailable(f"vLLM cannot be imported ({error}): `make vllm` sets up an environment") from error
         defaults = _ALWAYS if torch.cuda.is_available() else _ALWAYS | _ON_CPU
-        settings = EngineArgs(model=str(folder), **(defaults | engine_args))
-        _answer_for_llvmlite()
         try:
+            settings = EngineArgs(model=str(folder), **(defaults | engine_args))
+            _answer_for_llvmlite()
             name = folder.resolve().name
             return cls(name, tokenizer, lambda: LLMEngine.from_engine_args(settings), version or name, _names(folder))
         except Exception as error:

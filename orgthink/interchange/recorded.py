@@ -8,6 +8,7 @@ from orgthink.errors import UserError, user_input
 from orgthink.evaluation import Evaluation, grade, resolve
 from orgthink.measure.accuracy import mixed
 from orgthink.store import RunFolder
+from orgthink.training.border import score_of
 from orgthink.training.episodes import RlSettings, credited, grouped, whole_groups
 from orgthink.training.rows import PolicyRow, policy_rows
 
@@ -40,7 +41,7 @@ def recorded_rows(folder: RunFolder, settings: RlSettings) -> list[PolicyRow]:
     if settings.mixed:
         outcomes = set(mixed(episodes))
         episodes = [episode for episode in episodes if episode.problem.id in outcomes]
-    rewards = {episode.id: settings.reward(episode) for episode in episodes}
+    rewards = {episode.id: score_of(settings.reward, episode) for episode in episodes}
     with user_input():
         advantages = credited(settings.credit, grouped(episodes, rewards), episodes, rewards)
         rewarded = [episode for episode in episodes if episode.id in advantages]

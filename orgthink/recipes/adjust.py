@@ -14,7 +14,7 @@ from orgthink.errors import UserError
 from orgthink.evaluation import OrganizationSpec
 from orgthink.kinds import ByKind
 from orgthink.organizations import ORGANIZATIONS
-from orgthink.settings import alternatives, field_type, marks, require_known, types_below
+from orgthink.settings import alternatives, field_type, field_types, marks, require_known, types_below
 from orgthink.store import plain, typed
 
 LATE = "read late"
@@ -36,13 +36,22 @@ def put(data: dict[str, Any], hint: Any, given: str) -> None:
         if place.get(name) is None:
             place[name] = {}
         place = place[name]
-    kinds = [mark for mark in marks(hint) if isinstance(mark, ByKind)]
-    hint = field_type(hint, place, last, above, _below)
+    whole, hint = hint, field_type(hint, place, last, above, _below)
     value = _value(hint, text)
     require_known(hint, value, names, _below)
-    if kinds and last == "kind" and value != place.get("kind"):
-        place.clear()  # another class has other settings
+    if value != place.get(last):
+        _forget(whole, place, last, value)
     place[last] = plain(typed(hint, value, path), hint) if late else value
+
+
+def _forget(hint: Any, place: dict[str, Any], name: str, value: Any) -> None:
+    """Drop the settings that another class lacks, where a setting chooses the class. The recipe, not the user, has set
+    them; so an organization keeps what it shares with the former one, such as the style of the prompts."""
+    if name == "kind" and any(isinstance(mark, ByKind) for mark in marks(hint)):
+        place.clear()
+    if name == "organization" and OrganizationSpec in alternatives(hint):
+        known = field_types(ORGANIZATIONS.named(str(value)))
+        place["settings"] = {each: given for each, given in place.get("settings", {}).items() if each in known}
 
 
 def _below(hint: Any, place: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from orgthink.coldstart.pairs import read_pairs
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.organizations.prompts import STYLES
 from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import show
-from orgthink.training.embedded import embedded
+from orgthink.training.companions import context_of, tokens_of
+from orgthink.training.embedded import embedded, require_local
 from orgthink.training.episodes import Episodes, RlSettings
 from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
@@ -111,6 +113,8 @@ class Pairs(FromModel):
     """Settings of the training."""
     pairs: str | None = None
     """File of pairs, JSON lines or parquet; `None`: the user must give `--pairs`."""
+    longest: int | None = None
+    """Largest number of tokens in a pair, at most the model's context; longer pairs are left out."""
 
     def require(self) -> None:
         FromModel.require(self)
@@ -118,12 +122,16 @@ class Pairs(FromModel):
             raise UserError("this recipe trains on your own pairs: name their file with --pairs")
         if not Path(self.pairs).is_file():
             raise UserError(f"there is no file {self.pairs}: write pairs with orgthink synth")
+        read_pairs(self.pairs)  # before the run folder is made
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
-        course, made_for = sft_course(model_folder(self.model), Path(self.pairs), **self.how), self._made_for
+        course, made_for = (
+            sft_course(model_folder(self.model), Path(self.pairs), **self.how, longest=self.longest),
+            self._made_for,
+        )
         with open(self.pairs, "rb") as file:
             content = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
         _require_unchanged(folder, "pairs.json", self.pairs, content)
@@ -218,13 +226,16 @@ class Reinforced(FromModel, ABC):
             raise UserError(
                 "this recipe samples with vLLM, which is not installed: `make vllm`, or --set sampler=local"
             )
+        if self.sampler == "local":
+            require_local(self.sampler_settings)
         self.settings.require(self.max_context)
 
     @property
     def max_context(self) -> int | None:
         """Context length in tokens: the lower of the model's and the sampler's `max_model_len`; `None` without both."""
-        known = (context_of(model_folder(self.model)), self.sampler_settings.get("max_model_len"))
-        return min((int(length) for length in known if length is not None), default=None)
+        given = tokens_of(self.sampler_settings.get("max_model_len"), "sampler_settings.max_model_len")
+        known = (context_of(model_folder(self.model)), given)
+        return min((length for length in known if length is not None), default=None)
 
     @abstractmethod
     def source(self) -> Source:
@@ -269,14 +280,6 @@ class Mars(Reinforced):
         return Queue(self.settings) if self.settings.rollout.schedule == "queue" else Chains(self.settings)
 
 
-def context_of(folder: Path) -> int | None:
-    """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
-    try:
-        return json_object(folder / "config.json").get("max_position_embeddings")
-    except OSError as error:
-        raise UserError(f"{folder / 'config.json'} cannot be read: {error}") from error
-
-
 def model_folder(model: str | None) -> Path:
     """The folder of a model, given by name or path. UserError if there is no such folder."""
     if model is None:
@@ -286,5 +289,13 @@ def model_folder(model: str | None) -> Path:
         kind = "on a server" if spec.url is not None else "not a folder"
         raise UserError(f"{model} is {kind}: training needs a model folder")
     if not (spec.folder / "config.json").is_file():
-        raise UserError(f"{spec.folder} is not a model folder: it has no config.json")
+        raise UserError(f"{spec.folder} is not a model folder: it has no config.json{_within(spec.folder)}")
+    if (spec.folder / "episodes.jsonl").is_file():
+        raise UserError(f"{spec.folder} is a run, not a model folder{_within(spec.folder)}")
     return spec.folder
+
+
+def _within(folder: Path) -> str:
+    """The model in a checkpoint or a run, for who named that."""
+    models = sorted([*folder.glob("model/config.json"), *folder.glob("checkpoints/step-*/model/config.json")])
+    return f": name {models[-1].parent}" if models else ""

@@ -95,7 +95,7 @@ def adjusted(job: Job, options: dict[str, Any], settings: Sequence[str]) -> Job:
             put(place, hint, given)
         except UserError as error:
             raise UserError(f"--set {given}: {error}") from None
-    return typed(type(job), data, "--set")
+    return typed(type(job), with_whole_paths(data), "--set")
 
 
 def with_whole_paths(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +124,26 @@ def start(training: Training, path: Path) -> RunFolder:
     UserError if `path` is in use, or if something that the training needs is missing.
     """
     training.job.require()
-    return RunFolder.create(path, "train", training)
+    unused = is_unused(path)
+    for name in _NOTES if unused else ():
+        (path / name).unlink(missing_ok=True)
+    return RunFolder.create(path, "train", training, overwrite=unused)
+
+
+_NOTES = ("pairs.json", "trajectories.json")
+"""Files in which a training remembers what it learns from."""
+
+
+def is_unused(path: Path) -> bool:
+    """Whether a folder holds a training that failed before it computed anything: it may be begun again."""
+    if not (path / "config.json").is_file():
+        return False
+    empty = {"episodes.jsonl", "metrics.jsonl"}
+    for entry in path.iterdir():
+        nothing = entry.name in empty and entry.stat().st_size == 0
+        if not (nothing or entry.name in ("config.json", *_NOTES) or entry.name.startswith(".")):
+            return False
+    return RunFolder.open(path).config["kind"] == "train"
 
 
 def training_of(folder: RunFolder) -> Training:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from orgthink.errors import UserError
+from orgthink.tabular import json_object
 
 NAMES = (
     "config.json",
@@ -57,6 +59,23 @@ def _is_own(file: Path) -> bool:
     folder, target = Path(os.path.realpath(file.parent)), Path(os.path.realpath(file))
     in_cache = folder.parent.name == "snapshots" and target.parent == folder.parents[1] / "blobs"
     return in_cache or target.is_relative_to(folder)
+
+
+def context_of(folder: Path) -> int | None:
+    """Context length of a model in tokens; `None` if its config does not have it. UserError if it cannot be read."""
+    file, name = folder / "config.json", "max_position_embeddings"
+    try:
+        return tokens_of(json_object(file).get(name), f"{file}: {name}")
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
+
+
+def tokens_of(length: Any, name: str) -> int | None:
+    """A length that comes from outside, as a number. UserError, by its name, if it is none; `None` is unknown."""
+    try:
+        return None if length is None else int(length)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{name} is {length!r}: it must be a number of tokens") from None
 
 
 class Companions:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from orgthink.engines import ENGINES
 from orgthink.engines.engine import Updatable
 from orgthink.errors import UserError
+from orgthink.settings import lacks
 from orgthink.training.backend import EmbeddedBackend
 from orgthink.training.models import LoraSettings, open_trainable, resolve_device, torch_dtype
 from orgthink.training.rl import Optimization
@@ -17,6 +19,13 @@ SLOTS = 192
 """Number of requests that the local sampler decodes in parallel. A step rolls out more episodes than that."""
 LOCAL_SETTINGS = {"device", "slots"}
 """Settings of the local sampler."""
+VLLM_SETTINGS = {
+    "attention_backend", "block_size", "cpu_offload_gb", "disable_log_stats", "distributed_executor_backend", "dtype",
+    "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "hf_overrides",
+    "kv_cache_dtype", "load_format", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "quantization", "seed",
+    "swap_space", "tensor_parallel_size", "trust_remote_code",
+}  # fmt: skip
+"""Settings of vLLM that the local sampler ignores, in a recipe for vLLM that samples here."""
 
 
 class Equipment(Protocol):
@@ -83,6 +92,16 @@ def embedded(folder: Path, job: Equipment) -> EmbeddedBackend:
     return EmbeddedBackend(model, sampler(folder, job), folder, **settings)
 
 
+def require_local(settings: Mapping[str, Any]) -> None:
+    """UserError for settings that are none of the local sampler, and for values that it cannot take."""
+    for name in sorted(settings.keys() - LOCAL_SETTINGS - VLLM_SETTINGS):
+        raise UserError(f"sampler_settings {lacks(name, sorted(LOCAL_SETTINGS))}")
+    slots = settings.get("slots", SLOTS)
+    if not isinstance(slots, int) or slots < 1:
+        raise UserError(f"sampler_settings.slots is {slots}: it must be a whole number from 1 on")
+    resolve_device(str(settings.get("device", "cpu")))
+
+
 def sampler(folder: Path, job: Equipment) -> Updatable:
     """Open the sampler. `local` decodes on the event loop, so runs are reproducible bit for bit.
 
@@ -91,6 +110,7 @@ def sampler(folder: Path, job: Equipment) -> Updatable:
     settings = job.sampler_settings
     if job.sampler == "local":  # a recipe for vLLM that samples here keeps its settings of vLLM
         settings = {"slots": SLOTS} | {name: settings[name] for name in LOCAL_SETTINGS & settings.keys()}
+        settings["device"] = resolve_device(str(settings.get("device", "cpu")))
     engine = asyncio.run(ENGINES.named(job.sampler)(str(folder), threaded=False, **settings))
     if not hasattr(engine, "update_weights"):
         raise UserError(f"sampler {job.sampler}: its weights cannot be updated, so it cannot sample for training")

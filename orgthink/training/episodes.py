@@ -30,7 +30,7 @@ from orgthink.rewards import REWARDS, EpisodeReward, Score
 from orgthink.rewards.asyncthink import AsyncThinkReward
 from orgthink.runtime.agent import Backing
 from orgthink.tasks import task_named
-from orgthink.tasks.endless import endless
+from orgthink.training.border import advantages_of, score_of
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
@@ -84,7 +84,7 @@ class RlSettings(Optimization):
                     "this credit is of single agents, and the reward only of whole episodes, so nobody but the root "
                     "would be trained: set reward.kind=subtasks, or credit.kind=shared"
                 )
-        next(endless(task_named(self.rollout.task), self.seed))
+        ProblemStream(self.rollout, self.seed).batch()
 
     @property
     def temperature(self) -> float:
@@ -111,7 +111,7 @@ class RlSettings(Optimization):
         """The metrics of a step. `rewards` are known by the episodes' ids, or computed."""
         organization = self.rollout.made
         if rewards is None:
-            rewards = {episode.id: self.reward(episode) for episode in episodes}
+            rewards = {episode.id: score_of(self.reward, episode) for episode in episodes}
         found = rollout_metrics(episodes, rewards, tags_of(organization))
         return found | means(episodes, measures_of(organization))
 
@@ -201,7 +201,7 @@ class Episodes:
         groups = grouped(selected, rewards, random.Random(seed) if settings.shuffled else None)
         require_version(episodes, str(step), self._plan.trains, began)
         with user_input():
-            advantages = credited(settings.credit, groups, selected, rewards)
+            advantages = credited(settings.credit, groups, selected, rewards, self._crash)
             rewarded = [episode for episode in selected if episode.id in advantages]
             rows = [row for e in rewarded for row in policy_rows(e, advantages[e.id], self._plan.trains, step)]
         metrics = {
@@ -225,7 +225,7 @@ class Episodes:
         bugs: dict[str, str] = {}
         for episode in episodes:
             try:
-                found[episode.id] = self._settings.reward(episode)
+                found[episode.id] = score_of(self._settings.reward, episode)
             except UserError:
                 raise
             except Exception as bug:
@@ -317,10 +317,14 @@ def whole_groups(episodes: Sequence[Episode]) -> list[Episode]:
     failed = {episode.problem.id: episode for episode in episodes if engine_failed(episode)}
     if 2 * len(failed) > len({episode.problem.id for episode in episodes}):
         first = next(iter(failed.values()))
-        raise UserError(
-            f"{len(failed)} groups failed, such as episode {first.id} ({failure_message(first)}): check the sampler"
-        )
+        message = failure_message(first)
+        raise UserError(f"{len(failed)} groups failed, such as episode {first.id} ({message}){check_of(message)}")
     return [episode for episode in episodes if episode.problem.id not in failed]
+
+
+def check_of(message: str | None) -> str:
+    """Where to look for the cause of a failure: a bug names its own place."""
+    return "" if "(a bug:" in (message or "") else ": check the sampler"
 
 
 def require_version(
@@ -355,13 +359,13 @@ def credited(
     groups: Mapping[str, Mapping[str, float]],
     episodes: Sequence[Episode],
     rewards: Mapping[str, Score],
+    crash: Crash | None = None,
 ) -> Mapping[str, float | Mapping[str, float]]:
     """Advantage of each episode that is trained on or, where the credit tells its agents apart, of each of them."""
     works: defaultdict[str, dict[str, Mapping[str, AgentWork]]] = defaultdict(dict)
     for episode in episodes:
         works[episode.problem.id][episode.id] = _works(episode, rewards[episode.id])
-    own = credit.of_agents(works)
-    return credit(groups) if own is None else own
+    return advantages_of(credit, groups, works, crash)
 
 
 def _works(episode: Episode, score: Score) -> dict[str, AgentWork]:

@@ -8,9 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import FrameType
 
 from orgthink.terminal import show
+
+STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+"""In a thread, which gets no signals: what its caller sets in place of a Ctrl-C."""
 
 
 @contextmanager
@@ -18,9 +22,9 @@ def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
     """Yield an event that the first Ctrl-C sets. The second Ctrl-C raises KeyboardInterrupt as usual.
 
     The first prints at once what is `under_way` and will be finished. Python handles signals in the main thread only.
-    In another thread the event is never set.
+    In another thread the event is that of `STOP`, or is never set.
     """
-    interrupted = threading.Event()
+    interrupted = STOP.get() or threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return

@@ -103,7 +103,8 @@ class ProblemStream:
             if not repeats:
                 batch[problem.id] = problem
         if repeats and not known:
-            raise UserError(f"{self._plan.task} has only {len(batch)} different problems, not {wanted}")
+            there = f"{self._plan.task} has only {len(batch)} different problems, not {wanted}"
+            raise UserError(f"{there}: set rollout.problems to that")
         return list(batch.values())
 
 

@@ -146,7 +146,7 @@ def _step(
 ) -> dict[str, float]:
     """Take one optimizer step. Returns its metrics."""
     started = time.perf_counter()
-    torch.manual_seed(settings.seed * 1_000_003 + step)  # a resumed run has the same dropout
+    torch.manual_seed((settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
     parts = in_one_go(rows, settings.batch_tokens, course.padding)
     parts.reverse()  # long rows first, so that threads end at about the same time

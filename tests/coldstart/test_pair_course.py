@@ -166,6 +166,19 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(tmp_path, rows_file):
     assert lines[0]["trained_tokens"] == lines[1]["trained_tokens"]
 
 
+def test_any_seed_is_one(tmp_path, rows_file):
+    settings = replace(SETTINGS, steps=1, seed=99_999_999_999_999)
+    train(sft_course(tiny(tmp_path / "base", "Qwen3"), rows_file), settings, folder(tmp_path / "run"), [].append)
+
+
+def test_a_context_that_is_no_number_is_named(tmp_path, rows_file):
+    base = tiny(tmp_path / "base", "Qwen3")
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"max_position_embeddings": "many"}))
+    with pytest.raises(UserError, match="max_position_embeddings is 'many': it must be a number of tokens"):
+        sft_course(base, rows_file)
+
+
 def test_bad_input_is_named(tmp_path, rows_file):
     base = tiny(tmp_path / "base", max_position_embeddings=20)
     with pytest.raises(UserError, match=r"rows\.jsonl, row 2: .* tokens, but the model's context is 20"):

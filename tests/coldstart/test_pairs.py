@@ -50,10 +50,10 @@ def test_rows_of_other_programs_need_a_query_and_a_response_only(tmp_path: Path)
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"query": "q"}, "response: Field required"),
-        ({"query": "q", "response": None}, "response: Field required"),
-        ({"response": "r"}, "query: Field required"),
-        ({"other": "r"}, "query: Field required"),
+        ({"query": "q"}, "no response; it has query"),
+        ({"query": "q", "response": None}, "no response; it has query, response"),
+        ({"response": "r"}, "no query; it has response"),
+        ({"other": "r"}, "no query and no response"),
         ({"query": "q", "response": ""}, "the response is empty"),
         ({"query": "", "response": "r"}, "the query is empty"),
         ({"query": "q", "response": 5}, "response: Input should be a valid string"),
@@ -130,3 +130,16 @@ def test_spans_that_were_sampled_in_one_go_are_one_response():
         Pair("ask a <JOIN-1> r </JOIN-1>", "b", "organizer", "p", "e", 1, "m", written=23, last=True),
         Pair("ask", " a <JOIN-1>", "worker", "p", "e", 2, "m", written=0, last=False),
     ]
+
+
+def test_all_rows_that_are_no_pairs_are_counted(tmp_path: Path):
+    rows = [{"query": "q", "response": "r"}] + [{"messages": []}] * 5
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match=r"5 bad rows: row 2: no query and no response; it has messages; row 3: .*; …$"):
+        read_pairs(tmp_path / "a.jsonl")
+
+
+def test_columns_of_others_are_ignored(tmp_path: Path):
+    row = {"query": "abc", "response": "r", "problem": 12, "index": "a-17", "teacher": ["x"], "written": 2}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    assert read_pairs(tmp_path / "a.jsonl") == [Pair("abc", "r")]

@@ -109,10 +109,10 @@ def test_the_bounds_are_what_twelve_rounds_take_at_most():
 
 def test_a_dry_run_needs_no_model_and_no_server(rows, tmp_path, capsys):
     given = ["train", "paramanager-qwen3", "--dry-run", "--out", str(tmp_path / "new"), "--set"]
-    assert main([*given, f"rollout.task=math:{rows}"]) == 0
+    assert main([*given, f"rollout.task=math:{rows}", "rollout.problems=3"]) == 0
     out, err = capsys.readouterr()
     seen = json.loads(out)
-    assert seen["unnamed"] == ["--model"] and seen["bounds"]["episodes_a_step"] == 128
+    assert seen["unnamed"] == ["--model"] and seen["bounds"]["episodes_a_step"] == 3 * 8
     assert set(seen["job"]["settings"]["rollout"]["models"]) == set(FROZEN)
     assert "needs --model" in err and err.count("\n") == 1
     for wrong, words in (
@@ -131,13 +131,17 @@ def test_a_dry_run_needs_no_model_and_no_server(rows, tmp_path, capsys):
 def test_other_places_of_the_pool_are_named_by_set(rows, tmp_path):
     here = tiny_model(tmp_path / "here")
     urls = {name: f"https://host-{n}.example/v1" for n, name in enumerate(FROZEN)}
-    job = policy(f"rollout.task=math:{rows}", *(f"rollout.models.{n}.engine.url={url}" for n, url in urls.items()))
+    job = policy(
+        f"rollout.task=math:{rows}",
+        "rollout.problems=3",
+        *(f"rollout.models.{n}.engine.url={url}" for n, url in urls.items()),
+    )
     assert unnamed(job) == ["--model"]
     assert {name: model.engine.url for name, model in job.settings.rollout.models.items()} == urls
     engine = "rollout.models.qwen3-30b-a3b.engine"
     local = adjusted(job, {}, [f"{engine}.url=none", f"{engine}.model={here}"])
     assert unnamed(local) == ["--model"]  # a folder, or a shipped model, will do as well
-    with pytest.raises(UserError, match="it has"):
+    with pytest.raises(UserError, match=r"gpt-5\.sampling: Field required"):
         policy("rollout.models.gpt-5.engine.url=https://host/v1")
 
 

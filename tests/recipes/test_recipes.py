@@ -64,9 +64,53 @@ def test_a_run_does_not_go_on_with_other_pairs(tmp_path, pairs, capsys):
 def test_a_file_of_pairs_that_never_trained_may_be_mended(tmp_path, pairs, capsys):
     whole, run = pairs.read_text(), tmp_path / "run"
     pairs.write_text(whole + '{"query": "broken')
-    assert main(["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]) == 2
+    command = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(run)]
+    assert main([*command, "--dry-run"]) == 2
+    assert main(command) == 2 and not run.exists()
     pairs.write_text(whole)
-    assert main(["train", "--resume", str(run)]) == 0
+    assert main(command) == 0
+
+
+def test_a_run_that_failed_before_its_first_step_can_be_begun_again(tmp_path, pairs, capsys):
+    whole, run = pairs.read_text(), tmp_path / "run"
+    command = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--out", str(run), "--steps"]
+    pairs.write_text(json.dumps({"query": "of " * 300, "response": "3"}))
+    assert main([*command, "1"]) == 2 and run.exists()
+    pairs.write_text(whole)
+    assert main([*command, "1"]) == 0
+    capsys.readouterr()
+    assert "already holds a run" in complaint([*command[1:], "2"], capsys)
+
+
+def test_pairs_that_are_too_long_are_left_out(tmp_path, pairs, capsys):
+    row = {"query": "of " * 300, "response": "3"}
+    pairs.write_text(pairs.read_text() + json.dumps(row) + "\n" + json.dumps(row))
+    given = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--out", str(tmp_path / "run")]
+    said = complaint(given, capsys)
+    assert "row 2: " in said and "1 of 3 rows more are too long: --set longest=256 leaves them out" in said
+    assert main(["train", *given, "--set", "longest=256"]) == 0
+
+
+def test_settings_name_files_by_their_whole_paths_as_well(tmp_path, pairs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = adjusted(RECIPES["asyncthink-sft"], {}, [f"pairs={pairs.name}", "model=."])
+    assert (job.pairs, job.model) == (str(pairs), str(tmp_path))
+
+
+def test_a_run_is_no_model_but_has_one(tmp_path, pairs, capsys):
+    run = tmp_path / "run"
+    given = ["asyncthink-sft", "--pairs", str(pairs), "--steps", "1", "--out"]
+    assert main(["train", *given, str(run), *MODEL]) == 0
+    capsys.readouterr()
+    model = run / "checkpoints" / "step-000001" / "model"
+    for folder in (run, model.parent):
+        assert complaint([*given, tmp_path / "new", "--model", folder], capsys).endswith(f": name {model}\n")
+
+
+def test_too_few_problems_are_seen_beforehand(tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "1 + 1", "answer": "2"}))
+    given = [RECIPE, *MODEL, "--dry-run", "--set", f"rollout.task=math:{tmp_path / 'rows.jsonl'}"]
+    assert "has only 1 different problems, not 3: set rollout.problems to that" in complaint(given, capsys)
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):
@@ -190,7 +234,12 @@ def test_a_path_that_leads_nowhere_is_named_with_what_there_is(capsys):
         ("mastered={entropy: 1}", "that is not JSON"),
         ("reward=none", "settings.reward"),
         ("rollout.models=" + "[" * 99_999, "that is not JSON"),
-        ("rollout.models.x.engine.model=pocket", "rollout.models has no 'x'\n"),
+        ("rollout.models.x.engine.model=pocket", "rollout.models.x.sampling: Field required"),
+        ('sampler_settings={"slotz": 3}', "sampler_settings has no 'slotz': did you mean slots?\n"),
+        ("sampler_settings.max_model_len=abc", "sampler_settings.max_model_len is 'abc': it must be a number of tok"),
+        ("sampler_settings.slots=0", "sampler_settings.slots is 0: it must be a whole number from 1 on\n"),
+        ("sampler_settings.slots=many", "sampler_settings.slots is many: "),
+        ("sampler_settings.device=nowhere", "device nowhere cannot be used: "),
     ):
         assert words in complaint([RECIPE, *MODEL, "--set", given], capsys)
 

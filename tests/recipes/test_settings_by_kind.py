@@ -62,6 +62,17 @@ def test_names_in_settings_of_an_organization_have_their_full_path_in_the_run_fo
     assert kept.label == "Shaker"
 
 
+def test_another_organization_keeps_what_it_shares_with_the_recipe_s():
+    """Whoever names an organization of theirs has set none of the recipe's settings, and cannot take them back."""
+    place, recipe = "rollout.organization", ["rollout.organization.settings.tolerant=true"]
+    paper = {"prompts": "paper"}
+    assert settings(*recipe).rollout.organization.settings == {**paper, "tolerant": True}
+    found = settings(*recipe, f"{place}.organization={PLUGIN}:Shaker", f"{place}.settings.shout=true").rollout
+    assert found.organization.settings == {**paper, "shout": True} and found.made.roles == ("shaker",)
+    same = settings(*recipe, f"{place}.organization=asyncthink").rollout.organization
+    assert same == settings(*recipe).rollout.organization
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -102,3 +113,16 @@ def test_a_setting_that_nobody_checks_is_a_number_if_it_reads_so():
     assert job.sampler_settings == {"gpu_memory_utilization": 0.2}
     job = adjusted(RECIPE, {}, ["sampler_settings.gpu_memory_utilization=most"])
     assert job.sampler_settings == {"gpu_memory_utilization": "most"}
+
+
+def test_a_mapping_takes_a_name_that_it_does_not_have_yet():
+    """vLLM's settings are not known here, and those of the recipe remain."""
+    job = adjusted(RECIPE, {}, ["sampler_settings.max_model_len=4096", "sampler_settings.hf_overrides.a=true"])
+    assert job.sampler_settings == {
+        "gpu_memory_utilization": 0.3, "max_model_len": 4096, "hf_overrides": {"a": True},
+    }  # fmt: skip
+    own = ["engine.model=helper", "sampling.max_tokens=9"]
+    models = adjusted(RECIPE, {}, [f"rollout.models.worker.{one}" for one in own]).settings.rollout.models
+    assert models["worker"].engine.model == "helper" and models["worker"].sampling.max_tokens == 9
+    with pytest.raises(UserError, match=r"rollout\.models\.worker has no 'sampled': did you mean sampling"):
+        settings("rollout.models.worker.sampled=1")

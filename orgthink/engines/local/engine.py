@@ -47,8 +47,10 @@ class LocalEngine(TokenIds):
     ) -> None:
         """At most `slots` requests are decoded at once; others wait. `cache_bytes` limits the caches of finished ones.
 
-        Without `threaded` the event loop does all steps, and results do not depend on timing.
+        Without `threaded` the event loop does all steps, and results do not depend on timing. ValueError for no slots.
         """
+        if slots < 1:
+            raise ValueError(f"slots is {slots}: it must be at least 1")
         self.model = name
         self._config, self._tokenizer = model.config, tokenizer
         self._batch: DecodeBatch[Stream] = DecodeBatch(

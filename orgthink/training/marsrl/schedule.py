@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from orgthink.credit import EpisodeCredit
 from orgthink.engines.engine import Engine
@@ -29,6 +30,8 @@ from orgthink.runtime.attempt import attempt
 from orgthink.runtime.budget import Limits
 from orgthink.tasks import task_named
 from orgthink.tasks.endless import endless
+from orgthink.training.border import advantages_of, number
+from orgthink.training.episodes import check_of
 from orgthink.training.marsrl.chain import (
     FinishedGroup,
     GroupInput,
@@ -163,11 +166,11 @@ class Chains:
         finished, unjudged = self._judged(complete)
         broken += unjudged
         if len(broken) > len(finished):
-            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}: check the sampler")
+            raise UserError(f"{len(broken)} groups failed, such as one of {broken[0]}{check_of(broken[0])}")
         trained = [one for one in finished if role_of(one.group.stream) in self._plan.roles]
         random.Random(f"{self._seed}/{step}").shuffle(trained)  # so that no minibatch has but one stage
         with user_input():
-            rows = _rows(trained, self._credit, step)
+            rows = _rows(trained, self._credit, step, self._crash)
         metrics = {
             **rollout_metrics(finished),
             **ages(rows),
@@ -187,12 +190,17 @@ class Chains:
         finished, unjudged = list[FinishedGroup](), list[str]()
         for record, group in ((r, group) for r, groups in complete for group in groups if group.broken is None):
             try:
-                finished += self._rules.judged(record, [group])
+                finished += map(self._plain, self._rules.judged(record, [group]))
             except UserError:
                 raise
             except Exception as bug:
                 unjudged.append(f"{record.id} ({self._crash(record.id, bug)})")
         return finished, unjudged
+
+    def _plain(self, one: FinishedGroup) -> FinishedGroup:
+        """The group with plain numbers as rewards. UserError if the role reward gave something else."""
+        where = f"the role reward {type(self._rules.reward).__name__} of {one.id}"
+        return one._replace(outcomes=[o._replace(reward=number(o.reward, where)) for o in one.outcomes])
 
     def _new(self, sampler: Engine) -> list[Chain]:
         """Chains of new problems, as many as `live` allows."""
@@ -246,11 +254,11 @@ class Chains:
         self._problems = islice(endless(self._rules.task, self._seed), underway.begun, None)
 
 
-def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int) -> list[PolicyRow]:
+def _rows(finished: Sequence[FinishedGroup], credit: EpisodeCredit, step: int, crash: Crash) -> list[PolicyRow]:
     """Rows of the groups that teach something: every output against the others for exactly the same input (section
     3.3). A reward reaches nothing but its own output, neither the agents before it nor those after it."""
     rewards = {one.id: {f"{one.id}|{i}": o.reward for i, o in enumerate(one.outcomes)} for one in finished}
-    advantages = credit(rewards)
+    advantages: Any = advantages_of(credit, rewards, None, crash)  # of whole attempts
     return [
         policy_row(
             trace, episode=name, group=one.id, advantage=advantages[name], version=step, positive=outcome.positive

@@ -1,0 +1,97 @@
+"""What a plug-in's reward or credit returns is a number, or one line that names the plug-in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from orgthink.credit import AgentWork, EpisodeCredit
+from orgthink.episode import Episode, Problem, Trace
+from orgthink.errors import UserError
+from orgthink.rewards import Score
+from orgthink.training.border import advantages_of, number, score_of
+
+EPISODE = Episode("p|o|0", Problem("p", "t", "?"), "o", 1, (Trace("root", "root", None, ()),))
+GROUPS = {"p": {"p|o|0": 1.0, "p|o|1": 0.0}}
+WORKS = {"p": {"p|o|0": {"root": AgentWork(None, 1.0)}}}
+
+
+class Odd(Score):
+    def parts(self) -> dict[str, Any]:
+        return {"part": self.total, "unknown": None}
+
+
+class Stranger(Score):
+    def of_agents(self) -> Mapping[str, float]:
+        return {"nobody": 1.0}
+
+
+@pytest.mark.parametrize("half", [0.5, numpy.float32(0.5), torch.tensor(0.5)])
+def test_scalars_become_plain_numbers(half):
+    score = score_of(lambda episode: Odd(half), EPISODE)
+    assert json.loads(json.dumps([score.total, score.parts()])) == [0.5, {"part": 0.5, "unknown": None}]
+
+
+@pytest.mark.parametrize("value", [None, 0.5, Score("1.5"), Score(float("nan")), Score(None), Stranger(1.0)])  # type: ignore[arg-type]
+def test_a_reward_that_is_none_is_named(value):
+    def mine(episode: Episode) -> Any:
+        return value
+
+    with pytest.raises(UserError, match=r"^the reward mine of episode p\|o\|0 (is|names) "):
+        score_of(mine, EPISODE)
+
+
+@dataclass(frozen=True)
+class Given(EpisodeCredit):
+    value: Any
+    own: Any = None
+
+    def __call__(self, groups: Any) -> Any:
+        return self.value(groups) if callable(self.value) else self.value
+
+    def of_agents(self, groups: Any) -> Any:
+        return self.own
+
+
+@pytest.mark.parametrize(
+    "credit",
+    [
+        Given(None),
+        Given([1.0]),
+        Given({"p|o|0": None}),
+        Given({"p|o|0": "1"}),
+        Given({"p|o|0": float("nan")}),
+        Given({"nobody": 1.0}),
+        Given(lambda groups: groups["q"]),
+        Given({}, {"nobody": {"root": 1.0}}),
+        Given({}, {"p|o|0": {"nobody": 1.0}}),
+        Given({}, {"p|o|0": {"root": "1"}}),
+    ],
+)
+def test_a_credit_that_is_none_is_named(credit):
+    with pytest.raises(UserError, match=r"^the credit Given "):
+        advantages_of(credit, GROUPS, WORKS)
+
+
+def test_a_credit_that_is_one():
+    assert advantages_of(Given({"p|o|0": torch.tensor(0.5)}), GROUPS, None) == {"p|o|0": 0.5}
+    assert advantages_of(Given({}, {"p|o|0": {"root": numpy.float64(2)}}), GROUPS, WORKS) == {"p|o|0": {"root": 2.0}}
+
+
+def test_its_own_complaint_is_raised():
+    def complains(groups: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match=r"^no$"):
+        advantages_of(Given(complains), GROUPS, None)
+
+
+def test_a_large_array_is_no_number():
+    with pytest.raises(UserError, match=r"x is tensor.*: it must be a number"):
+        number(torch.zeros(9), "x")
