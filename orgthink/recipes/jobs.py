@@ -90,6 +90,9 @@ class FromModel:
     def require(self) -> None:
         model_folder(self.model)
         resolve_device(self.device)
+        if self.dtype != "float32" and self.lora is None:
+            ways = "--lora 16" + (", or mixed_precision=true in place of dtype" if hasattr(self, "mixed_precision") else "")
+            raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
 
 def _require_unchanged(

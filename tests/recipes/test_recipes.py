@@ -251,6 +251,14 @@ def test_numbers_of_supervised_training_are_checked_as_well(given, tmp_path, cap
     assert f"{given.partition('=')[0]} is " in said and not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(("recipe", "way"), [("asyncthink-sft", "--lora 16"), (RECIPE, "mixed_precision=true")])
+def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp_path, capsys):
+    given = [*MODEL, *(("--pairs", pairs) if recipe == "asyncthink-sft" else ()), "--set", "dtype=bfloat16"]
+    said = complaint([recipe, *given, "--out", tmp_path / "new"], capsys)
+    assert "rounded away" in said and way in said and not (tmp_path / "new").exists()
+    assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
+
+
 NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, jobs.FromModel) and job.model is None]
 
 
