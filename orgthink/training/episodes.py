@@ -87,6 +87,10 @@ class RlSettings(Optimization):
         next(endless(task_named(self.rollout.task), self.seed))
 
     @property
+    def task(self) -> str:
+        return self.rollout.task
+
+    @property
     def temperature(self) -> float:
         return self.rollout.temperature
 

@@ -174,6 +174,11 @@ class Optimization(ABC):
         """Temperature of the rollouts."""
 
     @property
+    def task(self) -> str:
+        """Name of the task of the rollouts; empty if unknown."""
+        return ""
+
+    @property
     def frozen(self) -> Mapping[str, RoleSpec]:
         """Frozen models beside the policy, by their names in the recipe."""
         return {}

@@ -49,6 +49,10 @@ class MarsSettings(Optimization):
                 prompt(plan.prompts, role, problem)
 
     @property
+    def task(self) -> str:
+        return self.rollout.task
+
+    @property
     def temperature(self) -> float:
         return self.rollout.temperature
 
