@@ -17,6 +17,7 @@ from orgthink.episode import Message
 from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
 from orgthink.tabular import json_object
+from orgthink.terminal import show
 from orgthink.training.batches import POOL
 from orgthink.training.companions import Companions
 from orgthink.training.models import LoraSettings, open_trainable
@@ -39,14 +40,28 @@ def sft_course(
     """
     with user_input():
         tokenizer = Tokenizer(model_folder)
-    rows = rows_of(read_pairs(rows_file), tokenizer, end_of_text(tokenizer, model_folder))
+    pairs = read_pairs(rows_file)
+    rows = rows_of(pairs, tokenizer, end_of_text(tokenizer, model_folder))
     longest = json_object(model_folder / "config.json").get("max_position_embeddings")
-    for number, row in enumerate(rows, 1):
-        if not any(row.trained):
+    for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), 1):
+        if sum(row.trained[1:]) <= pair.last:  # the token that ends the text is not of the response
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")
         if longest is not None and len(row) > longest:
             raise UserError(f"{rows_file}, row {number}: {len(row)} tokens, but the model's context is {longest}")
+    _say_unknown(rows_file, rows, tokenizer.unknown_id)
     return row_course(model_folder, rows, lora, dtype=dtype, device=device, seed=seed)
+
+
+def _say_unknown(file: Path, rows: list[Row], unknown: int | None) -> None:
+    """Say if responses have text that the tokenizer cannot spell: the model would learn to write its unknown token."""
+    counts = [sum(t and i == unknown for i, t in zip(row.token_ids, row.trained, strict=True)) for row in rows]
+    if total := sum(counts):
+        first = next(number for number, count in enumerate(counts, 1) if count)
+        show(
+            f"orgthink: {file}: {total} of {sum(sum(row.trained) for row in rows)} trained tokens are the tokenizer's "
+            f"unknown token, the first in row {first}: the model learns to write it; leave such rows out",
+            error=True,
+        )
 
 
 def row_course(
@@ -60,7 +75,9 @@ def row_course(
 ) -> Course:
     """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(model, partial(epoch_part, rows), Companions(model_folder).write, pad_id=0)
+    return Course(
+        model, partial(epoch_part, rows), Companions(model_folder).write, pad_id=0, pools=ceil(len(rows) / POOL)
+    )
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:

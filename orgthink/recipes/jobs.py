@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -91,7 +91,9 @@ class FromModel:
         model_folder(self.model)
         resolve_device(self.device)
         if self.dtype != "float32" and self.lora is None:
-            ways = "--lora 16" + (", or mixed_precision=true in place of dtype" if hasattr(self, "mixed_precision") else "")
+            ways = "--lora 16" + (
+                ", or mixed_precision=true in place of dtype" if hasattr(self, "mixed_precision") else ""
+            )
             raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
     def require_same_base(self, folder: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""What a training begins with must be there unchanged when it goes on: files to learn from, and weights it still needs."""
+"""What a training goes on with must be what it began with: the files it learns from, and the weights it still needs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from orgthink.tasks.endless import endless
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
-from orgthink.training.rl import Batch, Clock, Optimization, step_seconds
+from orgthink.training.rl import Batch, Clock, Optimization, idle_text, step_seconds
 from orgthink.training.rollout import Groups, ProblemStream, Rollout, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.source_state import load_state, save_state
@@ -134,7 +134,7 @@ class RlSettings(Optimization):
         own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
         watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
         parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
-        return "  ".join([*parts, f"{step_seconds(line):.0f} s"])
+        return "  ".join([*parts, *idle_text(line), f"{step_seconds(line):.0f} s"])
 
 
 def _formatted(form: str, value: float | None) -> str:
@@ -296,8 +296,9 @@ class Episodes:
         groups, wanted = {episode.problem.id for episode in episodes}, mixed(episodes)[: self._plan.problems]
         return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
-    def save(self, folder: Path) -> None:
-        save_state(folder / "problems.json", Place(self._problems.drawn, tuple(self._unfinished)))
+    def snapshot(self) -> Callable[[Path], None]:
+        place = Place(self._problems.drawn, tuple(self._unfinished))
+        return lambda folder: save_state(folder / "problems.json", place)
 
     def load(self, folder: Path, step: int) -> None:
         """Checkpoints older than the setting `redraw` have no file: their steps took one batch of problems each."""

@@ -117,6 +117,22 @@ def test_a_file_of_pairs_that_never_trained_may_be_mended(tmp_path, pairs, capsy
     assert main(["train", "--resume", str(run)]) == 0
 
 
+@pytest.mark.parametrize("response", ["   ", "\\t"])
+def test_a_response_without_tokens_is_refused(response, tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text(f'{{"query": "sequential 3 of 5", "response": "{response}"}}\n')
+    given = ["asyncthink-sft", *MODEL, "--pairs", tmp_path / "rows.jsonl", "--steps", "1", "--out", tmp_path / "run"]
+    assert "row 1: the response has no tokens" in complaint(given, capsys)
+
+
+def test_text_that_the_tokenizer_does_not_know_is_said(tmp_path, pairs, capsys):
+    """The model would learn to write its unknown token."""
+    row = '{"query": "sequential 3 of 5", "response": "<ANSWER> 日本 3 </ANSWER>"}\n'
+    pairs.write_text(pairs.read_text() + row)
+    given = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--set", "warmup=0"]
+    assert main(["train", *given, "--out", str(tmp_path / "run")]) == 0
+    assert re.search(r"[12] of \d+ trained tokens are .* the first in row 2: ", capsys.readouterr().err)
+
+
 def test_bad_input_is_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("something else")
     for arguments in (

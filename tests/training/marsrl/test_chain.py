@@ -401,7 +401,9 @@ def test_a_right_answer_in_an_output_that_was_cut_off_is_worth_nothing(place):
     """Else what rambles on after its answer, up to the limit, would be paid for it."""
     role = {"0": "solver", "0.0.0": "corrector"}[place]
     outcomes = [
-        RULES.outcome(PROBLEM, outputs_of([output(place, role, "", " </think> <ANSWER> 7 </ANSWER> wait", cut=cut)]), place)
+        RULES.outcome(
+            PROBLEM, outputs_of([output(place, role, "", " </think> <ANSWER> 7 </ANSWER> wait", cut=cut)]), place
+        )
         for cut in (False, True)
     ]
     assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (0.0, False)]
