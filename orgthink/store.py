@@ -347,7 +347,7 @@ class Journal:
         whole = [line for line in lines if line.endswith(b"\n")]
         steps = [_step_of(line, number) for number, line in enumerate(whole, 1)]
         end = next((place for place, each in enumerate(steps) if each > step), len(steps))
-        if missing := step - len(set(steps[:end])):
+        if end and (missing := step - len(set(steps[:end]))) > 0:
             show(f"orgthink: {self._metrics.name} lacks {missing} of {step} steps", error=True)
         self._metrics.truncate(sum(map(len, whole[:end])))
         if size is not None:

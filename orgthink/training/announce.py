@@ -36,11 +36,13 @@ def say_start(settings: Rates, step: int, removed: int) -> None:
 
     `removed` is the number of recorded steps that are done again.
     """
+    if step >= settings.steps:
+        return
     if step:
         show(f"orgthink: going on from step {step}", error=True)
     elif removed:
         show(f"orgthink: none of {removed} recorded steps was saved: beginning again", error=True)
-    if settings.warmup > settings.steps > step:
+    if settings.warmup > settings.steps:
         share = settings.rate(settings.steps - 1) / settings.learning_rate
         show(
             f"orgthink: the warm-up takes {settings.warmup} steps of {settings.steps}: the learning rate ends at "

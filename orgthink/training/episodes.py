@@ -76,7 +76,10 @@ class RlSettings(Optimization):
             raise ValueError(f"ahead is {self.ahead}: it must be at least 0, and 0 if redraw is above 0")
 
     def require(self, context: int | None) -> None:
-        self.rollout.require()
+        plan = self.rollout
+        plan.require()
+        if not plan.roles and plan.models.keys() >= set(plan.made.roles):
+            raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:

@@ -71,8 +71,6 @@ class Rollout:
             if getattr(self.organization, name) is not None:
                 raise UserError(f"rollout.organization.{name} is of evaluations: a training takes {place}")
         require_roles([self.made], [*self.roles, *self.models])
-        if not self.roles and self.models.keys() >= set(self.made.roles):
-            raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
         require_models(self.models)
 
     def trains(self, trace: Trace) -> bool:

@@ -390,8 +390,8 @@ def test_a_step_that_fails_loses_none_before_it(tmp_path, ahead, capsys):
 def test_a_training_of_nobody_is_refused():
     frozen = dict.fromkeys(("organizer", "worker"), RoleSpec(EngineSpec(str(TINY)), Sampling(max_tokens=24)))
     with pytest.raises(UserError, match=r"rollout\.models has a frozen model for every role"):
-        replace(ROLLOUT, models=frozen).require()
-    replace(ROLLOUT, models={"worker": frozen["worker"]}).require()
+        replace(SETTINGS, rollout=replace(ROLLOUT, models=frozen)).require(None)
+    replace(SETTINGS, rollout=replace(ROLLOUT, models={"worker": frozen["worker"]})).require(None)
 
 
 class Drifting(EmbeddedBackend):
