@@ -23,8 +23,8 @@ def require_unchanged(
     """
     former = folder.path / name
     with folder.journal(redo=None):  # no other process may train there, nor have begun another run
-        known = former.is_file() and checkpoint.saved(folder.path)
-        if known and not content.items() <= json_object(former).items():
+        known = json_object(former) if former.is_file() else content
+        if checkpoint.saved(folder.path) and not content.items() <= known.items():
             raise UserError(f"{source} has changed since {folder.path} was started: start a new training")
         folder.write_json(name, {**content, **(further or {})})
 

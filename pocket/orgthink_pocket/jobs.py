@@ -98,6 +98,13 @@ class Calls(FromModel):
     """Share of a manager's calls that the lessons give to a model that is described as good at them. At 0 its labels
     say nothing, and whom to ask is left to reinforcement learning."""
 
+    def require(self) -> None:
+        if self.lora is not None or self.dtype != "float32":
+            raise UserError(
+                "this training widens its model and trains all weights in float32: leave out lora and dtype"
+            )
+        FromModel.require(self)
+
     def run(self, folder: RunFolder, report: Report) -> Path:
         pocket_tools.write_folder(folder.path / "tokenizer")
         tokenizer = Tokenizer(folder.path / "tokenizer")
