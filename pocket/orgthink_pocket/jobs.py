@@ -12,6 +12,7 @@ import torch
 
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
+from orgthink.errors import UserError
 from orgthink.recipes.jobs import FromModel, Report, model_folder
 from orgthink.store import RunFolder
 from orgthink.training.models import open_trainable, resolve_device
