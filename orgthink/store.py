@@ -20,7 +20,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from itertools import chain, count
@@ -61,7 +61,7 @@ from orgthink.provenance import provenance
 from orgthink.redaction import redact, redact_values
 from orgthink.registry import absolute, without_files
 from orgthink.secrets import by_name
-from orgthink.terminal import clean, reason
+from orgthink.terminal import clean, reason, show
 
 if TYPE_CHECKING:
     pass
@@ -339,20 +339,34 @@ class Journal:
                     return
         raise ValueError(f"{size} bytes of episodes are recorded, and no line of episodes.jsonl ends there")
 
-    def rewind(self, lines: int, size: int | None = None) -> None:
-        """Shorten metrics.jsonl to so many lines and episodes.jsonl to `size` bytes, where a line ends; `None` leaves
-        it."""
+    def rewind(self, step: int, size: int | None = None) -> int:
+        """Shorten metrics.jsonl to the lines before the first of a later step, and episodes.jsonl to `size` bytes,
+        where a line ends; `None` leaves it. Returns the number of removed lines. Says if steps are missing."""
         require_unmoved(self._place)
-        first = Path(self._metrics.name).read_bytes().splitlines(keepends=True)[:lines]
-        self._metrics.truncate(sum(len(line) for line in first if line.endswith(b"\n")))
+        lines = Path(self._metrics.name).read_bytes().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith(b"\n")]
+        steps = [_step_of(line, number) for number, line in enumerate(whole, 1)]
+        end = next((place for place, each in enumerate(steps) if each > step), len(steps))
+        if end and (missing := step - len(set(steps[:end]))) > 0:
+            show(f"orgthink: {self._metrics.name} lacks {missing} of {step} steps", error=True)
+        self._metrics.truncate(sum(map(len, whole[:end])))
         if size is not None:
             self._file.truncate(size)
+        return len(whole) - end
 
     def log(self, **numbers: Any) -> None:
         """Add a line of numbers to metrics.jsonl. UserError if the lock is gone."""
         require_lock(self._place)
         ids = {name: each for name, each in numbers.items() if name == "episode"}
         append(self._metrics, json.dumps(redact_values(numbers) | ids).encode() + b"\n")
+
+
+def _step_of(line: bytes, number: int) -> int:
+    """The step of a line of metrics.jsonl; its number where it names none, or was damaged."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(line), dict) and type(found.get("step")) is int:
+            return found["step"]
+    return number
 
 
 def dated(name: str) -> Path:

@@ -113,6 +113,19 @@ def test_metrics_are_cut_back_to_a_line(tmp_path: Path, torn: str):
     assert file.read_text() == '{"loss": 1}\n{"loss": 5}\n'
 
 
+@pytest.mark.parametrize("lost", [[], [3, 4, 5]])
+def test_metrics_are_cut_back_to_a_step_whatever_lines_are_missing(tmp_path: Path, lost: list[int], capsys):
+    """By their number, lines of a later step would stay and come again."""
+    folder = new(tmp_path / "run")
+    file = folder.path / "metrics.jsonl"
+    kept = [json.dumps({"step": step}) + "\n" for step in range(1, 11) if step not in lost]
+    file.write_text("".join(kept) + '{"step": 11}\n{"step": 12}\n{"step": 11}\n{"st')
+    with folder.journal() as journal:
+        assert journal.rewind(10) == 3
+    assert file.read_text() == "".join(kept)
+    assert capsys.readouterr().err.count("metrics.jsonl lacks 3 of 10 steps") == bool(lost)
+
+
 def test_several_episodes_are_stored_together_or_none_of_them(tmp_path: Path):
     folder = new(tmp_path / "run", 1)
     bad = episode(2, traces=(Trace("a", "a", None, (Span(Origin.SAMPLED, "a", 1, (1,), (float("nan"),)),)),))

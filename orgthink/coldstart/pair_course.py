@@ -16,6 +16,7 @@ from orgthink.engines.tokenizer import Tokenizer
 from orgthink.episode import Message
 from orgthink.errors import UserError, user_input
 from orgthink.grammar.asyncthink import DIALECT, Injected, read
+from orgthink.terminal import show
 from orgthink.training.batches import POOL
 from orgthink.training.companions import Companions, context_of
 from orgthink.training.models import LoraSettings, open_trainable
@@ -47,22 +48,44 @@ def pair_rows(model_folder: Path, rows_file: Path, longest: int | None = None) -
     """The rows of the pairs of a file that have at most `longest` tokens. UserError for those that cannot be used."""
     with user_input():
         tokenizer = Tokenizer(model_folder)
-    rows = rows_of(read_pairs(rows_file), tokenizer, end_of_text(tokenizer, model_folder))
-    context, short = context_of(model_folder), [row for row in rows if longest is None or len(row) <= longest]
-    long = [(number, len(row)) for number, row in enumerate(rows, 1) if context is not None and len(row) > context]
-    for number, row in enumerate(rows, 1):
-        if not any(row.trained):
+    pairs = read_pairs(rows_file)
+    rows = rows_of(pairs, tokenizer, end_of_text(tokenizer, model_folder))
+    for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), 1):
+        if sum(row.trained[1:]) <= pair.last:  # the token that ends the text is not of the response
             raise UserError(f"{rows_file}, row {number}: the response has no tokens")
-    if long and (longest is None or longest > (context or 0)):
+    short = [row for row in rows if longest is None or len(row) <= longest]
+    if not short:
+        raise UserError(f"{rows_file}: all rows have more than {longest} tokens")
+    if len(short) < len(rows):
+        show(f"{rows_file}: {len(rows) - len(short)} of {len(rows)} rows have more than {longest} tokens: left out")
+    _require_context(rows_file, rows, context_of(model_folder), longest)
+    _say_unknown(rows_file, rows, tokenizer.unknown_id)
+    return short
+
+
+def _require_context(file: Path, rows: list[Row], context: int | None, longest: int | None) -> None:
+    """UserError if rows that are not left out do not fit the model's context."""
+    if context is None or (longest is not None and longest <= context):
+        return
+    if long := [(number, len(row)) for number, row in enumerate(rows, 1) if len(row) > context]:
         number, tokens = long[0]
         others = f", and {len(long) - 1} of {len(rows)} rows more are too long" if len(long) > 1 else ""
         raise UserError(
-            f"{rows_file}, row {number}: {tokens} tokens, but the model's context is {context}{others}: "
+            f"{file}, row {number}: {tokens} tokens, but the model's context is {context}{others}: "
             f"--set longest={context} leaves them out"
         )
-    if not short:
-        raise UserError(f"{rows_file}: all rows have more than {longest} tokens")
-    return short
+
+
+def _say_unknown(file: Path, rows: list[Row], unknown: int | None) -> None:
+    """Say if responses have text that the tokenizer cannot spell: the model would learn to write its unknown token."""
+    counts = [sum(t and i == unknown for i, t in zip(row.token_ids, row.trained, strict=True)) for row in rows]
+    if total := sum(counts):
+        first = next(number for number, count in enumerate(counts, 1) if count)
+        show(
+            f"orgthink: {file}: {total} of {sum(sum(row.trained) for row in rows)} trained tokens are the tokenizer's "
+            f"unknown token, the first in row {first}: the model learns to write it; leave such rows out",
+            error=True,
+        )
 
 
 def row_course(
@@ -76,7 +99,9 @@ def row_course(
 ) -> Course:
     """Train the causal model of a Hugging Face folder on `rows`, each once per epoch, in full or with LoRA."""
     model = open_trainable(model_folder, lora, dtype, device, seed)
-    return Course(model, partial(epoch_part, rows), Companions(model_folder).write, pad_id=0)
+    return Course(
+        model, partial(epoch_part, rows), Companions(model_folder).write, pad_id=0, pools=ceil(len(rows) / POOL)
+    )
 
 
 def rows_of(pairs: list[Pair], tokenizer: Tokenizer, end: int) -> list[Row]:

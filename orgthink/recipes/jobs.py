@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -16,8 +15,8 @@ from orgthink.coldstart.pairs import read_pairs
 from orgthink.engines import ENGINES, EngineSpec, engine_spec
 from orgthink.errors import UserError
 from orgthink.organizations.prompts import STYLES
+from orgthink.recipes.unchanged import require_same_problems, require_same_weights, require_unchanged, sha256
 from orgthink.store import RunFolder
-from orgthink.tabular import json_object
 from orgthink.terminal import show
 from orgthink.training.companions import context_of, tokens_of
 from orgthink.training.embedded import embedded, require_local
@@ -92,17 +91,17 @@ class FromModel:
     def require(self) -> None:
         model_folder(self.model)
         resolve_device(self.device)
+        if self.dtype != "float32" and self.lora is None:
+            ways = "--lora 16" + (
+                ", or mixed_precision=true in place of dtype" if hasattr(self, "mixed_precision") else ""
+            )
+            raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
-
-def _require_unchanged(
-    folder: RunFolder, name: str, source: object, content: Mapping[str, Any], further: Mapping[str, Any] | None = None
-) -> None:
-    """Remember the content that a training learns from, with `further` facts. UserError if it began with another."""
-    former = folder.path / name
-    with folder.journal(redo=None):  # no other process may train there, nor have begun another run
-        if former.is_file() and not content.items() <= json_object(former).items():
-            raise UserError(f"{source} has changed since {folder.path} was started: start a new training")
-        folder.write_json(name, {**content, **(further or {})})
+    def require_same_base(self, folder: RunFolder) -> None:
+        """UserError if weights have changed that a training needs beside its checkpoints: those below an adapter, and
+        those of a reference policy."""
+        if self.lora is not None or (isinstance(self.settings, Optimization) and self.settings.loss.kl > 0):
+            require_same_weights(folder, model_folder(self.model))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +127,10 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
-        course, made_for = (
-            sft_course(model_folder(self.model), Path(self.pairs), **self.how, longest=self.longest),
-            self._made_for,
-        )
-        with open(self.pairs, "rb") as file:
-            content = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-        _require_unchanged(folder, "pairs.json", self.pairs, content)
+        course = sft_course(model_folder(self.model), Path(self.pairs), **self.how, longest=self.longest)
+        made_for = self._made_for
+        require_unchanged(folder, "pairs.json", self.pairs, {"sha256": sha256(Path(self.pairs))})
+        self.require_same_base(folder)
 
         def write_folder(model: Path) -> None:
             course.write_folder(model)
@@ -183,7 +179,8 @@ class Trajectories(FromModel):
 
         rows, selection = self._rows()
         left_out = {"left_out": selection.left_out}
-        _require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
+        require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
+        self.require_same_base(folder)
         show(selection.summary)
         return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
 
@@ -242,6 +239,8 @@ class Reinforced(FromModel, ABC):
         """The source of rows in its initial state."""
 
     def run(self, folder: RunFolder, report: Report) -> Path:
+        self.require_same_base(folder)
+        require_same_problems(folder, self.settings.task)
         backend = embedded(model_folder(self.model), self)
         try:
             return train_policy(backend, self.source(), self.settings, folder, report)

@@ -116,9 +116,20 @@ def task_of(problem: Problem) -> Task | None:
         return None
 
 
+def file_of(name: str) -> Path | None:
+    """The file with the problems of a task, by the task's name; `None` without one, or if it does not exist."""
+    whole, _ = part_of(name)
+    return _file_in(whole) or _file_in(whole.partition("#")[0])
+
+
 def _has_file(name: str) -> bool:
-    """Whether what stands behind a colon of a name is a file, whose name may hold any of `+#@`."""
-    return any(os.path.isfile(name[colon.end() :]) for colon in re.finditer(":", name))
+    return _file_in(name) is not None
+
+
+def _file_in(name: str) -> Path | None:
+    """What stands behind a colon of a name, if it is a file. Its name may hold any of `+#@`."""
+    behind = (name[colon.end() :] for colon in re.finditer(":", name))
+    return next((Path(file) for file in behind if os.path.isfile(file)), None)
 
 
 def _grader(problems: str, name: str) -> Grader:

@@ -29,7 +29,7 @@ from orgthink.training.models import Trainable
 T = TypeVar("T")
 
 RETAINED = 2
-"""Number of newest checkpoints that are kept."""
+"""Number of newest checkpoints that are kept unless a training says otherwise."""
 
 _NAME = re.compile(r"step-([0-9]{6}|[1-9][0-9]{6,})")
 """As `put` writes it: a step has one name."""
@@ -37,11 +37,18 @@ _ABANDONED = (".step-*.partial", ".step-*.removed")
 """What a killed process leaves behind: a checkpoint that is not yet complete, one that is no longer."""
 
 
-def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any] | None = None) -> Path:
+def put(
+    run: Path,
+    step: int,
+    fill: Callable[[Path], None],
+    state: dict[str, Any] | None = None,
+    keep: int | None = RETAINED,
+) -> Path:
     """Write the checkpoint of a step atomically. `fill` writes into a folder with an empty subfolder `model`.
 
-    Then the older checkpoints are removed but for the newest ones, and so are those of later steps, which a damaged one
-    may have left. OSError if it cannot be written, UserError if the run was moved: the others stay.
+    Then the older checkpoints are removed but for the `keep` newest ones (`None`: all), and so are those of later
+    steps, which a damaged one may have left. OSError if it cannot be written, UserError if the run was moved: the
+    others stay.
     """
     require_unmoved(run)
     place = run / "checkpoints"
@@ -67,7 +74,7 @@ def put(run: Path, step: int, fill: Callable[[Path], None], state: dict[str, Any
     sync_folder(place)
     until = [other for other in saved(run) if _step(other) <= step]
     for other in saved(run):
-        if other not in until[-RETAINED:]:
+        if other not in (until if keep is None else until[-keep:]):
             _remove(other)
     return folder
 

@@ -34,7 +34,7 @@ from orgthink.training.border import advantages_of, score_of
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
-from orgthink.training.rl import Batch, Clock, Optimization, step_seconds
+from orgthink.training.rl import Batch, Clock, Optimization, idle_text, step_seconds
 from orgthink.training.rollout import Groups, ProblemStream, Rollout, roll_out
 from orgthink.training.rows import policy_rows
 from orgthink.training.source_state import load_state, save_state
@@ -76,7 +76,10 @@ class RlSettings(Optimization):
             raise ValueError(f"ahead is {self.ahead}: it must be at least 0, and 0 if redraw is above 0")
 
     def require(self, context: int | None) -> None:
-        self.rollout.require()
+        plan = self.rollout
+        plan.require()
+        if not plan.roles and plan.models.keys() >= set(plan.made.roles):
+            raise UserError("rollout.models has a frozen model for every role, so none is trained: leave one out")
         if isinstance(self.reward, EpisodeReward):  # a plain function has no requirements
             self.reward.require(self.rollout.made)
             if self.credit.of_agents({}) is not None and not self.reward.by_agent:
@@ -85,6 +88,10 @@ class RlSettings(Optimization):
                     "would be trained: set reward.kind=subtasks, or credit.kind=shared"
                 )
         ProblemStream(self.rollout, self.seed).batch()
+
+    @property
+    def task(self) -> str:
+        return self.rollout.task
 
     @property
     def temperature(self) -> float:
@@ -130,7 +137,7 @@ class RlSettings(Optimization):
         own = {name: f"{name} {{:.3g}}" for name in measures_of(self.rollout.made)}
         watched = {**OUTCOME, **getattr(self.reward, "watched", {}), **ROUNDS, **own, **LATENCY}
         parts = [_formatted(form, line[name]) for name, form in watched.items() if name in line]
-        return "  ".join([*parts, f"{step_seconds(line):.0f} s"])
+        return "  ".join([*parts, *idle_text(line), f"{step_seconds(line):.0f} s"])
 
 
 def _formatted(form: str, value: float | None) -> str:
@@ -292,8 +299,9 @@ class Episodes:
         groups, wanted = {episode.problem.id for episode in episodes}, mixed(episodes)[: self._plan.problems]
         return [episode for episode in episodes if episode.problem.id in wanted], len(groups) - len(wanted)
 
-    def save(self, folder: Path) -> None:
-        save_state(folder / "problems.json", Place(self._problems.drawn, tuple(self._unfinished)))
+    def snapshot(self) -> Callable[[Path], None]:
+        place = Place(self._problems.drawn, tuple(self._unfinished))
+        return lambda folder: save_state(folder / "problems.json", place)
 
     def load(self, folder: Path, step: int) -> None:
         """Checkpoints older than the setting `redraw` have no file: their steps took one batch of problems each."""

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps of a training instead of within one."""
+"""Ctrl-C, or SIGTERM, between two steps of a training instead of within one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ STOP: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 @contextmanager
 def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C sets. The second Ctrl-C raises KeyboardInterrupt as usual.
+    """Yield an event that the first Ctrl-C sets, or the first SIGTERM, by which schedulers end a process.
 
+    The second one does as usual: Ctrl-C raises KeyboardInterrupt, SIGTERM ends the process.
     The first prints at once what is `under_way` and will be finished. Python handles signals in the main thread only.
     In another thread the event is that of `STOP`, or is never set.
     """
@@ -30,15 +31,22 @@ def interrupt(under_way: Callable[[], str]) -> Iterator[threading.Event]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, before)
+        restore()
         interrupted.set()
         answer(f"orgthink: finishing {under_way()}; Ctrl-C again stops now")
 
-    before = signal.signal(signal.SIGINT, handle)
+    def restore() -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    known = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: handler for each, handler in known.items() if handler is not None}  # None: not of Python
+    for each in before:
+        signal.signal(each, handle)
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 def answer(line: str) -> None:

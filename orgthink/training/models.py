@@ -190,7 +190,10 @@ def _attention(
 
 
 def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
-    """Add an adapter to the model in place. Afterwards only the adapter's weights are trained."""
+    """Add an adapter to the model in place. Afterwards only the adapter's weights are trained.
+
+    ValueError for targets that the model does not have, or that share their weights with another layer.
+    """
     try:
         from peft import LoraConfig, get_peft_model
     except ModuleNotFoundError as error:
@@ -206,7 +209,10 @@ def _adapt(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
         ),
     )
     adapted.eval()
-    for _, layer in _lora_layers(model):
+    tied = {*model.all_tied_weights_keys.keys(), *model.all_tied_weights_keys.values()}
+    for name, layer in _lora_layers(model):
+        if f"{name}.weight" in tied:  # a folder stores one weight for both, and the adapter changes one of them
+            raise ValueError(f"lora.targets names {name}, which shares its weights with another layer: leave it out")
         layer.lora_dropout.train()
     return adapted  # type: ignore[return-value]
 

@@ -4,7 +4,8 @@ A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaM
 one reward. In `orgthink.training.marsrl` (MarsRL), each agent of a chain has its own.
 
 A step takes `minibatches` optimizer steps, fewer where it has fewer groups. Its episodes are stored in the run folder
-when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, and resumes exactly. Two things differ after a
+when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, saves the last
+whole step if the next one fails, and resumes exactly. Two things differ after a
 resume: episodes in progress start again, and records newer than the checkpoint are removed.
 """
 
@@ -32,6 +33,7 @@ from orgthink.kinds import class_by_kind
 from orgthink.runtime.runner import runner
 from orgthink.store import RunFolder, migrate_settings, typed
 from orgthink.training import checkpoint
+from orgthink.training.announce import say_saved, say_start
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import Mastered, mask_mastered
@@ -91,12 +93,13 @@ class Source(Protocol):
         """
         ...
 
-    def save(self, folder: Path) -> None:
-        """Write the state that a later step needs."""
+    def snapshot(self) -> Callable[[Path], None]:
+        """Function that writes the state which the next step needs into a folder, as it is now, whatever comes later:
+        a step that fails leaves the state in between."""
         ...
 
     def load(self, folder: Path, step: int) -> None:
-        """Restore the state that `save` wrote before step `step`."""
+        """Restore the state that was kept before step `step`."""
         ...
 
 
@@ -131,6 +134,8 @@ class Optimization(ABC):
     record_every: int = 1
     """Episodes are stored every so many steps, from the first step on; those of the last step are always stored.
     A sampled token takes about 40 bytes: 256 episodes of 2,000 tokens take 20 MB per step."""
+    keep: int | None = checkpoint.RETAINED
+    """Number of newest checkpoints that are kept; `None`: all."""
 
     report_every: ClassVar[int] = 1
     """Number of steps between two progress lines if the output is not a terminal."""
@@ -144,7 +149,7 @@ class Optimization(ABC):
         return migrate_settings(settings, cls.former)
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "minibatches", "save_every", "record_every")
+        require_at_least(1, self, "steps", "minibatches", "save_every", "record_every", "keep")
         require_at_least(0, self, "warmup", "drift")
         require_above_zero(self, "learning_rate", "clip")
         if self.mastered is not None and self.loss.ratio != "token":
@@ -174,6 +179,11 @@ class Optimization(ABC):
         """Temperature of the rollouts."""
 
     @property
+    def task(self) -> str:
+        """Name of the task of the rollouts; empty if unknown."""
+        return ""
+
+    @property
     def frozen(self) -> Mapping[str, RoleSpec]:
         """Frozen models beside the policy, by their names in the recipe."""
         return {}
@@ -196,6 +206,11 @@ class Optimization(ABC):
         """The most important metrics of a step, as one line for the user."""
 
 
+def idle_text(line: Mapping[str, Any]) -> list[str]:
+    """A part of the progress line of a step that had nothing to train on."""
+    return ["nothing to train on"] if line.get("trained_tokens") == 0 else []
+
+
 def step_seconds(line: Mapping[str, Any]) -> float:
     """Seconds of a step, from its metrics."""
     return sum(line["seconds"].values())
@@ -212,45 +227,58 @@ def train_policy(
 
     `source` is in its initial state. `report` gets the metrics of each step. At Ctrl-C the step ends, a checkpoint is
     saved, and KeyboardInterrupt is raised; a second Ctrl-C raises it at once. UserError, which names the row or the
-    file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer. Saved files stay.
+    file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer: the last whole
+    step is saved. UserError at the end if no step had anything to train on.
     """
-    step, folder, recorded = 0, run.path, 0
+    step, folder, recorded, trained = 0, run.path, 0, False
 
-    def restore(folder: Path) -> tuple[int, int]:
+    def restore(folder: Path) -> tuple[int, int, bool]:
         backend.load(folder)
         state = checkpoint.state(folder)
         source.load(folder, state["step"])
         recorded = typed(int, state.get("recorded", 0), folder / "trainer.json")
         journal.require_line_end(recorded)
-        return state["step"], recorded
+        return state["step"], recorded, state.get("trained", True)  # older ones do not say
 
     with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
         if found := checkpoint.restored(run.path, restore):
-            folder, (step, recorded) = found
-        journal.rewind(step, recorded)
+            folder, (step, recorded, trained) = found
+        say_start(settings, step, journal.rewind(step, recorded))
+        write_source, saved = source.snapshot(), step
 
         def save(folder: Path) -> None:
             backend.save(folder)
-            source.save(folder)
+            write_source(folder)
             say_made_for(folder / "model", settings.made_for)
 
-        async def remaining_steps() -> Path:
-            nonlocal step, folder
+        def put() -> None:
+            nonlocal folder, saved
+            state = {"recorded": journal.size, "trained": trained}
+            with standstill():
+                folder, saved = checkpoint.put(run.path, step, save, state, settings.keep), step
+
+        async def remaining_steps() -> None:
+            nonlocal step, write_source, trained
             async with source.working(journal.crash):
                 await backend.sync_sampler(str(step))
                 while step < settings.steps:
-                    line, episodes = await _step(backend, settings, source, step)
-                    step += 1
+                    try:
+                        line, episodes = await _step(backend, settings, source, step)
+                    except _Unmoved as error:
+                        if step > saved:
+                            put()
+                            say_saved(run.path, step)
+                        raise error.reason from error.reason.__cause__
+                    step, write_source = step + 1, source.snapshot()
+                    trained = trained or line["trained_tokens"] > 0
                     with standstill():
                         journal.append(*(episodes if settings.records(step) else ()))
                         journal.log(**line)
                     report(line)
                     if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
-                        with standstill():
-                            folder = checkpoint.put(run.path, step, save, {"recorded": journal.size})
+                        put()
                     if interrupted.is_set() and step < settings.steps:
                         raise KeyboardInterrupt
-            return folder
 
         if step < settings.steps:
             try:
@@ -258,15 +286,31 @@ def train_policy(
                     running.run(remaining_steps())
             except EngineError as error:
                 raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
+    if not trained:
+        raise UserError(
+            f"no step had anything to train on, so the model is as it was: {run.path / 'metrics.jsonl'} has the "
+            "rewards of each step and its flat and broken groups"
+        )
     return folder
+
+
+class _Unmoved(Exception):
+    """A step ended by an error before any weight moved."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 async def _step(
     backend: PolicyBackend, settings: Optimization, source: Source, step: int
 ) -> tuple[dict[str, Any], Sequence[Episode]]:
-    """Run one step. Returns its metrics and its episodes."""
+    """Run one step. Returns its metrics and its episodes. _Unmoved for an error before its first update."""
     clock = Clock()
-    batch = await source.collect(backend.sampler, step, clock)
+    try:
+        batch = await source.collect(backend.sampler, step, clock)
+    except Exception as error:
+        raise _Unmoved(error) from error
     # Under POIS no token counts as old.
     rows = batch.rows if settings.loss.old == "pois" else within(batch.rows, settings.loss.staleness)
     tokens = _trained(rows)
@@ -321,11 +365,14 @@ def _update(backend: PolicyBackend, settings: Optimization, rows: Sequence[Polic
     if loss.old != "sampler" and rows:  # a step may have nothing to train on
         rows = [replace(row, old=old) for row, old in zip(rows, backend.logprobs(rows), strict=True)]
     for part in minibatches(rows, settings.minibatches):
-        signals = backend.forward_backward(weighted(part, loss.reduction), loss)
-        if not passes and signals.fresh:
-            require_no_drift(signals, settings.drift)
-            require_ratios(signals, loss)
-        passes.append(_Pass(signals, backend.optim_step(rate, settings.clip)))
+        try:
+            signals = backend.forward_backward(weighted(part, loss.reduction), loss)
+            if not passes and signals.fresh:
+                require_no_drift(signals, settings.drift)
+                require_ratios(signals, loss)
+            passes.append(_Pass(signals, backend.optim_step(rate, settings.clip)))
+        except UserError as error:  # other errors may come in the middle of an update
+            raise error if passes else _Unmoved(error) from error
     return passes
 
 

@@ -10,18 +10,20 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from orgthink.errors import require_above_zero, require_at_least
+from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.store import RunFolder, typed
 from orgthink.training import checkpoint
+from orgthink.training.announce import say_saved, say_start
 from orgthink.training.batches import PADDING, POOL, Cursor, batches, collate, in_one_go
 from orgthink.training.interrupt import interrupt
-from orgthink.training.losses import cross_entropy_sum, gradient_norm
+from orgthink.training.losses import UNSOUND, cross_entropy_sum, gradient_norm
 from orgthink.training.models import Trainable
 from orgthink.training.parts import add_gradients
 from orgthink.training.rows import Row
@@ -49,12 +51,14 @@ class SftSettings:
     """Seed of the weights and the data."""
     save_every: int = 500
     """Number of steps between checkpoints."""
+    keep: int | None = checkpoint.RETAINED
+    """Number of newest checkpoints that are kept; `None`: all."""
 
     report_every: ClassVar[int] = 100
     """Number of steps between two progress lines if the output is not a terminal."""
 
     def __post_init__(self) -> None:
-        require_at_least(1, self, "steps", "batch_tokens", "save_every")
+        require_at_least(1, self, "steps", "batch_tokens", "save_every", "keep")
         require_at_least(0, self, "warmup", "weight_decay")
         require_above_zero(self, "learning_rate", "clip")
         if self.batch_rows is not None and not 1 <= self.batch_rows <= POOL:
@@ -69,7 +73,8 @@ class SftSettings:
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
         """The most important metrics of a step, as one line for the user."""
-        return f"loss {line['loss']:.4f}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
+        epoch = f"  epoch {line['epoch']}" if "epoch" in line else ""
+        return f"loss {line['loss']:.4f}{epoch}  {line['trained_tokens'] / line['seconds']:,.0f} tokens/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ class Course:
     """Number of processes that draw rows ahead; it changes nothing but the time. `rows` may use no GPU there."""
     padding: float = PADDING
     """Largest share of padding in a micro-batch. On a GPU the number of passes costs more than padding does."""
+    pools: int | None = None
+    """Number of pools in an epoch of a data set; `None` for rows that are drawn without end."""
 
 
 def suited(device: str) -> dict[str, Any]:
@@ -107,7 +114,8 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     """Train to the last step, from the newest checkpoint in `run` if there is one. Returns the last checkpoint.
 
     `report` gets the metrics of each step. At Ctrl-C the step ends, a checkpoint is saved, and KeyboardInterrupt is
-    raised; a second Ctrl-C raises it at once. UserError if another process trains in the folder.
+    raised; a second Ctrl-C raises it at once. UserError if another process trains in the folder, or if the loss or its
+    gradient is not finite: the last whole step is saved.
     """
     model = course.model
     optimizer = _optimizer(model, settings)
@@ -120,7 +128,8 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
     with run.journal() as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
         if found := checkpoint.restored(run.path, restore):
             folder, (step, cursor) = found
-        journal.rewind(step)
+        say_start(settings, step, journal.rewind(step))
+        saved = step
         how = {"size": settings.batch_rows, "processes": course.drawing}
         stream = batches(course.rows, settings.seed, settings.batch_tokens, cursor, **how)
 
@@ -128,14 +137,33 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
             course.write_folder(folder / "model")
             checkpoint.store(folder, model, optimizer)
 
+        def put() -> None:
+            nonlocal folder, saved
+            folder, saved = checkpoint.put(run.path, step, save, {"cursor": asdict(cursor)}, settings.keep), step
+
+        @contextmanager
+        def saving(*errors: type[Exception]) -> Iterator[None]:
+            """Save the last whole step if one of these ends the training."""
+            try:
+                yield
+            except errors:
+                if step > saved:
+                    put()
+                    say_saved(run.path, step)
+                raise
+
         while step < settings.steps:
-            rows, cursor = next(stream)
-            line = _step(course, optimizer, rows, settings, step)
-            step += 1
+            with saving(Exception):
+                rows, after = next(stream)
+            with saving(UserError):  # others may come in the middle of an update
+                line = _step(course, optimizer, rows, settings, step)
+            step, cursor = step + 1, after
+            if course.pools is not None:
+                line["epoch"] = cursor.pool // course.pools + 1
             journal.log(**line)
             report(line)
             if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
-                folder = checkpoint.put(run.path, step, save, {"cursor": asdict(cursor)})
+                put()
             if interrupted.is_set() and step < settings.steps:
                 raise KeyboardInterrupt
     return folder
@@ -144,7 +172,7 @@ def train(course: Course, settings: SftSettings, run: RunFolder, report: Callabl
 def _step(
     course: Course, optimizer: torch.optim.Optimizer, rows: list[Row], settings: SftSettings, step: int
 ) -> dict[str, float]:
-    """Take one optimizer step. Returns its metrics."""
+    """Take one optimizer step. Returns its metrics. UserError before it if loss or gradient is not finite."""
     started = time.perf_counter()
     torch.manual_seed((settings.seed * 1_000_003 + step) % 2**63)  # a resumed run has the same dropout
     tokens = sum(sum(row.trained[1:]) for row in rows)
@@ -159,6 +187,8 @@ def _step(
     parameters = _trained(course.model)
     loss = sum(add_gradients(share, parts, parameters, course.workers))
     norm = gradient_norm(parameters, settings.clip)
+    if not math.isfinite(loss):
+        raise UserError(f"the loss of step {step + 1} is {loss}, over {tokens} trained tokens: {UNSOUND}")
     for group in optimizer.param_groups:
         group["lr"] = settings.rate(step)
     optimizer.step()

@@ -12,6 +12,7 @@ import torch
 
 from orgthink.engines.local.qwen3 import Qwen3, Qwen3Config
 from orgthink.engines.tokenizer import Tokenizer
+from orgthink.errors import UserError
 from orgthink.recipes.jobs import FromModel, Report, model_folder
 from orgthink.store import RunFolder
 from orgthink.training.models import open_trainable, resolve_device
@@ -80,6 +81,7 @@ class Roles(FromModel):
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
         start = model_folder(self.model)
+        self.require_same_base(folder)
         write_folder = partial(pocket.write_folder, config=Qwen3Config.load(start), made_for=REVIEWED)
         course = Course(open_trainable(start, **self.how), rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
@@ -96,6 +98,13 @@ class Calls(FromModel):
     matched: float = MATCHED
     """Share of a manager's calls that the lessons give to a model that is described as good at them. At 0 its labels
     say nothing, and whom to ask is left to reinforcement learning."""
+
+    def require(self) -> None:
+        if self.lora is not None or self.dtype != "float32":
+            raise UserError(
+                "this training widens its model and trains all weights in float32: leave out lora and dtype"
+            )
+        FromModel.require(self)
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         pocket_tools.write_folder(folder.path / "tokenizer")

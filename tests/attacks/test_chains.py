@@ -47,7 +47,7 @@ def test_chains_that_do_not_fit(attack: Attack, settings: MarsSettings, tmp_path
     habits = Habits(solves=0.3, accuses=0.7, spellings=50)
     chains = Chains(settings)
     ticked(chains, WordEngine(habits), 0, 4)
-    chains.save(tmp_path)
+    chains.snapshot()(tmp_path)
     state = json.loads((tmp_path / "chains.json").read_text())
     long = max(state["chains"], key=lambda chain: len(chain["traces"]))
     attack.given(long["traces"])

@@ -267,8 +267,9 @@ def test_the_one_before_a_damaged_checkpoint_serves(
     name, damage = attack.given
     damage(run / "checkpoints" / "step-000012" / name)
     trained(run)
-    (line,) = capsys.readouterr().err.splitlines()
+    line, last = capsys.readouterr().err.splitlines()
     assert "step-000012" in line and line.endswith("going on from step-000008")
+    assert last == "orgthink: going on from step 8"
     assert metrics(run) == metrics(whole) and weights(run) == weights(whole)
     assert names(run) == ["step-000008", "step-000012"]
 
@@ -578,7 +579,7 @@ def resumed_after(path: Path, *recorded: int) -> str:
     for step, size in enumerate(recorded, 1):
         checkpoint.put(run.path, step, lambda folder: None, {"recorded": size})
     settings = RlSettings(Rollout(TASK_OF_SUMS, OrganizationSpec("sequential")), steps=1, learning_rate=1e-3)
-    untouched: Any = SimpleNamespace(load=lambda *places: None)
+    untouched: Any = SimpleNamespace(load=lambda *places: None, snapshot=lambda: None)
     return train_policy(untouched, untouched, settings, run, lambda line: None).name
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_policy import TINY
 from tiny_recipes import ASYNCTHINK, named
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -20,7 +22,9 @@ from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.errors import UserError
 from orgthink.recipes import jobs
 from orgthink.recipes.registry import RECIPES, Training, adjusted, start, training_of
+from orgthink.recipes.unchanged import require_same_problems
 from orgthink.store import RunFolder, plain, typed
+from orgthink.training import checkpoint
 from orgthink.training.models import LoraSettings
 
 pytestmark = pytest.mark.usefixtures("tiny_policy")
@@ -59,6 +63,50 @@ def test_a_run_does_not_go_on_with_other_pairs(tmp_path, pairs, capsys):
     capsys.readouterr()
     refused = f"{pairs} has changed since {run} was started: start a new training"
     assert complaint(["--resume", run], capsys) == f"orgthink: {refused}\n"
+
+
+def other_weights(folder):
+    """Replace a model's weights by others of the same shapes."""
+    file = folder / "model.safetensors"
+    save_file({name: weight + 0.125 for name, weight in load_file(file).items()}, file, metadata={"format": "pt"})
+
+
+def test_an_adapter_does_not_go_on_above_other_weights(tmp_path, pairs, capsys):
+    """Checkpoints of all weights need those of the base no more."""
+    shutil.copytree(TINY, tmp_path / "base")
+    given = ["train", "asyncthink-sft", "--model", str(tmp_path / "base"), "--pairs", str(pairs), "--steps", "1"]
+    assert main([*given, "--lora", "4", "--out", str(tmp_path / "adapter")]) == 0
+    assert main([*given, "--out", str(tmp_path / "whole")]) == 0
+    other_weights(tmp_path / "base")
+    capsys.readouterr()
+    assert f"{tmp_path / 'base'} has changed since" in complaint(["--resume", tmp_path / "adapter"], capsys)
+    assert main(["train", "--resume", str(tmp_path / "whole")]) == 0
+
+
+def test_a_penalty_does_not_go_on_towards_another_reference(tmp_path, capsys):
+    shutil.copytree(TINY, tmp_path / "base")
+    given = [RECIPE, "--model", str(tmp_path / "base"), "--steps", "1", "--set", "loss.kl=0.1"]
+    assert main(["train", *given, "--out", str(tmp_path / "run")]) == 0
+    other_weights(tmp_path / "base")
+    capsys.readouterr()
+    assert f"{tmp_path / 'base'} has changed since" in complaint(["--resume", tmp_path / "run"], capsys)
+
+
+def test_a_training_does_not_go_on_with_other_problems(tmp_path, capsys):
+    """Unless nothing was learned yet."""
+    file, run = tmp_path / "a+b.jsonl", tmp_path / "run"
+    file.write_text("".join(json.dumps({"problem": f"{n} of 1", "answer": str(n)}) + "\n" for n in range(3)))
+    folder = start(Training(RECIPE, adjusted(MINE, {}, [f"rollout.task=math:{file}#exact@0/1"])), run)
+    problems = file.read_text()
+    require_same_problems(folder, training_of(folder).job.settings.task)
+    file.write_text(problems.replace("of 1", "of 2"))
+    require_same_problems(folder, training_of(folder).job.settings.task)
+    checkpoint.put(run, 1, lambda path: None)
+    file.write_text(problems)
+    with pytest.raises(UserError, match=f"{re.escape(str(file))} has changed since"):
+        require_same_problems(folder, training_of(folder).job.settings.task)
+    file.write_text(problems.replace("of 1", "of 2"))
+    require_same_problems(folder, training_of(folder).job.settings.task)
 
 
 def test_a_file_of_pairs_that_never_trained_may_be_mended(tmp_path, pairs, capsys):
@@ -111,6 +159,22 @@ def test_too_few_problems_are_seen_beforehand(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text(json.dumps({"problem": "1 + 1", "answer": "2"}))
     given = [RECIPE, *MODEL, "--dry-run", "--set", f"rollout.task=math:{tmp_path / 'rows.jsonl'}"]
     assert "has only 1 different problems, not 3: set rollout.problems to that" in complaint(given, capsys)
+
+
+@pytest.mark.parametrize("response", ["   ", "\\t"])
+def test_a_response_without_tokens_is_refused(response, tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text(f'{{"query": "sequential 3 of 5", "response": "{response}"}}\n')
+    given = ["asyncthink-sft", *MODEL, "--pairs", tmp_path / "rows.jsonl", "--steps", "1", "--out", tmp_path / "run"]
+    assert "row 1: the response has no tokens" in complaint(given, capsys)
+
+
+def test_text_that_the_tokenizer_does_not_know_is_said(tmp_path, pairs, capsys):
+    """The model would learn to write its unknown token."""
+    row = '{"query": "sequential 3 of 5", "response": "<ANSWER> 日本 3 </ANSWER>"}\n'
+    pairs.write_text(pairs.read_text() + row)
+    given = ["asyncthink-sft", *MODEL, "--pairs", str(pairs), "--steps", "1", "--set", "warmup=0"]
+    assert main(["train", *given, "--out", str(tmp_path / "run")]) == 0
+    assert re.search(r"[12] of \d+ trained tokens are .* the first in row 2: ", capsys.readouterr().err)
 
 
 def test_bad_input_is_one_line(tmp_path, capsys):
@@ -298,6 +362,14 @@ def test_a_setting_that_cannot_be_is_one_line(given, tmp_path, capsys):
 def test_numbers_of_supervised_training_are_checked_as_well(given, tmp_path, capsys):
     said = complaint(["asyncthink-sft", *MODEL, "--out", tmp_path / "new", "--set", given], capsys)
     assert f"{given.partition('=')[0]} is " in said and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(("recipe", "way"), [("asyncthink-sft", "--lora 16"), (RECIPE, "mixed_precision=true")])
+def test_whole_weights_are_not_trained_in_half_precision(recipe, way, pairs, tmp_path, capsys):
+    given = [*MODEL, *(("--pairs", pairs) if recipe == "asyncthink-sft" else ()), "--set", "dtype=bfloat16"]
+    said = complaint([recipe, *given, "--out", tmp_path / "new"], capsys)
+    assert "rounded away" in said and way in said and not (tmp_path / "new").exists()
+    assert main(["train", recipe, *map(str, given), "lora.rank=4", "--dry-run", "--out", str(tmp_path / "new")]) == 0
 
 
 NAMELESS = [name for name, job in RECIPES.items() if isinstance(job, jobs.FromModel) and job.model is None]

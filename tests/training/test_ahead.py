@@ -212,7 +212,7 @@ def test_no_problem_is_lost_or_trained_twice_however_often_a_run_is_resumed(
         async with source.working():
             for step in steps:
                 batch = await step_of(source, engine, step)
-                source.save(folder)
+                source.snapshot()(folder)
                 place = load_state(folder / "problems.json", Place)
                 underway = [int(problem.id.removeprefix("numbers/")) for problem in place.underway]
                 assert len(numbers(batch)) == problems and len(underway) == ahead

@@ -103,6 +103,16 @@ def test_only_the_adapter_is_trained(tmp_path):
     assert trained and all("lora" in name and ("q_proj" in name or "v_proj" in name) for name in trained)
 
 
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
+def test_layers_that_share_a_weight_take_no_adapter(target, tmp_path):
+    """The folder has one weight for both, so it could not hold what was trained."""
+    tied, untied = (tiny(tmp_path / str(tie), "Qwen3", tie_word_embeddings=tie) for tie in (True, False))
+    with pytest.raises(UserError, match=rf"lora\.targets names \S*{target}, which shares its weights") as caught:
+        open_trainable(tied, LoraSettings(rank=2, targets=("q_proj", target)))
+    assert "\n" not in str(caught.value)
+    open_trainable(untied, LoraSettings(rank=2, targets=("q_proj", target)))
+
+
 def test_the_same_seed_gives_the_same_adapter(tmp_path):
     tiny(tmp_path)
     weights = []

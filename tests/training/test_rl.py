@@ -28,12 +28,13 @@ from tiny_policy import TINY
 from tiny_recipes import named
 
 from orgthink.cli import main
+from orgthink.engines import EngineSpec
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3
 from orgthink.engines.scripted import ScriptedEngine, Turn
-from orgthink.episode import Episode, FormatError, Problem
+from orgthink.episode import Episode, FormatError, Problem, Sampling
 from orgthink.errors import UserError
-from orgthink.evaluation import OrganizationSpec, grade
+from orgthink.evaluation import OrganizationSpec, RoleSpec, grade
 from orgthink.measure.usage import sampled_tokens
 from orgthink.recipes.jobs import Policy
 from orgthink.recipes.registry import Training, go_on, start
@@ -309,13 +310,21 @@ def test_the_number_of_updates_does_not_depend_on_forks(tmp_path):
 
 def test_groups_without_spread_are_dropped_and_counted(tmp_path):
     backend = tiny()
-    (line,) = trained(tmp_path, HOPELESS, backend)
+    with pytest.raises(UserError, match="no step had anything to train on, so the model is as it was"):
+        trained(tmp_path, HOPELESS, backend)
+    (line,) = metrics(tmp_path)
+    assert "  nothing to train on  " in HOPELESS.progress_text({**line, "seconds": {}})
+    with pytest.raises(UserError, match="no step had anything to train on"):
+        trained(tmp_path, HOPELESS)
+    assert trained(tmp_path, replace(SETTINGS, steps=2))[1]["trained_tokens"] > 0
     assert line["groups"] == line["flat_groups"] == ROLLOUT.problems
     assert line["reward"] == AsyncThinkReward().format_error
     assert backend.updates == line["trained_tokens"] == 0
     for name in ("loss", "entropy", "clip_fraction", "kl", "gradient_norm", "logprob_difference"):
         assert line[name] is None
-    assert same(weights(tmp_path), load_file(TINY / "model.safetensors"))
+    assert same(
+        load_file(checkpoint.saved(tmp_path)[0] / "model" / "model.safetensors"), load_file(TINY / "model.safetensors")
+    )
 
 
 class Refusing(Counting):
@@ -328,7 +337,9 @@ class Refusing(Counting):
 
 def test_a_step_with_nothing_to_train_asks_for_no_log_probabilities(tmp_path):
     backend = tiny(Refusing)
-    (line,) = trained(tmp_path, replace(HOPELESS, loss=PolicyLoss(old="trainer")), backend)
+    with pytest.raises(UserError, match="anything to train on"):
+        trained(tmp_path, replace(HOPELESS, loss=PolicyLoss(old="trainer")), backend)
+    (line,) = metrics(tmp_path)
     assert line["flat_groups"] == ROLLOUT.problems and backend.updates == 0
 
 
@@ -352,6 +363,35 @@ def test_a_reward_that_is_no_number_names_the_group_and_loses_nothing(tmp_path):
         trained(tmp_path, settings)
     assert metrics(tmp_path) == before
     assert len(trained(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_step_that_fails_loses_none_before_it(tmp_path, ahead, capsys):
+    """Each time the reward's judge is gone in the third step; mended, the run goes on as if nothing had been."""
+    settings = replace(SETTINGS, steps=4, save_every=10, ahead=ahead)
+    whole = trained(tmp_path / "whole", settings)
+    for _ in range(2):
+
+        def judged(episode: Episode) -> AsyncThinkScore:
+            if episode.step == 3:
+                raise UserError("no judge")
+            return AsyncThinkReward()(episode)
+
+        with pytest.raises(UserError, match="no judge"):
+            trained(tmp_path / "cut", replace(settings, reward=judged))
+        assert [checkpoint.state(one)["step"] for one in checkpoint.saved(tmp_path / "cut")] == [2]
+    assert capsys.readouterr().err.count("step 2 is saved: go on with orgthink train --resume") == 1
+    found = trained(tmp_path / "cut", settings)
+    assert [line["step"] for line in found] == [1, 2, 3, 4]
+    if not ahead:  # what is under way starts again
+        assert found == whole and same(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
+def test_a_training_of_nobody_is_refused():
+    frozen = dict.fromkeys(("organizer", "worker"), RoleSpec(EngineSpec(str(TINY)), Sampling(max_tokens=24)))
+    with pytest.raises(UserError, match=r"rollout\.models has a frozen model for every role"):
+        replace(SETTINGS, rollout=replace(ROLLOUT, models=frozen)).require(None)
+    replace(SETTINGS, rollout=replace(ROLLOUT, models={"worker": frozen["worker"]})).require(None)
 
 
 class Drifting(EmbeddedBackend):

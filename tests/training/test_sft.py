@@ -1,10 +1,12 @@
 """Training learns, saves, and resumes exactly."""
 
 import json
+import math
 import signal
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -81,9 +83,80 @@ def test_a_gradient_that_is_no_number_ends_the_run_and_spares_its_checkpoints(tm
     monkeypatch.setattr(sft, "cross_entropy_sum", spoilt)
     with pytest.raises(UserError, match=r"the gradient norm is .*: lower the learning rate"):
         train(course(), SETTINGS, folder(tmp_path), done.append)
-    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-000004"]
-    weights = Qwen3.load(tmp_path / "checkpoints" / "step-000004" / "model").parameters()
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-000004", "step-000006"]
+    weights = Qwen3.load(tmp_path / "checkpoints" / "step-000006" / "model").parameters()
     assert all(bool(weight.isfinite().all()) for weight in weights) and len(metrics(tmp_path)) == 6
+
+
+@pytest.mark.parametrize("broken", ["loss", "rows"])
+def test_an_error_between_two_updates_saves_the_steps_before_it(tmp_path, monkeypatch, capsys, broken):
+    """And the run goes on from there as if there had been none."""
+    train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
+    done = []
+
+    def no_number(share, *others):
+        return [math.nan if len(done) == 6 else loss for loss in add_gradients(share, *others)]
+
+    with monkeypatch.context() as patched:
+        if broken == "loss":
+            patched.setattr(sft, "add_gradients", no_number)
+            expected = pytest.raises(UserError, match="the loss of step 7 is nan, over")
+        else:
+            patched.setattr(sft, "batches", drained(6))
+            expected = pytest.raises(ZeroDivisionError)
+        with expected:
+            train(course(), SETTINGS, folder(tmp_path / "cut"), done.append)
+    assert checkpoint.saved(tmp_path / "cut")[-1].name == "step-000006"
+    assert f"step 6 is saved: go on with orgthink train --resume {tmp_path / 'cut'}" in capsys.readouterr().err
+    train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
+    assert "going on from step 6" in capsys.readouterr().err
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+
+
+def drained(count):
+    """Batches, of which only so many can be drawn."""
+
+    def drawn(*given, **how):
+        yield from islice(batches(*given, **how), count)
+        raise ZeroDivisionError
+
+    return drawn
+
+
+def test_what_began_without_a_checkpoint_begins_again_and_says_so(tmp_path, capsys):
+    with pytest.raises(Stop):
+        train(course(), SETTINGS, folder(tmp_path), stop_at(3, Stop()))
+    assert not capsys.readouterr().err
+    train(course(), SETTINGS, folder(tmp_path), lambda line: None)
+    assert "none of 3 recorded steps was saved: beginning again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("keep", "steps"), [(1, [12]), (2, [8, 12]), (None, [4, 8, 12])])
+def test_as_many_checkpoints_are_kept_as_was_said(tmp_path, keep, steps):
+    train(course(), replace(SETTINGS, keep=keep), folder(tmp_path), lambda line: None)
+    assert [checkpoint.state(saved)["step"] for saved in checkpoint.saved(tmp_path)] == steps
+    with pytest.raises(ValueError, match="keep is 0"):
+        replace(SETTINGS, keep=0)
+
+
+def test_a_warm_up_that_is_never_over_is_said(tmp_path, capsys):
+    train(course(), replace(SETTINGS, warmup=11), folder(tmp_path / "over"), lambda line: None)
+    assert not capsys.readouterr().err
+    train(course(), replace(SETTINGS, warmup=600), folder(tmp_path / "never"), lambda line: None)
+    assert "takes 600 steps of 12: the learning rate ends at 2% of" in capsys.readouterr().err
+
+
+def test_the_epoch_of_a_data_set_is_told(tmp_path):
+    few = [row for row, _ in zip(rows(0, 0), range(40), strict=False)]
+    course_of_few = replace(course(), rows=lambda seed, pool: iter(few), pools=1)
+    train(course_of_few, SETTINGS, folder(tmp_path), lambda line: None)
+    lines = metrics(tmp_path)
+    epochs = [line["epoch"] for line in lines]
+    tokens = sum(sum(row.trained[1:]) for row in few)
+    for epoch in range(1, epochs[-1]):
+        assert sum(line["trained_tokens"] for line in lines if line["epoch"] == epoch) == tokens
+    assert epochs == sorted(epochs) and epochs[0] == 1 < epochs[-1]
+    assert f"epoch {epochs[-1]}" in SETTINGS.progress_text({**lines[-1], "seconds": 1})
 
 
 @pytest.mark.parametrize(("step", "error"), [(6, Stop()), (4, Stop())])
@@ -99,8 +172,8 @@ def test_an_interrupted_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, st
 
 
 @contextmanager
-def ctrl_c_inside(step, times=1):
-    """Ctrl-C in the middle of a step: its weights have moved, and nothing is recorded yet."""
+def ctrl_c_inside(step, times=1, number=signal.SIGINT):
+    """Ctrl-C, or another signal, in the middle of a step: its weights have moved, and nothing is recorded yet."""
     calls = 0
 
     def after(optimizer, args, kwargs):
@@ -108,7 +181,7 @@ def ctrl_c_inside(step, times=1):
         calls += 1
         if calls == step:
             for _ in range(times):
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
 
     hook = register_optimizer_step_post_hook(after)
     try:
@@ -117,12 +190,15 @@ def ctrl_c_inside(step, times=1):
         hook.remove()
 
 
-def test_ctrl_c_inside_a_step_finishes_it_and_saves(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_inside_a_step_finishes_it_and_saves(tmp_path, number):
     train(course(), SETTINGS, folder(tmp_path / "whole"), lambda line: None)
-    with ctrl_c_inside(6), pytest.raises(KeyboardInterrupt):
+    with ctrl_c_inside(6, number=number), pytest.raises(KeyboardInterrupt):
         train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
     assert checkpoint.saved(tmp_path / "cut")[-1].name == "step-000006"
     assert len(metrics(tmp_path / "cut")) == 6
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     train(course(), SETTINGS, folder(tmp_path / "cut"), lambda line: None)
     assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
 

@@ -239,7 +239,7 @@ class Rules:
         return replace(judged, stream=stream, source=source, report=outcome.report.findings)
 
     def outcome(self, problem: Problem, outputs: Outputs, place: str) -> Outcome:
-        """What a finished output is worth."""
+        """What a finished output is worth. One that was cut off is worth what a wrong one is."""
         trace = outputs[place]
         text, whole = trace.returned or "", trace.status is Status.OK
         if role_of(stream_of(place)) == "verifier":
@@ -249,7 +249,7 @@ class Rules:
             reward = self.reward.verdict(report.verdict, judged.right)
             return Outcome(reward, report.verdict.agrees(judged.right), report=report, judged=judged.right)
         proposal = read_proposal(text, ended=True)
-        right = proposal.answer is not None and self._right(problem, proposal.answer)
+        right = whole and proposal.answer is not None and self._right(problem, proposal.answer)
         return Outcome(self.reward.solution(right), right, proposal)
 
     def following(

@@ -8,7 +8,7 @@ under the next weights from then on: every token keeps the version that drew it.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -188,11 +188,12 @@ class Queue(Chains):
         waits = [now - end for one in trained for end in self._ends.get((one.number, one.group.source), ())]
         return round(sum(waits) / len(waits), 4) if waits else None
 
-    def save(self, folder: Path) -> None:
+    def snapshot(self) -> Callable[[Path], None]:
         """The chains as far as their groups are complete, and the queue."""
         waiting = tuple(episode for group in self._groups.complete for episode in group.attempts.result())
         chains = tuple(chain.record for chain in self._under_way.values())
-        save_state(folder / "chains.json", Underway(self._begun, chains, waiting))
+        underway = Underway(self._begun, chains, waiting)
+        return lambda folder: save_state(folder / "chains.json", underway)
 
 
 async def _known(episode: Episode) -> list[Episode]:

@@ -235,10 +235,11 @@ class Chains:
         waits = [now - end for end in ends if end >= self._since]
         return round(sum(waits) / len(waits), 4) if waits else None
 
-    def save(self, folder: Path) -> None:
+    def snapshot(self) -> Callable[[Path], None]:
         """Chains under way with what they have sampled, unfinished outputs included."""
-        chains = (chain.episode for chain in self._chains if chain.episode is not None)
-        save_state(folder / "chains.json", Underway(self._begun, tuple(chains)))
+        chains = tuple(chain.episode for chain in self._chains if chain.episode is not None)
+        underway = Underway(self._begun, chains)
+        return lambda folder: save_state(folder / "chains.json", underway)
 
     def load(self, folder: Path, step: int) -> None:
         file, style = folder / "chains.json", style_named(self._plan.prompts)

@@ -18,7 +18,7 @@ from orgthink.training.marsrl.chain import Rules, finished_in_step
 from orgthink.training.marsrl.metrics import rollout_metrics
 from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.streams import ROLES
-from orgthink.training.rl import Optimization, step_seconds
+from orgthink.training.rl import Optimization, idle_text, step_seconds
 
 if TYPE_CHECKING:
     AnyRoleReward = RoleReward
@@ -47,6 +47,10 @@ class MarsSettings(Optimization):
         with user_input():
             for role in ROLES:
                 prompt(plan.prompts, role, problem)
+
+    @property
+    def task(self) -> str:
+        return self.rollout.task
 
     @property
     def temperature(self) -> float:
@@ -89,4 +93,4 @@ class MarsSettings(Optimization):
 
     def progress_text(self, line: Mapping[str, Any]) -> str:
         rewards = "  ".join(f"{role} {'–' if r is None else f'{r:.3f}'}" for role, r in line["rewards"].items())
-        return f"{rewards}  chains {line['chains']}  {step_seconds(line):.0f} s"
+        return "  ".join([rewards, f"chains {line['chains']}", *idle_text(line), f"{step_seconds(line):.0f} s"])

@@ -57,6 +57,8 @@ def test_settings_that_a_recipe_has_and_others_can_be_set(recipe, given, expecte
         (["asyncthink-countdown-mini", "--model", "pokcet"], "did you mean pocket"),
         (["pocket", "--model", "pocket"], "no model"),
         (["pocket", "--lora", "4"], "no lora"),
+        (["pocket-tools", "--lora", "4"], "leave out lora and dtype"),
+        (["pocket-rehearsed", "--set", "dtype=bfloat16"], "leave out lora and dtype"),
         (["pocket", "--set", "learning_rate=0"], "learning_rate is 0"),
         (["pocket", "--set", "hidden=100"], "hidden is 100"),
     ],

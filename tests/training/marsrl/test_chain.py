@@ -154,7 +154,7 @@ def deserved(chain: Episode, place: str) -> float:
     outputs = outputs_of(chain.traces)
     trace = outputs[place]
     if trace.role != "verifier":
-        return float(is_right(said(trace)))
+        return float(trace.stop is StopReason.DONE and is_right(said(trace)))
     verdict = re.search(r"correctness : (\w+)$", said(trace))
     if verdict is None or trace.stop is not StopReason.DONE:
         return 0.0
@@ -392,6 +392,19 @@ def test_a_report_that_was_cut_off_is_no_verdict():
     outcomes = [
         RULES.outcome(PROBLEM, outputs_of([solution, output("0.0", "verifier", "", text, cut=cut)]), "0.0")
         for text, cut in (("correctness : wrong", False), ("correctness : wrong", True))
+    ]
+    assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (0.0, False)]
+
+
+@pytest.mark.parametrize("place", ["0", "0.0.0"])
+def test_a_right_answer_in_an_output_that_was_cut_off_is_worth_nothing(place):
+    """Else what rambles on after its answer, up to the limit, would be paid for it."""
+    role = {"0": "solver", "0.0.0": "corrector"}[place]
+    outcomes = [
+        RULES.outcome(
+            PROBLEM, outputs_of([output(place, role, "", " </think> <ANSWER> 7 </ANSWER> wait", cut=cut)]), place
+        )
+        for cut in (False, True)
     ]
     assert [(outcome.reward, outcome.positive) for outcome in outcomes] == [(1.0, True), (0.0, False)]
 

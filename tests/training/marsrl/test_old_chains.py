@@ -79,7 +79,7 @@ def _group(rules: Rules, episode: Episode, group: OutputGroup) -> dict[str, Any]
 def test_old_chains_go_on_to_the_bit(settings, tmp_path, ticks):
     chains, again = Chains(settings), Chains(settings)
     ticked(chains, 0, ticks)
-    chains.save(tmp_path)
+    chains.snapshot()(tmp_path)
     file = tmp_path / "chains.json"
     state = json.loads(file.read_text())
     under_way = [chain.episode for chain in chains._chains if chain.episode is not None]

@@ -67,7 +67,7 @@ def test_what_is_under_way_is_saved_as_it_is_and_goes_on_as_if_it_had_not_been(s
     habits = Habits(solves=0.3, accuses=0.7, spellings=50)
     chains, again = Chains(settings), Chains(settings)
     ticked(chains, WordEngine(habits), 0, ticks)
-    chains.save(tmp_path)
+    chains.snapshot()(tmp_path)
     again.load(tmp_path, ticks)
     assert episodes(again) == episodes(chains) and again._begun == chains._begun
     if ticks:
@@ -85,7 +85,7 @@ def test_problems_of_every_task_survive_the_disk(task, tmp_path):
     settings = MarsSettings(plan, steps=1, learning_rate=1e-3)
     chains, again = Chains(settings), Chains(settings)
     ticked(chains, WordEngine(lambda asked, luck: " 1 2 3"), 0, 1)
-    chains.save(tmp_path)
+    chains.snapshot()(tmp_path)
     again.load(tmp_path, 1)
     assert episodes(again) == episodes(chains)
     assert next(again._problems) == next(chains._problems), "the next problem is the one that would have come"
@@ -104,7 +104,7 @@ def test_problems_of_every_task_survive_the_disk(task, tmp_path):
 def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage):
     chains = Chains(settings)
     ticked(chains, WordEngine(Habits()), 0, 2)
-    chains.save(tmp_path)
+    chains.snapshot()(tmp_path)
     damage(tmp_path / "chains.json")
     with pytest.raises(UserError, match=r"chains\.json") as caught:
         Chains(settings).load(tmp_path, 2)
@@ -116,6 +116,13 @@ def test_torn_chains_are_one_line_that_names_the_file(settings, tmp_path, damage
 
 def backend() -> EmbeddedBackend:
     return EmbeddedBackend(Qwen3.load(TINY), LocalEngine.open(TINY, threaded=False), TINY)
+
+
+def idle(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
+    """Train until the end, which says that no group was finished; the metrics."""
+    with pytest.raises(UserError, match="no step had anything to train on"):
+        trained(run, settings)
+    return metrics(run)
 
 
 def trained(run: Path, settings: MarsSettings) -> list[dict[str, Any]]:
@@ -175,7 +182,7 @@ def timeless(value: Any) -> Any:
 
 def test_a_step_without_a_finished_group_trains_nothing_and_goes_on(tmp_path):
     settings = replace(SETTINGS, steps=2, rollout=replace(ROLLOUT, segment=2, problems=1))
-    lines = trained(tmp_path, settings)
+    lines = idle(tmp_path, settings)
     assert [line["groups"] for line in lines] == [0, 0]
     assert [line["live"] for line in lines] == [4, 8]
     assert lines[0]["reward"] is lines[0]["loss"] is lines[0]["age"] is None
@@ -184,7 +191,7 @@ def test_a_step_without_a_finished_group_trains_nothing_and_goes_on(tmp_path):
 
 def test_torn_chains_end_a_run_with_one_line_and_lose_nothing(tmp_path):
     short = replace(SETTINGS, steps=1, rollout=replace(ROLLOUT, segment=4))
-    before = trained(tmp_path, short)
+    before = idle(tmp_path, short)
     (saved,) = checkpoint.saved(tmp_path)
     (saved / "chains.json").write_text("{")
     with pytest.raises(UserError, match=f"^{saved / 'chains.json'} cannot be read: "):
