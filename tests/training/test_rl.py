@@ -356,10 +356,10 @@ def test_one_flat_group_leaves_the_others(tmp_path):
     assert 0 < line["trained_tokens"] < line["sampled_tokens"] * 6
 
 
-def test_a_reward_that_is_no_number_names_the_group_and_loses_nothing(tmp_path):
+def test_a_reward_that_is_no_number_names_the_episode_and_loses_nothing(tmp_path):
     before = trained(tmp_path, replace(SETTINGS, steps=1))
     settings = replace(SETTINGS, reward=lambda episode: AsyncThinkScore(math.nan, 0.0, 0.0, False))
-    with pytest.raises(UserError, match=r"group echo/\S+: the reward of sample 0 is nan"):
+    with pytest.raises(UserError, match=r"the reward <lambda> of episode echo/\S+ is nan"):
         trained(tmp_path, settings)
     assert metrics(tmp_path) == before
     assert len(trained(tmp_path)) == 2
