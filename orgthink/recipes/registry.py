@@ -130,8 +130,8 @@ def start(training: Training, path: Path) -> RunFolder:
     return RunFolder.create(path, "train", training, overwrite=unused)
 
 
-_NOTES = ("pairs.json", "trajectories.json")
-"""Files in which a training remembers what it learns from."""
+_NOTES = ("pairs.json", "trajectories.json", "base.json", "task.json")
+"""Files in which a training remembers what it learns from, and from which weights."""
 
 
 def is_unused(path: Path) -> bool:

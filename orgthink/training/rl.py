@@ -4,9 +4,9 @@ A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaM
 one reward. In `orgthink.training.marsrl` (MarsRL), each agent of a chain has its own.
 
 A step takes `minibatches` optimizer steps, fewer where it has fewer groups. Its episodes are stored in the run folder
-when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, saves the last
-whole step if the next one fails, and resumes exactly. Two things differ after a
-resume: episodes in progress start again, and records newer than the checkpoint are removed.
+when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, saves the last whole step if the next one fails, and
+resumes exactly. Two things differ after a resume: episodes in progress start again, and records newer than the
+checkpoint are removed.
 """
 
 from __future__ import annotations

@@ -124,6 +124,7 @@ def test_a_run_that_failed_before_its_first_step_can_be_begun_again(tmp_path, pa
     command = ["train", "asyncthink-sft", *MODEL, "--pairs", str(pairs), "--out", str(run), "--steps"]
     pairs.write_text(json.dumps({"query": "of " * 300, "response": "3"}))
     assert main([*command, "1"]) == 2 and run.exists()
+    (run / "base.json").write_text("{}")  # as an adapter's training leaves it
     pairs.write_text(whole)
     assert main([*command, "1"]) == 0
     capsys.readouterr()
