@@ -1038,6 +1038,9 @@ def test_a_dry_run_prints_what_a_run_would_remember_and_writes_nothing(
     assert main(given) == 0
     config = json.loads((tmp_path / "runs" / "small_recipes.py-MARSRL" / "config.json").read_text())
     assert config["settings"] == {"recipe": said["recipe"], "job": said["job"]}
+    assert main([*given, "--dry-run"]) == 0, "a run that did nothing yet may be begun again"
+    (tmp_path / "runs" / "small_recipes.py-MARSRL" / "metrics.jsonl").write_text('{"step": 1}\n')
+    capsys.readouterr()
     assert main([*given, "--dry-run"]) == 2, "a run is there"
     assert "runs/small_recipes.py-MARSRL already holds a run" in capsys.readouterr().err
 

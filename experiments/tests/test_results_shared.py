@@ -73,7 +73,7 @@ def test_a_run_of_other_settings_does_not_bear_the_recipes_name(tmp_path: Path):
     assert not runs.finished(tmp_path / "same" / name), "not trained yet, but nothing that decides a number differs"
 
 
-@pytest.mark.parametrize("other", [{"model": "pocket-async"}, {"dtype": "bfloat16"}, {"lora": {"rank": 4}}])
+@pytest.mark.parametrize("other", [{"model": "pocket-async"}, {"mixed_precision": True}, {"lora": {"rank": 4}}])
 def test_a_run_from_another_model_does_not_bear_the_recipes_name(tmp_path: Path, other: dict):
     from orgthink.recipes.registry import RECIPES, Training, adjusted, start
 

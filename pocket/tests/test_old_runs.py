@@ -279,8 +279,9 @@ def test_the_settings_of_a_run_are_those_that_were_set(name: str):
 
 
 @pytest.mark.parametrize("name", [name for name in DRY_RUNS if name not in CLOSER_TO_THE_PAPER])
-def test_a_recipe_is_what_it_was(name: str, capsys: pytest.CaptureFixture[str]):
-    """Settings, bounds, and what it asks the user for."""
+def test_a_recipe_is_what_it_was(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Settings, bounds, and what it asks the user for. The file of problems here has fewer than a step takes."""
+    monkeypatch.setattr("orgthink.training.rollout.ProblemStream.batch", lambda self: [])
     expected = DRY_RUNS[name]
     task = expected["job"]["settings"].get("rollout", {}).get("task", "")
     given = ["--set", f"rollout.task={task}"] if task.startswith("math:") else []
