@@ -394,13 +394,6 @@ def test_a_training_of_nobody_is_refused():
     replace(SETTINGS, rollout=replace(ROLLOUT, models={"worker": frozen["worker"]})).require(None)
 
 
-def test_a_role_that_is_neither_trained_nor_frozen_is_refused():
-    with pytest.raises(UserError, match=r"the role worker is not trained, and no model is frozen for it"):
-        replace(ROLLOUT, roles=("organizer",)).require()
-    frozen = {"worker": RoleSpec(EngineSpec(str(TINY)), Sampling(max_tokens=24))}
-    replace(ROLLOUT, roles=("organizer",), models=frozen).require()
-
-
 class Drifting(EmbeddedBackend):
     """Its sampler holds other weights from the second step on."""
 
