@@ -138,6 +138,7 @@ def test_pairs_that_are_too_long_are_left_out(tmp_path, pairs, capsys):
     said = complaint(given, capsys)
     assert "row 2: " in said and "1 of 3 rows more are too long: --set longest=256 leaves them out" in said
     assert main(["train", *given, "--set", "longest=256"]) == 0
+    assert "2 of 3 rows have more than 256 tokens: left out" in capsys.readouterr().out
 
 
 def test_settings_name_files_by_their_whole_paths_as_well(tmp_path, pairs, monkeypatch):
