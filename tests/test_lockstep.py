@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,14 @@ from devices import CUDA
 
 from benchmarks import lockstep
 from benchmarks.lockstep import Decoder, execute, measure, random_weights
-from benchmarks.models import CONFIG
 from benchmarks.schedules import Turn, schedule, slots
+from orgthink.engines.local.qwen3 import Qwen3Config
 from orgthink.episode import Origin
 from orgthink.measure.latency import critical_path
 from orgthink.store import load
 
 GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
-SMALL = replace(CONFIG, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+SMALL = Qwen3Config(512, 128, 256, 2, 4, 2, 32, 2048)
 TURNS = (Turn(0, 0, 4, 5), Turn(1, 2, 9, 7), Turn(2, 3, 6, 3), Turn(0, 9, 12, 2), Turn(3, 9, 11, 4))
 
 
