@@ -17,7 +17,7 @@ from orgthink.measure.latency import critical_path
 from orgthink.store import load
 
 GOLDEN = Path(__file__).parent / "golden" / "episodes.jsonl"
-SMALL = Qwen3Config(512, 128, 256, 2, 4, 2, 32, 2048)
+SMALL = Qwen3Config(512, 128, 384, 2, 4, 2, 32, 2048)
 TURNS = (Turn(0, 0, 4, 5), Turn(1, 2, 9, 7), Turn(2, 3, 6, 3), Turn(0, 9, 12, 2), Turn(3, 9, 11, 4))
 
 
