@@ -46,7 +46,7 @@ def test_rows_that_wait_and_go_on_have_the_tokens_of_whole_passes(model):
         for row, token in zip(active, decoder.step(active), strict=True):
             got[row].append(token)
     for row, ids in texts.items():
-        assert got[row] == continued(model, ids, 4) and len(set(got[row])) > 1
+        assert got[row] == continued(model, ids, 4)
     injected = decoder.read(0, [got[0][-1], 7, 7])
     assert injected == continued(model, [*texts[0], *got[0], 7, 7], 1)[0], "what is injected follows the newest token"
 
