@@ -211,7 +211,8 @@ def test_problems_are_exported_and_evaluated_from_the_command_line(tmp_path: Pat
     episodes = list(RunFolder.open(run).episodes())
     assert {episode.problem.id for episode in episodes} == {problem.id for problem in drawn}
     assert all(episode.problem.task == "sudoku" and episode.grade is not None for episode in episodes)
-    assert main(["train", named("ASYNCTHINK"), *model, "--set", f"rollout.task=verl:{file}", "--dry-run"]) == 0
+    given = ["train", named("ASYNCTHINK"), *model, "--set", f"rollout.task=verl:{file}", "--out", str(tmp_path / "new")]
+    assert main([*given, "--dry-run"]) == 0
     capsys.readouterr()
     assert main(["export", "problems", f"verl:{file}", "--n", "4", "--out", str(tmp_path / "again.parquet")]) == 0
     assert "3 problems are in" in (said := capsys.readouterr().out) and "(all that there are, not 4)" in said
