@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import exp
 from statistics import fmean
 
 import numpy as np
@@ -11,7 +12,7 @@ from orgthink.arena.rows import as_json
 from orgthink.measure.crossed import Cells, crossed_difference
 from orgthink.measure.estimate import CONFIDENCE, Estimate
 
-__all__ = ["RESAMPLES", "as_json", "by_problem", "crossed_ratio", "ratio"]
+__all__ = ["RESAMPLES", "as_json", "by_problem", "crossed_ratio", "exponential", "ratio"]
 
 RESAMPLES = 5000
 """Number of resamples of a bootstrap."""
@@ -42,6 +43,11 @@ def ratio(ours: Iterable[tuple[str, float]], theirs: Iterable[tuple[str, float]]
         return Estimate(float(mean[0] / mean[1]), None, None, len(pairs))
     low, high = np.quantile(sums[:, 0] / sums[:, 1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Estimate(float(mean[0] / mean[1]), float(low), float(high), len(pairs))
+
+
+def exponential(found: Estimate) -> Estimate:
+    """Of a difference of logarithms: the geometric mean of ratios."""
+    return Estimate(*(None if end is None else exp(end) for end in (found.mean, found.low, found.high)), found.n)
 
 
 def crossed_ratio(ours: Cells, theirs: Cells) -> Estimate:

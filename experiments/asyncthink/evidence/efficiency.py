@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from experiments.shared.recorded import episodes_of
 from orgthink.arena.config import Arena
 from orgthink.arena.rows import as_json
 from orgthink.measure.crossed import crossed_difference
 from orgthink.measure.latency import critical_path
-from orgthink.store import RunFolder
 
 STEPS = 100
 """Steps of the critical path to which the numbers refer."""
@@ -33,7 +33,7 @@ def _cells(runs: Path, arena: Arena, method: str) -> Cells:
             _right(episode) * STEPS / max(1, critical_path(episode)),
         )
         for seed in arena.seeds
-        for episode in RunFolder.open(runs / "evaluations" / method / f"uncapped-seed{seed}").episodes()
+        for episode in episodes_of(runs, method, seed)
     ]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import tempfile
 import time
-from math import exp, log
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,15 @@ import torch
 
 from benchmarks.models import random_model
 from benchmarks.replay import SHAPE, played_again, step_seconds
+from experiments.shared.estimates import as_json, exponential
+from experiments.shared.recorded import episodes_of
 from orgthink.arena.config import Arena
-from orgthink.arena.rows import as_json
 from orgthink.engines.local.engine import LocalEngine
 from orgthink.engines.local.qwen3 import Qwen3Config
 from orgthink.episode import Episode
 from orgthink.files import write_whole
 from orgthink.measure.estimate import Estimate, difference
 from orgthink.scale.sizing.configs import config_of
-from orgthink.store import RunFolder
 from orgthink.tabular import json_object
 from orgthink.terminal import show
 
@@ -52,8 +52,7 @@ def memory_bound(runs: Path, arena: Arena) -> dict[str, Any]:
 
 
 def _recorded(runs: Path, arena: Arena, method: str) -> list[Episode]:
-    folder = runs / "evaluations" / method / f"uncapped-seed{arena.seeds[0]}"
-    return sorted(RunFolder.open(folder).episodes(), key=lambda episode: episode.problem.id)[:PROBLEMS]
+    return sorted(episodes_of(runs, method, arena.seeds[0]), key=lambda episode: episode.problem.id)[:PROBLEMS]
 
 
 async def _replay(missing: list[tuple[str, Episode]], seconds: dict[str, dict[str, float]], stored: Path) -> None:
@@ -75,4 +74,4 @@ async def _replay(missing: list[tuple[str, Episode]], seconds: dict[str, dict[st
 def _ratio(ours: dict[str, float], theirs: dict[str, float]) -> Estimate:
     """The first ÷ the second, a geometric mean over the problems that both have."""
     found = difference(*([(problem, log(value)) for problem, value in one.items()] for one in (ours, theirs)))
-    return Estimate(*(None if end is None else exp(end) for end in (found.mean, found.low, found.high)), found.n)
+    return exponential(found)

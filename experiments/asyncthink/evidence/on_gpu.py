@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,11 @@ import tyro
 from benchmarks.schedules import schedule
 from experiments.arena.results import Options as ArenaOptions
 from experiments.shared.claims import best_held_out
+from experiments.shared.estimates import as_json, exponential
+from experiments.shared.recorded import episodes_of
 from orgthink.arena.config import Arena, read_arena
-from orgthink.arena.rows import as_json
 from orgthink.files import write_whole
-from orgthink.measure.crossed import Cells, crossed_difference
-from orgthink.measure.estimate import Estimate
-from orgthink.store import RunFolder
+from orgthink.measure.crossed import crossed_difference
 from orgthink.tabular import json_object
 from orgthink.terminal import show
 
@@ -54,7 +53,8 @@ def on_gpu(runs: Path, arena: Arena) -> dict[str, Any] | None:
     found = json_object(file)
     seconds = found["seconds"]
     ours = list(_cells(seconds[arena.reference]))
-    ratios = {name: _ratio(ours, list(_cells(of))) for name, of in seconds.items() if name != arena.reference}
+    others = {name: list(_cells(of)) for name, of in seconds.items() if name != arena.reference}
+    ratios = {name: exponential(crossed_difference(ours, theirs)) for name, theirs in others.items()}
     return {"ratios": as_json(ratios), **found}
 
 
@@ -64,25 +64,18 @@ def _cells(seconds: dict[str, dict[str, float]]) -> Iterator[tuple[str, int, flo
             yield problem, int(training), log(taken)
 
 
-def _ratio(ours: Cells, theirs: Cells) -> Estimate:
-    found = crossed_difference(ours, theirs)
-    return Estimate(*(None if end is None else exp(end) for end in (found.mean, found.low, found.high)), found.n)
-
-
 def schedules(runs: Path, arena: Arena, rival: str, problems: int) -> dict[str, Any]:
     """Method → training → problem → turns, of the reference and of another method."""
     return {
         method: {
-            str(seed): {episode.problem.id: schedule(episode) for episode in _recorded(runs, method, seed)[:problems]}
+            str(seed): {
+                episode.problem.id: schedule(episode)
+                for episode in sorted(episodes_of(runs, method, seed), key=lambda each: each.problem.id)[:problems]
+            }
             for seed in arena.seeds
         }
         for method in (arena.reference, rival)
     }
-
-
-def _recorded(runs: Path, method: str, seed: int) -> list[Any]:
-    folder = runs / "evaluations" / method / f"uncapped-seed{seed}"
-    return sorted(RunFolder.open(folder).episodes(), key=lambda episode: episode.problem.id)
 
 
 def main(options: Options) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments.shared.recorded import episodes_of
 from orgthink.arena.config import Arena
 from orgthink.arena.preparing import folder_of
 from orgthink.arena.rows import as_json
@@ -55,7 +56,7 @@ def _right(runs: Path, arena: Arena, method: str) -> Cells:
 
 
 def _episodes(runs: Path, method: str, seed: int) -> list[Episode]:
-    return list(RunFolder.open(runs / "evaluations" / method / f"uncapped-seed{seed}").episodes())
+    return episodes_of(runs, method, seed)
 
 
 def _metrics(runs: Path, arena: Arena, seed: int) -> list[Mapping[str, Any]]:

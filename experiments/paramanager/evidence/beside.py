@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from experiments.shared.estimates import as_json, crossed_ratio
+from experiments.shared.recorded import cells_of
 from orgthink.arena.config import Arena
+from orgthink.episode import Episode
 from orgthink.measure.accuracy import all_correct
 from orgthink.measure.crossed import Cells, crossed_difference
-from orgthink.store import RunFolder
 
 SEEN = "shuffled"
 """The arena of the members that were trained with: the same problems, beside which strangers are measured."""
@@ -26,7 +28,7 @@ def beside_strangers(runs: Path, arena: Arena) -> dict[str, Any] | None:
     seen = runs.parent / SEEN
     if not (seen / "evaluations").is_dir():
         return None
-    here, there = ({name: _cells(folder, arena, name) for name in MANAGERS} for folder in (runs, seen))
+    here, there = ({name: cells_of(folder, arena, name, all_correct) for name in MANAGERS} for folder in (runs, seen))
     gains = [_gap(where["paramanager"], where["sft"]) for where in (here, there)]
     return as_json(
         {
@@ -41,8 +43,12 @@ def by_ledgers(runs: Path, arena: Arena) -> dict[str, Any]:
     """Method → the reference - it, on ledgers and on all other tasks."""
     methods = [name for name in arena.methods if name != arena.reference]
     parts = {"ledgers": True, "others": False}
+
+    def right(episode: Episode, ledgers: bool) -> bool | None:
+        return all_correct(episode) if ledgers == (episode.problem.task == LEDGERS) else None
+
     cells = {
-        name: {part: _cells(runs, arena, name, ledgers) for part, ledgers in parts.items()}
+        name: {part: cells_of(runs, arena, name, partial(right, ledgers=of)) for part, of in parts.items()}
         for name in (arena.reference, *methods)
     }
     return as_json(
@@ -60,14 +66,4 @@ def _gap(first: Cells, second: Cells) -> list[tuple[str, int, float]]:
         (problem, seed, value - theirs[problem, seed])
         for problem, seed, value in first
         if value is not None and (problem, seed) in theirs
-    ]
-
-
-def _cells(runs: Path, arena: Arena, method: str, ledgers: bool | None = None) -> list[tuple[str, int, bool | None]]:
-    """(Problem, seed, whether it is right) of every attempt, or of those at ledgers or at other tasks."""
-    return [
-        (episode.problem.id, seed, all_correct(episode))
-        for seed in arena.seeds
-        for episode in RunFolder.open(runs / "evaluations" / method / f"uncapped-seed{seed}").episodes()
-        if ledgers in (None, episode.problem.task == LEDGERS)
     ]

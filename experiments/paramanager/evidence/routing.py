@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments.shared.recorded import episodes_of
 from orgthink.arena.config import Arena
 from orgthink.arena.preparing import folder_of
 from orgthink.episode import Episode
@@ -39,7 +40,7 @@ def routing(runs: Path, arena: Arena) -> dict[str, Any]:
     for method in SAMPLED:
         shares[method] = []
         for seed in arena.seeds:
-            episodes = list(RunFolder.open(runs / "evaluations" / method / f"uncapped-seed{seed}").episodes())
+            episodes = episodes_of(runs, method, seed)
             shares[method].append(shares_of_calls(episodes, tuple(arena.pool), best))
     return {"best": best, "scores": scores, "shares": shares}
 
