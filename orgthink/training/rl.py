@@ -31,7 +31,7 @@ from orgthink.evaluation import RoleSpec
 from orgthink.guard import Crash, raised
 from orgthink.kinds import class_by_kind
 from orgthink.runtime.runner import runner
-from orgthink.store import RunFolder, migrate_settings, typed
+from orgthink.store import Journal, RunFolder, migrate_settings, typed
 from orgthink.training import checkpoint
 from orgthink.training.announce import say_saved, say_start
 from orgthink.training.backend import PolicyBackend, Signals
@@ -230,68 +230,100 @@ def train_policy(
     file, if rewards or log-probabilities are not numbers, or if the sampler drifts from the trainer: the last whole
     step is saved. UserError at the end if no step had anything to train on.
     """
-    step, folder, recorded, trained = 0, run.path, 0, False
+    with run.journal(redo=None) as journal:
+        place = _Place(backend, source, settings, run, journal)
+        with interrupt(lambda: f"step {place.step + 1}") as interrupted:
+            place.restore()
 
-    def restore(folder: Path) -> tuple[int, int, bool]:
-        backend.load(folder)
-        state = checkpoint.state(folder)
-        source.load(folder, state["step"])
-        recorded = typed(int, state.get("recorded", 0), folder / "trainer.json")
-        journal.require_line_end(recorded)
-        return state["step"], recorded, state.get("trained", True)  # older ones do not say
+            async def remaining_steps() -> None:
+                async with source.working(journal.crash):
+                    await backend.sync_sampler(str(place.step))
+                    while place.step < settings.steps:
+                        try:
+                            line, episodes = await _step(backend, settings, source, place.step)
+                        except _Unmoved as error:
+                            place.keep_whole_steps()
+                            raise error.reason from error.reason.__cause__
+                        place.advance(line, episodes)
+                        report(line)
+                        last = place.step == settings.steps
+                        if place.step % settings.save_every == 0 or last or interrupted.is_set():
+                            place.save()
+                        if interrupted.is_set() and not last:
+                            raise KeyboardInterrupt
 
-    with run.journal(redo=None) as journal, interrupt(lambda: f"step {step + 1}") as interrupted:
-        if found := checkpoint.restored(run.path, restore):
-            folder, (step, recorded, trained) = found
-        say_start(settings, step, journal.rewind(step, recorded))
-        write_source, saved = source.snapshot(), step
-
-        def save(folder: Path) -> None:
-            backend.save(folder)
-            write_source(folder)
-            say_made_for(folder / "model", settings.made_for)
-
-        def put() -> None:
-            nonlocal folder, saved
-            state = {"recorded": journal.size, "trained": trained}
-            with standstill():
-                folder, saved = checkpoint.put(run.path, step, save, state, settings.keep), step
-
-        async def remaining_steps() -> None:
-            nonlocal step, write_source, trained
-            async with source.working(journal.crash):
-                await backend.sync_sampler(str(step))
-                while step < settings.steps:
-                    try:
-                        line, episodes = await _step(backend, settings, source, step)
-                    except _Unmoved as error:
-                        if step > saved:
-                            put()
-                            say_saved(run.path, step)
-                        raise error.reason from error.reason.__cause__
-                    step, write_source = step + 1, source.snapshot()
-                    trained = trained or line["trained_tokens"] > 0
-                    with standstill():
-                        journal.append(*(episodes if settings.records(step) else ()))
-                        journal.log(**line)
-                    report(line)
-                    if step % settings.save_every == 0 or step == settings.steps or interrupted.is_set():
-                        put()
-                    if interrupted.is_set() and step < settings.steps:
-                        raise KeyboardInterrupt
-
-        if step < settings.steps:
-            try:
-                with runner(StandstillLoop) as running:
-                    running.run(remaining_steps())
-            except EngineError as error:
-                raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
-    if not trained:
+            if place.step < settings.steps:
+                try:
+                    with runner(StandstillLoop) as running:
+                        running.run(remaining_steps())
+                except EngineError as error:
+                    raise UserError(f"the sampler failed: {error}; continue with --resume {run.path}") from error
+    if not place.trained:
         raise UserError(
             f"no step had anything to train on, so the model is as it was: {run.path / 'metrics.jsonl'} has the "
             "rewards of each step and its flat and broken groups"
         )
-    return folder
+    return place.folder
+
+
+class _Place:
+    """Where a training stands, and what of it is saved."""
+
+    def __init__(
+        self, backend: PolicyBackend, source: Source, settings: Optimization, run: RunFolder, journal: Journal
+    ) -> None:
+        self._backend, self._source, self._settings, self._run, self._journal = backend, source, settings, run, journal
+        self._write_source = source.snapshot()
+        self._saved = self.step = 0
+        self.trained = False
+        """Whether any step had something to train on."""
+        self.folder = run.path
+        """The newest checkpoint."""
+
+    def restore(self) -> None:
+        """Go to the newest checkpoint that opens, if there is one."""
+        recorded = 0
+        if found := checkpoint.restored(self._run.path, self._open):
+            self.folder, recorded = found
+        say_start(self._settings, self.step, self._journal.rewind(self.step, recorded))
+        self._saved, self._write_source = self.step, self._source.snapshot()
+
+    def _open(self, folder: Path) -> int:
+        """Restore a checkpoint. Returns the bytes of episodes that were recorded."""
+        self._backend.load(folder)
+        state = checkpoint.state(folder)
+        self._source.load(folder, state["step"])
+        recorded = typed(int, state.get("recorded", 0), folder / "trainer.json")
+        self._journal.require_line_end(recorded)
+        self.step, self.trained = state["step"], state.get("trained", True)  # older ones do not say
+        return recorded
+
+    def advance(self, line: dict[str, Any], episodes: Sequence[Episode]) -> None:
+        """Record a step that is done."""
+        self.step, self._write_source = self.step + 1, self._source.snapshot()
+        self.trained = self.trained or line["trained_tokens"] > 0
+        with standstill():
+            self._journal.append(*(episodes if self._settings.records(self.step) else ()))
+            self._journal.log(**line)
+
+    def save(self) -> None:
+        """Write a checkpoint of the steps that are done."""
+
+        def fill(folder: Path) -> None:
+            self._backend.save(folder)
+            self._write_source(folder)
+            say_made_for(folder / "model", self._settings.made_for)
+
+        state = {"recorded": self._journal.size, "trained": self.trained}
+        with standstill():
+            self.folder = checkpoint.put(self._run.path, self.step, fill, state, self._settings.keep)
+        self._saved = self.step
+
+    def keep_whole_steps(self) -> None:
+        """Save what an error would lose."""
+        if self.step > self._saved:
+            self.save()
+            say_saved(self._run.path, self.step)
 
 
 class _Unmoved(Exception):
