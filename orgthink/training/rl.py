@@ -286,7 +286,7 @@ class _Place:
         if found := checkpoint.restored(self._run.path, self._open):
             self.folder, recorded = found
         say_start(self._settings, self.step, self._journal.rewind(self.step, recorded))
-        self._saved, self._write_source = self.step, self._source.snapshot()
+        self._saved = self.step
 
     def _open(self, folder: Path) -> int:
         """Restore a checkpoint. Returns the bytes of episodes that were recorded."""
