@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from orgthink.settings import require_known
 from orgthink.store import typed
 from orgthink.tabular import toml_tables
 from orgthink.tasks.task import Split
+
+Run = tuple[str, int]
+"""A preparation and a seed."""
 
 MODEL = "model"
 """What a grid and `prepared` call the model of a method's own agents."""
@@ -62,12 +65,22 @@ class Preparation:
     """Model that the recipe starts from; `None`: its own."""
     after: str | None = None
     """Preparation whose model it starts from, that of the same seed: reinforcement learning after fine-tuning."""
+    mean_of: dict[str, float] = field(default_factory=dict)
+    """Preparation → weight of its model, for the recipe `mean-of-models`: those of the same seed, or of all seeds where
+    this one is run once."""
     seeded: bool = True
     """Whether each seed has a run of its own. One that draws nothing at random is run once."""
 
     def __post_init__(self) -> None:
+        if self.mean_of and (self.after is not None or self.model is not None):
+            raise ValueError("a preparation that is a mean of others has no `model` and no `after`")
         if self.model is not None and self.after is not None:
             raise ValueError(f"a preparation starts from {self.model} or after {self.after}: name one of both")
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Names of the preparations that it needs."""
+        return tuple(self.mean_of) if self.after is None else (self.after,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,22 +248,38 @@ class Arena:
         if method.grid and self.development is None:
             raise ValueError(f"{name} has a grid: name the problems that it chooses on, in [development]")
 
-    def stages(self, name: str) -> list[str]:
-        """A preparation and those that come before it, the first one first. UserError for one that is not there.
+    def stages(self, name: str, following: tuple[str, ...] = ()) -> list[str]:
+        """A preparation and those that come before it, the first one first; `following` come after it. UserError for
+        one that is not there.
 
         ValueError if one comes after itself, or has one run for all seeds after one that has a run for each.
         """
-        found: list[str] = []
-        following: str | None = name
-        while following is not None:
-            if following in found:
-                raise ValueError(f"the preparation {following} comes after itself")
-            found.insert(0, following)
-            following = pick("preparation", following, self.preparations).after
-        for before, after in pairwise(found):
-            if self.preparations[before].seeded and not self.preparations[after].seeded:
-                raise ValueError(f"{before} has a run for each seed, so {after}, which comes after it, needs them too")
-        return found
+        if name in following:
+            raise ValueError(f"the preparation {name} comes after itself")
+        each = pick("preparation", name, self.preparations)
+        found = [one for before in each.before for one in self.stages(before, (*following, name))]
+        if each.after is not None and self.preparations[each.after].seeded and not each.seeded:
+            raise ValueError(f"{each.after} has a run for each seed, so {name}, which comes after it, needs them too")
+        return list(dict.fromkeys((*found, name)))
+
+    def runs_before(self, name: str, seed: int) -> dict[Run, float]:
+        """The runs that a preparation's run starts from, with the weights of their models."""
+        each = self.preparations[name]
+        weights = each.mean_of if each.after is None else {each.after: 1.0}
+        return {
+            (before, one): weight
+            for before, weight in weights.items()
+            for one in (self.seeds if self.preparations[before].seeded and not each.seeded else (seed,))
+        }
+
+    def runs(self, method: str, seed: int) -> list[Run]:
+        """All runs of preparations that a method needs with a seed, each after those that come before it."""
+        return list(dict.fromkeys(run for each in self.methods[method].preparations for run in self._runs(each, seed)))
+
+    def _runs(self, name: str, seed: int) -> Iterator[Run]:
+        for run in self.runs_before(name, seed):
+            yield from self._runs(*run)
+        yield name, seed
 
     def needed(self, method: str) -> list[str]:
         """All preparations that a method needs, each after those that come before it."""

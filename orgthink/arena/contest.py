@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from orgthink.arena.config import Arena
+from orgthink.arena.config import Arena, Run
 from orgthink.arena.on_demand import OnDemand, Stopped
 from orgthink.arena.plans import UNCAPPED, Cap, Workload, development_work, evaluation, table_work, timed_work
 from orgthink.arena.preparing import Prepared, given_settings, made_in
@@ -117,7 +117,7 @@ class Contest:
         }
         chosen_on = sum(trial.tokens for trial in contender.trials)
         search = {
-            seed: chosen_on + sum(each.spent.sampled_tokens for each in self._preparations(name, seed).values())
+            seed: chosen_on + sum(made.spent.sampled_tokens for made in self._preparations(name, seed).values())
             for seed in self.arena.seeds
         }
         return Results(name, by_seed, (), self.trained(name), search)
@@ -161,27 +161,28 @@ class Contest:
     ) -> list[Attempt]:
         """The attempts of one evaluation, from its run folder."""
         method = self.arena.methods[contender.method]
-        given = given_settings(method, self._preparations(contender.method, seed))
+        made = self._preparations(contender.method, seed)
+        given = given_settings(method, {name: made[name, seed] for name in method.preparations})
         plan = evaluation(self.arena, contender.method, contender.cap, seed, work, variant, given)
         path = self.out / part / contender.method / run
         unit = self.arena.unit if part == "evaluations" else None
-        made = made_in(self.out, self.arena).resolve()
-        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}", made)
+        place = made_in(self.out, self.arena).resolve()
+        episodes = await self.lab.episodes(path, plan, f"{part}/{contender.method}/{run}", place)
         return [attempt_of(episode, unit) for episode in episodes]
 
-    def _preparations(self, name: str, seed: int) -> dict[str, Prepared]:
+    def _preparations(self, name: str, seed: int) -> dict[Run, Prepared]:
         """Those of a method. UserError if one failed."""
-        found: dict[str, Prepared] = {}
-        for each in self.arena.needed(name):
-            made = self.prepared[each, seed]
+        found: dict[Run, Prepared] = {}
+        for run in self.arena.runs(name, seed):
+            made = self.prepared[run]
             if isinstance(made, str):
-                raise UserError(f"its preparation {each} failed: {made}")
-            found[each] = made
+                raise UserError(f"its preparation {run[0]} failed: {made}")
+            found[run] = made
         return found
 
     def trained(self, name: str) -> bool:
         """Whether each seed has a preparation of its own."""
-        return any(self.arena.preparations[each].seeded for each in self.arena.needed(name))
+        return any(self.arena.preparations[each].seeded for each in self.arena.methods[name].preparations)
 
 
 def mean_budget(attempts: Iterable[Attempt]) -> Cap:

@@ -62,7 +62,7 @@ def prepare(out: Path, arena: Arena, name: str, seed: int) -> Prepared:
     from orgthink.recipes.registry import start, training_of
 
     path, preparation = folder_of(out, arena, name, seed), arena.preparations[name]
-    before = None if preparation.after is None else prepare(out, arena, preparation.after, seed).result.resolve()
+    before = {prepare(out, arena, *run).result.resolve(): each for run, each in arena.runs_before(name, seed).items()}
     wanted = training(preparation, seed, before)
     folder = RunFolder.open(path) if (path / "config.json").is_file() else start(wanted, path)
     if not same(_anywhere(training_of(folder)), _anywhere(wanted), made_in(out, arena).resolve()):
@@ -116,17 +116,23 @@ def done(path: Path) -> Prepared:
     return Prepared(path, path / str(json_object(path / DONE)["result"]), spent_in(path))
 
 
-def training(preparation: Preparation, seed: int, before: Path | None = None) -> Training:
-    """The recipe with the preparation's settings and seed, from the model of the one `before` it.
+def training(preparation: Preparation, seed: int, before: Mapping[Path, float] | None = None) -> Training:
+    """The recipe with the preparation's settings and seed, from the models of those `before` it, with their weights.
 
     UserError for what it does not have.
     """
     from orgthink.recipes.registry import RECIPES, Training, adjusted
 
-    settings = [f"{place}={_text(value)}" for place, value in preparation.settings.items()]
-    model = preparation.model if before is None else str(before)
+    given = {**preparation.settings}
+    models = [str(path) for path in before or ()]
+    model = preparation.model
+    if preparation.mean_of:
+        given |= {"models": models, "weights": [*(before or {}).values()]}
+    elif models:
+        [model] = models
+    settings = [f"{place}={_text(value)}" for place, value in given.items()]
     options = {} if model is None else {"model": model}
-    seeded = [f"seed={seed}"] if preparation.seeded else []
+    seeded = [f"seed={seed}"] if preparation.seeded and not preparation.mean_of else []  # a mean draws nothing
     return Training(preparation.recipe, adjusted(RECIPES.named(preparation.recipe), options, [*seeded, *settings]))
 
 

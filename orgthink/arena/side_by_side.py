@@ -19,14 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from orgthink.arena.config import Arena
+from orgthink.arena.config import Arena, Run
 from orgthink.arena.preparing import DONE, Prepared, folder_of, prepare_or_reason
 from orgthink.errors import UserError
 from orgthink.terminal import show
 from orgthink.threads import cores
-
-Run = tuple[str, int]
-"""A preparation and a seed."""
 
 
 def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: int = 1) -> dict[Run, Prepared | str]:
@@ -44,10 +41,9 @@ def prepare_all(out: Path, arena: Arena, methods: Iterable[str], side_by_side: i
     for depth in sorted(set(depths.values())):  # those that come after nothing, those after them, …
         now = [run for run in runs if depths.get(run) == depth]
         for name, seed in now:
-            after = arena.preparations[name].after
-            before = None if after is None else made[first[folder_of(out, arena, after, seed)]]
-            if isinstance(before, str):  # else it would be run once for each that comes after it
-                made[name, seed] = before
+            for run in arena.runs_before(name, seed):
+                if isinstance(why := made[first[folder_of(out, arena, *run)]], str):
+                    made[name, seed] = why  # else it would be run once for each that comes after it
         missing = [run for run in now if run not in made and not (folder_of(out, arena, *run) / DONE).is_file()]
         if side_by_side > 1 and missing:
             made |= _together(out, arena, missing, side_by_side)
