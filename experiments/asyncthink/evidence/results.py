@@ -9,6 +9,7 @@ from experiments.asyncthink.evidence.claims import claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.memory_bound import memory_bound
 from experiments.asyncthink.evidence.on_gpu import on_gpu
+from experiments.asyncthink.evidence.targets import over_targets
 from experiments.shared.evidence import Evidence
 
 EVIDENCE = Evidence(
@@ -25,7 +26,7 @@ EVIDENCE = Evidence(
         "dependent",
     ),
     claims,
-    extra=("stages", "six", "whole", "varied", "averaged", "paid", "longer", "drilled", "thrice"),
+    extra=("stages", "six", "whole", "varied", "averaged", "paid", "longer", "drilled", "thrice", "soup"),
     measures={
         "efficiency": ("stages", efficiency),
         "memory-bound-six": ("six", memory_bound),
@@ -37,6 +38,8 @@ EVIDENCE = Evidence(
         "memory-bound-drilled": ("drilled", memory_bound),
         "on-gpu-drilled": ("drilled", on_gpu),
         "on-gpu-thrice": ("thrice", on_gpu),
+        "on-gpu-soup": ("soup", on_gpu),
+        "targets-soup": ("soup", over_targets),
     },
 )
 """The arenas and claims of AsyncThink."""

@@ -46,11 +46,14 @@ class CountdownSeveral:
         return isinstance(parts, list) and all(isinstance(part, dict) and self.single.fits(part) for part in parts)
 
     def grade(self, problem: Problem, answer: str) -> Grade:
-        """Number of parts that the first expressions solve. Only as many expressions as parts count."""
+        """Number of parts that the answer solves."""
+        return Grade(correct=sum(self.solved(problem, answer)), required=problem.required)
+
+    def solved(self, problem: Problem, answer: str) -> list[bool]:
+        """Whether the first expressions solve each part. Only as many expressions as parts count."""
         offered = [solution.text for solution in islice(self.solutions(problem, answer), problem.required)]
         parts = [self.single.problem(part["numbers"], part["target"]) for part in problem.data["parts"]]
-        solved = sum(any(self.single.grade(part, text).all_correct for text in offered) for part in parts)
-        return Grade(correct=solved, required=problem.required)
+        return [any(self.single.grade(part, text).all_correct for text in offered) for part in parts]
 
     def solutions(self, problem: Problem, answer: str) -> list[Solution]:
         """Two expressions are one solution if they have the same numbers and the same value."""
