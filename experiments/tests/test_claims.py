@@ -56,7 +56,7 @@ def decided() -> dict[str, dict[str, Any]]:
     arenas = {name: arena_results(name) for name in NAMES}
     arenas["efficiency"] = dict.fromkeys(ARENAS["stages"].methods, LOW)
     arenas |= {f"memory-bound-{name}": {"ratios": dict.fromkeys(ARENAS[name].methods, LOW)} for name in ONCE_MORE}
-    arenas["targets-soup"] = dict.fromkeys(ARENAS["soup"].methods, LOW)
+    arenas |= {f"targets-{name}": dict.fromkeys(ARENAS[name].methods, LOW) for name in ONCE_MORE}
     arenas["on-gpu-thrice"] = {"model": "a model", "device": "a GPU", "ratios": {"alone": LOW}}
     return {claim.id: claim.row() for claim in claims(arenas)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from experiments.asyncthink.evidence.claims import claims
+from experiments.asyncthink.evidence.claims import ONCE_MORE, claims
 from experiments.asyncthink.evidence.efficiency import efficiency
 from experiments.asyncthink.evidence.memory_bound import memory_bound
 from experiments.asyncthink.evidence.on_gpu import on_gpu
@@ -39,7 +39,7 @@ EVIDENCE = Evidence(
         "on-gpu-drilled": ("drilled", on_gpu),
         "on-gpu-thrice": ("thrice", on_gpu),
         "on-gpu-soup": ("soup", on_gpu),
-        "targets-soup": ("soup", over_targets),
+        **{f"targets-{name}": (name, over_targets) for name in ONCE_MORE},
     },
 )
 """The arenas and claims of AsyncThink."""

@@ -13,16 +13,21 @@ from typing import Any
 from orgthink_pocket.tasks.countdown_several import COUNTDOWN_MINI_SIX
 
 from experiments.shared.estimates import as_json
-from experiments.shared.recorded import episodes_of
+from experiments.shared.recorded import episodes_of, is_recorded
 from orgthink.arena.config import Arena
 from orgthink.episode import Episode
 from orgthink.measure.crossed import Cells, crossed_difference
 
 
-def over_targets(runs: Path, arena: Arena) -> dict[str, Any]:
-    """Method → all correct, the reference - the method, with an interval over targets and trainings."""
+def over_targets(runs: Path, arena: Arena) -> dict[str, Any] | None:
+    """Method → all correct, the reference - the method, with an interval over targets and trainings, for the methods
+    that are recorded; `None` if the reference is not.
+    """
+    found = [name for name in arena.methods if is_recorded(runs, arena, name)]
+    if arena.reference not in found:
+        return None
     ours = _cells(runs, arena, arena.reference)
-    others = [name for name in arena.methods if name != arena.reference]
+    others = [name for name in found if name != arena.reference]
     return as_json({name: crossed_difference(ours, _cells(runs, arena, name)) for name in others})
 
 
