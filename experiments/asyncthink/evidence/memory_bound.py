@@ -10,6 +10,7 @@ import asyncio
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from math import log
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,18 @@ from orgthink.tabular import json_object
 from orgthink.terminal import show
 
 RIVALS = ("alone", "alone-untrained", "former-alone")
-"""Methods to which the reference is compared, where an arena has them."""
+"""Methods to which the reference is compared, where an arena has them, unless others are named."""
 PROBLEMS = 6
 """Held-out problems that are replayed: the first ones by their ids, solved or not, of the first training."""
 
 
-def memory_bound(runs: Path, arena: Arena) -> dict[str, Any]:
+def memory_bound(runs: Path, arena: Arena, rivals: Sequence[str] = RIVALS) -> dict[str, Any]:
     """Method → seconds of the reference ÷ its seconds on the same problems, a geometric mean with an interval over
     problems; and the seconds of each replay.
     """
     stored = runs / "replayed.json"
     seconds: dict[str, dict[str, float]] = json_object(stored) if stored.exists() else {}
-    rivals = [name for name in RIVALS if name in arena.methods]
+    rivals = [name for name in rivals if name in arena.methods]
     wanted = [(name, episode) for name in (arena.reference, *rivals) for episode in _recorded(runs, arena, name)]
     missing = [(name, one) for name, one in wanted if one.problem.id not in seconds.get(name, {})]
     if missing:
