@@ -152,7 +152,7 @@ def _training(folder: RunFolder, *, quiet: bool) -> dict[str, Any]:
         for line, episodes in _steps(folder):
             steps[line["step"]], last = {}, episodes
     if not steps:
-        raise UserError(f"{folder.path} has no episodes: only rollouts are recorded")
+        raise UserError(f"{folder.path} has no episodes of a whole step: only rollouts are recorded")
     return {"steps": steps, "summary": {f"step {max(steps)}": row for row in summarise(last).values()}}
 
 

@@ -4,9 +4,9 @@ A `Source` provides the rows. In `orgthink.training.episodes` (AsyncThink, ParaM
 one reward. In `orgthink.training.marsrl` (MarsRL), each agent of a chain has its own.
 
 A step takes `minibatches` optimizer steps, fewer where it has fewer groups. Its episodes are stored in the run folder
-when it ends. The loop saves checkpoints, stops cleanly at Ctrl-C, saves the last whole step if the next one fails, and
-resumes exactly. Two things differ after a resume: episodes in progress start again, and records newer than the
-checkpoint are removed.
+when it ends, also where an error ends it: they were paid for. The loop saves checkpoints, stops cleanly at Ctrl-C,
+saves the last whole step if the next one fails, and resumes exactly. Two things differ after a resume: episodes in
+progress start again, and records newer than the checkpoint are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -28,12 +28,12 @@ from orgthink.engines.engine import Engine, EngineError
 from orgthink.episode import Episode
 from orgthink.errors import UserError, require_above_zero, require_at_least
 from orgthink.evaluation import RoleSpec
-from orgthink.guard import Crash, raised
+from orgthink.guard import Crash, is_storable, raised
 from orgthink.kinds import class_by_kind
 from orgthink.runtime.runner import runner
 from orgthink.store import Journal, RunFolder, migrate_settings, typed
 from orgthink.training import checkpoint
-from orgthink.training.announce import say_saved, say_start
+from orgthink.training.announce import say_recorded, say_saved, say_start
 from orgthink.training.backend import PolicyBackend, Signals
 from orgthink.training.interrupt import interrupt
 from orgthink.training.mastered import Mastered, mask_mastered
@@ -84,6 +84,11 @@ class Source(Protocol):
 
         `crash` stores the traceback of a bug that ends an episode; without it the bug ends the training.
         """
+        ...
+
+    @property
+    def sampled(self) -> Sequence[Episode]:
+        """Episodes of the last `collect`, as far as it came: the record of a step that an error ends."""
         ...
 
     async def collect(self, sampler: Engine, step: int, clock: Clock) -> Batch:
@@ -243,7 +248,11 @@ def train_policy(
                             line, episodes = await _step(backend, settings, source, place.step)
                         except _Unmoved as error:
                             place.keep_whole_steps()
+                            place.keep_sampled()
                             raise error.reason from error.reason.__cause__
+                        except Exception:
+                            place.keep_sampled()
+                            raise
                         place.advance(line, episodes)
                         report(line)
                         last = place.step == settings.steps
@@ -324,6 +333,15 @@ class _Place:
         if self.step > self._saved:
             self.save()
             say_saved(self._run.path, self.step)
+
+    def keep_sampled(self) -> None:
+        """Record what was sampled in a step that an error ended. It stays until a resumed run repeats the step."""
+        step = self.step + 1
+        sampled = [episode for episode in self._source.sampled if is_storable(episode)]
+        with standstill(), suppress(OSError, UserError):  # what ended the step is raised
+            if sampled:
+                self._journal.append(*(episode.of_step(step) for episode in sampled))
+                say_recorded(self._run.path, step, len(sampled))
 
 
 class _Unmoved(Exception):
