@@ -18,6 +18,7 @@ from orgthink.organizations.prompts import STYLES
 from orgthink.recipes.unchanged import require_same_problems, require_same_weights, require_unchanged, sha256
 from orgthink.store import RunFolder
 from orgthink.terminal import show
+from orgthink.training import checkpoint
 from orgthink.training.companions import context_of, tokens_of
 from orgthink.training.embedded import embedded, require_local
 from orgthink.training.episodes import Episodes, RlSettings
@@ -97,11 +98,31 @@ class FromModel:
             )
             raise UserError(f"in {self.dtype} most updates of whole weights are rounded away: train with {ways}")
 
-    def require_same_base(self, folder: RunFolder) -> None:
-        """UserError if weights have changed that a training needs beside its checkpoints: those below an adapter, and
-        those of a reference policy."""
-        if self.lora is not None or (isinstance(self.settings, Optimization) and self.settings.loss.kl > 0):
-            require_same_weights(folder, model_folder(self.model))
+    def start_folder(self, folder: RunFolder) -> Path:
+        """The folder of the model that a training opens: the base, or the newest checkpoint's where the base is gone.
+
+        UserError if the base is needed beside checkpoints, and is gone or has other weights than at the beginning.
+        """
+        needed_by = self._needs_base
+        try:
+            base = model_folder(self.model)
+        except UserError:
+            if not (saved := checkpoint.saved(folder.path)):
+                raise
+            if needed_by is not None:
+                gone = f"{self.model}, with which {folder.path} began, is gone"
+                raise UserError(f"{gone}, and {needed_by} needs its weights: put it back there") from None
+            return saved[-1] / "model"
+        if needed_by is not None:
+            require_same_weights(folder, base)
+        return base
+
+    @property
+    def _needs_base(self) -> str | None:
+        """What needs the weights of the base beside those of a checkpoint; `None` if nothing does."""
+        if self.lora is not None:
+            return "the adapter"
+        return "loss.kl" if isinstance(self.settings, Optimization) and self.settings.loss.kl > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +148,9 @@ class Pairs(FromModel):
         from orgthink.coldstart.pair_course import sft_course
 
         assert self.pairs is not None
-        course = sft_course(model_folder(self.model), Path(self.pairs), **self.how, longest=self.longest)
+        course = sft_course(self.start_folder(folder), Path(self.pairs), **self.how, longest=self.longest)
         made_for = self._made_for
         require_unchanged(folder, "pairs.json", self.pairs, {"sha256": sha256(Path(self.pairs))})
-        self.require_same_base(folder)
 
         def write_folder(model: Path) -> None:
             course.write_folder(model)
@@ -172,24 +192,24 @@ class Trajectories(FromModel):
         FromModel.require(self)
         if self.episodes is None:
             raise UserError("this recipe trains on your own trajectories: name their run folder with --episodes")
-        self._rows()
+        self._rows(model_folder(self.model))
 
     def run(self, folder: RunFolder, report: Report) -> Path:
         from orgthink.coldstart.pair_course import row_course
 
-        rows, selection = self._rows()
+        base = self.start_folder(folder)
+        rows, selection = self._rows(base)
         left_out = {"left_out": selection.left_out}
         require_unchanged(folder, "trajectories.json", self.episodes, {"ids": list(selection.ids)}, left_out)
-        self.require_same_base(folder)
         show(selection.summary)
-        return train(row_course(model_folder(self.model), rows, **self.how), self.settings, folder, report)
+        return train(row_course(base, rows, **self.how), self.settings, folder, report)
 
-    def _rows(self) -> tuple[list[Row], Selection]:
-        """The training rows and the selection. UserError if the run folder is missing or no trajectory is selected."""
+    def _rows(self, base: Path) -> tuple[list[Row], Selection]:
+        """The training rows for a model, and the selection. UserError if the run folder is missing or no trajectory is
+        selected."""
         from orgthink.coldstart.trajectory_course import trajectory_rows
 
         assert self.episodes is not None
-        base = model_folder(self.model)
         known = [length for length in (self.longest, context_of(base)) if length is not None]
         run = RunFolder.open(Path(self.episodes))
         return trajectory_rows(run, base, most=self.most, longest=min(known, default=None))
@@ -239,9 +259,9 @@ class Reinforced(FromModel, ABC):
         """The source of rows in its initial state."""
 
     def run(self, folder: RunFolder, report: Report) -> Path:
-        self.require_same_base(folder)
+        base = self.start_folder(folder)
         require_same_problems(folder, self.settings.task)
-        backend = embedded(model_folder(self.model), self)
+        backend = embedded(base, self)
         try:
             return train_policy(backend, self.source(), self.settings, folder, report)
         finally:

@@ -80,8 +80,7 @@ class Roles(FromModel):
         def rows(seed: int, pool: int) -> Iterator[Row]:
             return (row_of(trace, tokenizer.encode, eos) for trace in role_lessons.lessons(self.lessons, seed, pool))
 
-        start = model_folder(self.model)
-        self.require_same_base(folder)
+        start = self.start_folder(folder)
         write_folder = partial(pocket.write_folder, config=Qwen3Config.load(start), made_for=REVIEWED)
         course = Course(open_trainable(start, **self.how), rows, write_folder, pocket.vocabulary().index(pocket.PAD))
         return train(course, self.settings, folder, report)
