@@ -304,7 +304,11 @@ async def test_a_server_that_is_not_there_is_one_line():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"models": {"strong": RoleSpec(EngineSpec("pokcet"), Sampling(3))}}, "model of strong cannot be used: pokcet"),
+        (
+            {"models": {**FROZEN, "strong": RoleSpec(EngineSpec("pokcet"), Sampling(3))}},
+            "model of strong cannot be used: pokcet",
+        ),
+        ({"models": {"strong": FROZEN["strong"]}}, "role reviewer is neither trained nor frozen: name a model for it"),
         ({"models": {"stronk": FROZEN["strong"]}}, "has a role 'stronk'"),
         ({"roles": ("organizer",)}, "has a role 'organizer'"),
         ({"organization": OrganizationSpec("lead")}, "did you mean led"),
