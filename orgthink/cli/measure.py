@@ -27,7 +27,7 @@ from orgthink.store import RunFolder
 from orgthink.terminal import show
 
 if TYPE_CHECKING:
-    from orgthink.training.rl import Optimization
+    from orgthink.training.optimization import Optimization
 
 MOST_DIGITS = 1_000
 """Of a number in a file."""

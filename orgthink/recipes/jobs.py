@@ -26,9 +26,11 @@ from orgthink.training.marsrl.queue import Queue
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.models import LoraSettings, resolve_device, say_made_for, torch_dtype
-from orgthink.training.rl import Optimization, Source, train_policy
+from orgthink.training.optimization import Optimization
+from orgthink.training.rl import train_policy
 from orgthink.training.rows import PolicyRow, Row
 from orgthink.training.sft import SftSettings, train
+from orgthink.training.source import Source
 
 if TYPE_CHECKING:
     from orgthink.coldstart.trajectories import Selection

@@ -34,9 +34,10 @@ from orgthink.training.border import advantages_of, score_of
 from orgthink.training.frozen import frozen
 from orgthink.training.mastered import sampled_entropy
 from orgthink.training.metrics import LATENCY, OUTCOME, ROUNDS, means, rollout_metrics
-from orgthink.training.rl import Batch, Clock, Optimization, idle_text, step_seconds
+from orgthink.training.optimization import Optimization, idle_text, step_seconds
 from orgthink.training.rollout import Groups, ProblemStream, Rollout, roll_out
 from orgthink.training.rows import policy_rows
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 

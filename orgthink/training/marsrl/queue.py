@@ -24,8 +24,8 @@ from orgthink.training.marsrl.growth import MARSRL, Growth
 from orgthink.training.marsrl.schedule import Chain, Chains, Underway
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import STREAMS, role_of
-from orgthink.training.rl import Batch, Clock
 from orgthink.training.rollout import Groups
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import save_state
 
 

@@ -48,8 +48,8 @@ from orgthink.training.marsrl.old_chains import as_episodes
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import STREAMS, role_of
 from orgthink.training.mastered import sampled_entropy
-from orgthink.training.rl import Batch, Clock
 from orgthink.training.rows import PolicyRow, policy_row
+from orgthink.training.source import Batch, Clock
 from orgthink.training.source_state import load_state, save_state
 from orgthink.training.staleness import ages
 

@@ -34,7 +34,7 @@ from orgthink.recipes.jobs import Mars, Reinforced, model_folder
 from orgthink.training.mastered import Mastered, mask_mastered
 from orgthink.training.policy_loss import weighted
 from orgthink.recipes.registry import RECIPES, adjusted
-from orgthink.training.rl import Clock
+from orgthink.training.source import Clock
 from orgthink.training.rows import PolicyRow
 from orgthink.training.staleness import within
 

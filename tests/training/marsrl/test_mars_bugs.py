@@ -19,7 +19,7 @@ from orgthink.training.marsrl.rollout import MarsRollout
 from orgthink.training.marsrl.schedule import Chains
 from orgthink.training.marsrl.settings import MarsSettings
 from orgthink.training.marsrl.streams import ROLES
-from orgthink.training.rl import Batch, Clock
+from orgthink.training.source import Batch, Clock
 
 BUG = ZeroDivisionError("a bug of the grader")
 
